@@ -68,9 +68,12 @@ class HandDrivenPlane(Plane):
         self._core = core()
         self._plane: Any = _Commands(plane, life)
         self._waiting: dict[int, Any] = {}
+        self._listening: Mapping[type, Callable[[Any], None]] = {}
 
     def hand_out(self, event: Any, listener: EventHandler) -> None:
-        self._dispatch(event, listener)
+        """A life has one listener."""
+        self._listening = self._listening or self._takers(listener)
+        self._listening[type(event)](event)
 
 
 class _Session:

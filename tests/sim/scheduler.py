@@ -328,6 +328,7 @@ class _OpenMemoryChannel:
 class _LowLevel:
     def __init__(self, scheduler: Scheduler) -> None:
         self.checkpoint = scheduler.checkpoint
+        self.checkpoint_if_cancelled = scheduler.checkpoint_if_cancelled
 
 
 class Scheduler:
@@ -381,6 +382,11 @@ class Scheduler:
 
     async def checkpoint(self) -> None:
         await _suspend(lambda task: task.waker()(None))
+
+    async def checkpoint_if_cancelled(self) -> None:
+        scope = self.current().scope
+        if scope is not None and scope.is_cancelled:
+            await self.checkpoint()
 
     async def sleep(self, seconds: float) -> None:
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from itertools import islice
 from typing import Any
@@ -18,7 +18,7 @@ import trio
 
 from pyrklog.base.changes import Changes
 from pyrklog.base.logs import get_logger
-from pyrklog.base.pending import Pending
+from pyrklog.base.pending import Pending, answered
 from pyrklog.coordinators.interfaces import BrokerEndpoint, InternalTopic
 from pyrklog.coordinators.ownership import Ownership
 from pyrklog.coordinators.topic_creation import CoordinatorFinder
@@ -266,7 +266,7 @@ class GroupDriver:
                             appended = self._hand_on(partition, batch)
                         except Exception as error:
                             log.error("append_failed", partition=partition, exc_info=error)
-                            appended = _failed(ErrorCode.UNKNOWN_SERVER_ERROR)
+                            appended = answered(AppendResult(ErrorCode.UNKNOWN_SERVER_ERROR))
                         self._nursery.start_soon(self._await_append, batch, appended)
                     else:
                         try:
@@ -274,10 +274,10 @@ class GroupDriver:
                         except Exception as error:
                             self._give_up_commits(batch, error)
 
-    def _hand_on(self, partition: int, batch: AppendBatch) -> Awaitable[AppendResult]:
+    def _hand_on(self, partition: int, batch: AppendBatch) -> Pending[AppendResult]:
         owned = self.manager.partitions().get(partition)
         if owned is None:
-            return _failed(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+            return answered(AppendResult(ErrorCode.NOT_LEADER_OR_FOLLOWER))
         return self._log.append_internal(
             OFFSETS_TOPIC,
             partition,
@@ -327,7 +327,7 @@ class GroupDriver:
                         log.error("commits_not_timed_out", exc_info=error)
                 await trio.sleep(COMMIT_LOOK_SECONDS)
 
-    async def _await_append(self, batch: AppendBatch, appended: Awaitable[AppendResult]) -> None:
+    async def _await_append(self, batch: AppendBatch, appended: Pending[AppendResult]) -> None:
         result = AppendResult(ErrorCode.REQUEST_TIMED_OUT)
         try:
             with trio.move_on_after(self._options.commit_timeout_ms / 1000):
@@ -489,7 +489,3 @@ class GroupDriver:
     async def offsets_partition_count(self) -> int | None:
         """Of ``__consumer_offsets``, which is created where it is missing. None: try again."""
         return await self._finder.partition_count()
-
-
-async def _failed(error: ErrorCode) -> AppendResult:
-    return AppendResult(error)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pyrklog.base.pending import Pending
+from pyrklog.base.pending import Pending, answered
 from pyrklog.errors import ErrorCode
 from pyrklog.groups.core_types import OffsetCommit
 from pyrklog.groups.driver import GroupDriver, not_served
@@ -70,10 +70,8 @@ class GroupCoordinator(GroupDriver):
         """OffsetCommit, for existing partitions."""
         if self._waits_to_be_forgotten(request.offsets):
             # These offsets would be removed as well. Clients retry after this code.
-            refused: Pending[CommitResult] = Pending(lambda: None)
             code = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-            refused.answer(CommitResult(dict.fromkeys(request.offsets, code)))
-            return refused
+            return answered(CommitResult(dict.fromkeys(request.offsets, code)))
         return self._begin(
             request.group_id, lambda token: self.manager.commit(request, token, self._wall_ms())
         )

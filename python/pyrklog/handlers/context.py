@@ -1,6 +1,6 @@
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import trio
 
@@ -31,6 +31,8 @@ class Context:
     api_version: int
 
 
+LIMIT_SECONDS = 20.0
+"""Longest time of an answer; shorter than clients' request time-outs."""
 STEP_ITEMS = 1_000
 """Items of a request handled before a checkpoint: some milliseconds."""
 
@@ -48,6 +50,29 @@ class Later(Generic[Answer]):
     """Whether it waits for an event, since the request has been acted on."""
     is_large: bool = False
     """Encoding takes long: a thread does it."""
+    is_limited: bool = False
+    """Whether :data:`LIMIT_SECONDS` bound the wait; the request has no deadline of its own."""
+
+
+@dataclass(frozen=True, slots=True)
+class WhenDone(Generic[Answer]):
+    """An answer that a pending result becomes: it takes no task."""
+
+    pending: Pending[Any]
+    convert: Callable[[Any], Answer]
+    is_limited: bool = False
+    """As for :class:`Later`."""
+
+    def answer(self) -> Answer:
+        """Of the result, which is there. Raises its failure."""
+        return self.convert(self.pending.take())
+
+    async def wait(self) -> Answer:
+        """To be called once."""
+        return self.convert(await self.pending.wait())
+
+
+Deferred = Later[Answer] | WhenDone[Answer]
 
 
 async def step(count: int) -> None:
@@ -57,13 +82,9 @@ async def step(count: int) -> None:
 
 
 def now_or_later(
-    pending: Pending[Result], convert: Callable[[Result], Answer]
-) -> Answer | Later[Answer]:
+    pending: Pending[Result], convert: Callable[[Result], Answer], *, is_limited: bool = False
+) -> Answer | WhenDone[Answer]:
     """The answer that ``convert`` makes of the result, deferred if the result is pending."""
     if pending.result is not None:
         return convert(pending.result)
-
-    async def wait() -> Answer:
-        return convert(await pending.wait())
-
-    return Later(wait, waits=True)
+    return WhenDone(pending, convert, is_limited)

@@ -1,6 +1,7 @@
 """From a request's bytes to its answer's bytes. The table of APIs is
 :data:`pyrklog.protocol.registry.ROWS`."""
 
+import math
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from functools import partial
@@ -9,10 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 import trio
 
+from pyrklog.base.pending import Pending
 from pyrklog.cluster.requests import BrokerChannel, ControllerAdmin
 from pyrklog.groups.core_types import Heartbeat, OffsetCommit
 from pyrklog.groups.messages import MemberHeartbeat
-from pyrklog.handlers.context import Context, Later
+from pyrklog.handlers.context import LIMIT_SECONDS, Context, Later, WhenDone
 from pyrklog.handlers.decoding import DECODED_MAX_BYTES, MEMORY_SHARE, Decoding
 from pyrklog.handlers.service import STORE_AWAY, ClusterService
 from pyrklog.metastore.interface import SessionExpiredError
@@ -34,8 +36,9 @@ ErrorAnswer = Callable[[Any, ErrorCode, str | None], Any]
 LARGE_BYTES = 16 << 10
 """Larger bodies name thousands of elements: they are decoded in turn, and a thread encodes their
 answers."""
-IN_TURN_WHEN_LARGE = frozenset((8, 9, 13))
-"""Requests handled at once that may name many elements: OffsetCommit, OffsetFetch, LeaveGroup.
+IN_TURN_WHEN_LARGE = frozenset((8, 9, 13, 24))
+"""Requests handled at once that may name many elements: OffsetCommit, OffsetFetch, LeaveGroup,
+AddPartitionsToTxn.
 (JoinGroup and SyncGroup are large by the bytes of single elements.)"""
 BETWEEN_BROKERS = frozenset(("inter_broker", "to_controller"))
 """Modules of requests between brokers; their senders have time-outs of their own."""
@@ -59,8 +62,6 @@ PLAN_FACTOR = 4
 CONTROL_ELEMENTS_MAX = 8 * ELEMENTS_MAX
 """A controller may name all replicas of a cluster at once; no valid request of 16 MiB names more.
 With less memory the bound is that of plans."""
-LIMIT_SECONDS = 20.0
-"""Longest time of an answer; shorter than clients' request time-outs."""
 LIMIT_LEAST_SECONDS = 5.0
 LIMIT_MOST_SECONDS = 600.0
 LIMIT_GRACE_SECONDS = 2.0
@@ -96,6 +97,11 @@ class Route:
             return LIMIT_SECONDS
         limit = timeout_ms / 1000 + LIMIT_GRACE_SECONDS
         return min(max(limit, LIMIT_LEAST_SECONDS), LIMIT_MOST_SECONDS)
+
+    def late_answer(self, decoded: Any, api_version: int) -> bytes:
+        """The answer after the time limit."""
+        late = self.error_answer(decoded, self.late, self.late.message)
+        return self.api.encode_response(late, api_version)
 
 
 def load_route(api_key: int) -> Route:
@@ -174,9 +180,9 @@ class Handlers:
         Raises :class:`DecodeError` for a malformed body: the caller closes the connection.
         """
         begun = self.begin(request)
-        return await begun.wait() if isinstance(begun, Later) else begun
+        return begun if begun is None or isinstance(begun, bytes) else await begun.wait()
 
-    def begin(self, request: Request) -> bytes | Later[bytes | None] | None:
+    def begin(self, request: Request) -> bytes | Later[bytes | None] | WhenDone[bytes] | None:
         """Acts on a request up to its first wait. Returns the answer's body or the deferred rest;
         None where Python does not serve the API. Raises as :meth:`handle`."""
         route = self._route(request.api_key)
@@ -187,9 +193,14 @@ class Handlers:
             return Later(partial(self._ask, route, context, request), waits=False)
         if len(request.body) > LARGE_BYTES and request.api_key in IN_TURN_WHEN_LARGE:
             return Later(partial(self._ask, route, context, request), waits=False)
-        answer = route.handler_now(context, self._decode(route, request))
+        decoded = self._decode(route, request)
+        answer = route.handler_now(context, decoded)
+        if isinstance(answer, WhenDone):
+            encode = partial(_encode_done, route, request.api_version, answer.convert)
+            return WhenDone(answer.pending, encode, answer.is_limited)
         if isinstance(answer, Later):
-            return Later(partial(_encode_later, route, context, answer), waits=answer.waits)
+            later = partial(_encode_later, route, context, decoded, answer)
+            return Later(later, waits=answer.waits)
         return route.api.encode_response(answer, request.api_version)
 
     async def _ask(self, route: Route, context: Context, request: Request) -> bytes | None:
@@ -213,8 +224,7 @@ class Handlers:
             return await _answer(route, context, decoded, is_large=is_large)
         with trio.move_on_after(limit):
             return await _answer(route, context, decoded, is_large=is_large)
-        late = route.error_answer(decoded, route.late, route.late.message)
-        return route.api.encode_response(late, context.api_version)
+        return route.late_answer(decoded, context.api_version)
 
     def heartbeat(self, heartbeat: Heartbeat) -> ErrorCode:
         return self._groups.heartbeat(
@@ -230,6 +240,20 @@ class Handlers:
         """Whether the coordinator has taken the commit; the data plane then answers it. If False,
         call :meth:`begin`."""
         return self._groups.commit_as_member(commit)
+
+    def verify_transaction_now(
+        self, asked: VerifyTransaction
+    ) -> list[ErrorCode] | Pending[list[ErrorCode]] | None:
+        """The same without a wait, where this broker coordinates the transaction; None: call
+        :meth:`verify_transaction`."""
+        from pyrklog.transactions.messages import ProducerEpoch
+
+        return self._transactions.verifier.verify_now(
+            asked.transactional_id,
+            ProducerEpoch(asked.producer_id, asked.producer_epoch),
+            asked.partitions,
+            enrols=asked.enrols,
+        )
 
     async def verify_transaction(self, asked: VerifyTransaction) -> list[ErrorCode]:
         """The code of the transaction's coordinator for each partition."""
@@ -276,9 +300,17 @@ class Handlers:
         return route
 
 
-async def _encode_later(route: Route, context: Context, answer: Later[Any]) -> bytes:
-    response = await answer.wait()
-    return await _encode(route, context, response, is_large=answer.is_large)
+def _encode_done(
+    route: Route, api_version: int, convert: Callable[[Any], Any], result: Any
+) -> bytes:
+    return route.api.encode_response(convert(result), api_version)
+
+
+async def _encode_later(route: Route, context: Context, decoded: Any, answer: Later[Any]) -> bytes:
+    with trio.move_on_after(LIMIT_SECONDS if answer.is_limited else math.inf):
+        response = await answer.wait()
+        return await _encode(route, context, response, is_large=answer.is_large)
+    return route.late_answer(decoded, context.api_version)
 
 
 async def _encode(route: Route, context: Context, response: Any, *, is_large: bool) -> bytes:
@@ -293,7 +325,7 @@ async def _act(route: Route, context: Context, decoded: Any) -> Any:
         return await route.handler(context, decoded)
     assert route.handler_now is not None
     answer = route.handler_now(context, decoded)
-    return await answer.wait() if isinstance(answer, Later) else answer
+    return await answer.wait() if isinstance(answer, Later | WhenDone) else answer
 
 
 async def _answer(route: Route, context: Context, decoded: Any, *, is_large: bool) -> bytes:

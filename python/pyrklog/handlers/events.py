@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, TypeVar
 import trio
 
 from pyrklog.base.logs import get_logger
+from pyrklog.base.pending import Pending
 from pyrklog.errors import ApiError, ErrorCode
 from pyrklog.groups.core_types import Heartbeat, OffsetCommit
+from pyrklog.handlers.context import LIMIT_SECONDS, WhenDone
 from pyrklog.handlers.requests_waiting import WaitingRequests
 from pyrklog.handlers.service import ClusterService
 from pyrklog.metastore import znodes
@@ -183,6 +185,15 @@ class EventHandler:
         if begun is None or isinstance(begun, bytes):
             self._reply(request.id, begun)
             return
+        if isinstance(begun, WhenDone):
+            self._waiting.start_pending(
+                request.id,
+                begun.pending,
+                partial(self._answer_done, request, begun),
+                partial(self._answer_late, request),
+                (LIMIT_SECONDS, partial(self._answer_limit, request)) if begun.is_limited else None,
+            )
+            return
         self._waiting.start(
             request.id,
             partial(self._answer_later, request, begun),
@@ -212,16 +223,38 @@ class EventHandler:
             self._begin(commit)
 
     def _verify(self, asked: VerifyTransaction) -> None:
-        # The plane limits the number of requests that wait for it.
-        self._nursery.start_soon(self._verify_later, asked)
+        try:
+            answer = self.preload().verify_transaction_now(asked)
+        except Exception as error:
+            self._verified(asked, error)
+            return
+        if answer is None:
+            # The plane limits the number of requests that wait for it.
+            self._nursery.start_soon(self._verify_later, asked)
+        elif isinstance(answer, Pending):
+            answer.when_done(partial(self._verify_done, asked, answer))
+        else:
+            self._verified(asked, answer)
 
     async def _verify_later(self, asked: VerifyTransaction) -> None:
         try:
             errors = await self.preload().verify_transaction(asked)
         except Exception as error:
-            log.error("transaction_not_verified", id=asked.transactional_id[:200], exc_info=error)
-            errors = [ErrorCode.COORDINATOR_NOT_AVAILABLE] * len(asked.partitions)
-        self._plane.transaction_verified(asked.id, errors)
+            self._verified(asked, error)
+        else:
+            self._verified(asked, errors)
+
+    def _verify_done(self, asked: VerifyTransaction, done: Pending[list[ErrorCode]]) -> None:
+        try:
+            self._verified(asked, done.take())
+        except Exception as error:
+            self._verified(asked, error)
+
+    def _verified(self, asked: VerifyTransaction, outcome: Sequence[ErrorCode] | Exception) -> None:
+        if isinstance(outcome, Exception):
+            log.error("transaction_not_verified", id=asked.transactional_id[:200], exc_info=outcome)
+            outcome = [ErrorCode.COORDINATOR_NOT_AVAILABLE] * len(asked.partitions)
+        self._plane.transaction_verified(asked.id, outcome)
 
     async def _answer_later(self, request: Request, later: Later[bytes | None]) -> None:
         try:
@@ -230,6 +263,16 @@ class EventHandler:
             self._reply(request.id, self._answer_failure(request, error))
         else:
             self._reply(request.id, body)
+
+    def _answer_done(self, request: Request, done: WhenDone[bytes]) -> None:
+        try:
+            body: bytes | None = done.answer()
+        except Exception as error:
+            body = self._answer_failure(request, error)
+        self._reply(request.id, body)
+
+    def _answer_limit(self, request: Request) -> None:
+        self._reply(request.id, self.preload().late_reply(request))
 
     def _answer_late(self, request: Request) -> None:
         log.warning("request_not_waited_for", api_key=request.api_key, waiting=len(self._waiting))

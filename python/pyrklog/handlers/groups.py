@@ -19,7 +19,7 @@ from pyrklog.groups.messages import (
     SyncRequest,
     SyncResult,
 )
-from pyrklog.handlers.context import Context, Later, now_or_later
+from pyrklog.handlers.context import Context, WhenDone, now_or_later
 from pyrklog.protocol.errors import ErrorCode
 from pyrklog.protocol.groups import (
     HeartbeatRequest,
@@ -44,7 +44,7 @@ SEVERAL_LEAVE_SINCE = 3
 
 def join_group_now(
     context: Context, request: JoinGroupRequest
-) -> JoinGroupResponse | Later[JoinGroupResponse]:
+) -> JoinGroupResponse | WhenDone[JoinGroupResponse]:
     """Waits until the group has a generation."""
     version = context.api_version
     has_own_timeout = version >= REBALANCE_TIMEOUT_SINCE
@@ -97,7 +97,7 @@ def join_group_error(
 
 def sync_group_now(
     context: Context, request: SyncGroupRequest
-) -> SyncGroupResponse | Later[SyncGroupResponse]:
+) -> SyncGroupResponse | WhenDone[SyncGroupResponse]:
     unnamed = request.protocol_type is None or request.protocol_name is None
     if context.api_version >= PROTOCOL_MANDATORY_SINCE and unnamed:
         return SyncGroupResponse(error_code=ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
@@ -138,7 +138,7 @@ def heartbeat_now(context: Context, request: HeartbeatRequest) -> HeartbeatRespo
 
 def leave_group_now(
     context: Context, request: LeaveGroupRequest
-) -> LeaveGroupResponse | Later[LeaveGroupResponse]:
+) -> LeaveGroupResponse | WhenDone[LeaveGroupResponse]:
     several = context.api_version >= SEVERAL_LEAVE_SINCE
     members = [LeavingMember(request.member_id)]
     if several:

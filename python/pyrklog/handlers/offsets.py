@@ -8,7 +8,7 @@ from typing import TypeVar
 import trio
 
 from pyrklog.groups.messages import CommitRequest, FetchedOffset, Offset, TopicPartition
-from pyrklog.handlers.context import Context, Later, now_or_later
+from pyrklog.handlers.context import Context, Later, WhenDone, now_or_later
 from pyrklog.protocol.errors import ErrorCode
 from pyrklog.protocol.offsets import (
     NO_OFFSET,
@@ -46,7 +46,7 @@ Answer = TypeVar("Answer")
 
 def offset_commit_now(
     context: Context, request: OffsetCommitRequest
-) -> OffsetCommitResponse | Later[OffsetCommitResponse]:
+) -> OffsetCommitResponse | WhenDone[OffsetCommitResponse]:
     """Keeps offsets of existing partitions; each has its own code."""
     errors = _each(request, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     existing = _existing(context, errors)

@@ -1,9 +1,11 @@
 """AddPartitionsToTxn, AddOffsetsToTxn, EndTxn, WriteTxnMarkers."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 
+from pyrklog.base.pending import Pending, then
 from pyrklog.groups.partitioner import OFFSETS_TOPIC, partition_for
-from pyrklog.handlers.context import Context, step
+from pyrklog.handlers.context import Context, Deferred, Later, now_or_later, step
 from pyrklog.plane.internal_log import Marker, MarkerResult
 from pyrklog.protocol.errors import ApiError, ErrorCode
 from pyrklog.protocol.transactions import (
@@ -30,6 +32,7 @@ from pyrklog.transactions.messages import (
     AddRequest,
     EndRequest,
     ProducerEpoch,
+    ProducerResult,
     TopicPartition,
 )
 
@@ -52,25 +55,54 @@ def known_code(error: ErrorCode, version: int, fenced_since: int = FENCED_SINCE)
     return error
 
 
-async def add_partitions_to_txn(
+def add_partitions_to_txn_now(
     context: Context, request: AddPartitionsToTxnRequest
-) -> AddPartitionsToTxnResponse:
+) -> AddPartitionsToTxnResponse | Deferred[AddPartitionsToTxnResponse]:
     """Each partition has a code. Of a transaction with a partition that does not exist none is
     added; the others get OPERATION_NOT_ATTEMPTED."""
-    coordinator = context.transactions.coordinator
     if context.api_version < SEVERAL_SINCE:
-        transaction = _only_transaction(request)
-        await coordinator.wait_until_settled(transaction.transactional_id)
-        errors = await _add(context, transaction)
-        return AddPartitionsToTxnResponse(
-            results_by_topic_v3_and_below=_topic_results(transaction.topics, errors)
-        )
+        return _add_one(context, _only_transaction(request))
     if len(request.transactions) == 1:
-        # One of several would hold up the others.
-        await coordinator.wait_until_settled(request.transactions[0].transactional_id)
+        return _add_one(context, request.transactions[0])
+    return Later(partial(_add_several, context, request), waits=False, is_limited=True)
+
+
+def _add_one(
+    context: Context, transaction: AddPartitionsTransaction
+) -> AddPartitionsToTxnResponse | Deferred[AddPartitionsToTxnResponse]:
+    coordinator = context.transactions.coordinator
+    held = coordinator.hold(transaction.transactional_id)
+    adding = (
+        _add(context, transaction)
+        if held is None
+        else then(held, lambda _: _add(context, transaction))
+    )
+    added = partial(_one_response, context.api_version, transaction)
+    return (
+        now_or_later(adding, added, is_limited=True)
+        if isinstance(adding, Pending)
+        else added(adding)
+    )
+
+
+def _one_response(
+    version: int, transaction: AddPartitionsTransaction, errors: Errors
+) -> AddPartitionsToTxnResponse:
+    topics = _topic_results(transaction.topics, errors)
+    if version < SEVERAL_SINCE:
+        return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=topics)
+    result = AddPartitionsResult(transaction.transactional_id, topics)
+    return AddPartitionsToTxnResponse(results_by_transaction=[result])
+
+
+async def _add_several(
+    context: Context, request: AddPartitionsToTxnRequest
+) -> AddPartitionsToTxnResponse:
+    """An id that changes gets its error at once: it would hold up the others."""
     results = []
     for count, transaction in enumerate(request.transactions, 1):
-        errors = await _add(context, transaction)
+        adding = _add(context, transaction)
+        errors = await adding if isinstance(adding, Pending) else adding
         topics = _topic_results(transaction.topics, errors)
         results.append(AddPartitionsResult(transaction.transactional_id, topics))
         await step(count)
@@ -86,7 +118,8 @@ def _only_transaction(request: AddPartitionsToTxnRequest) -> AddPartitionsTransa
     )
 
 
-async def _add(context: Context, transaction: AddPartitionsTransaction) -> Errors:
+def _add(context: Context, transaction: AddPartitionsTransaction) -> Errors | Pending[Errors]:
+    """The code of each partition."""
     partitions = _partitions(transaction.topics)
     producer = ProducerEpoch(transaction.producer_id, transaction.producer_epoch)
     name, version = transaction.transactional_id, context.api_version
@@ -102,10 +135,9 @@ async def _add(context: Context, transaction: AddPartitionsTransaction) -> Error
         adding = context.transactions.coordinator.add_partitions(
             AddRequest(name, producer, frozenset(partitions), client_version)
         )
-        error = await adding.wait()
     except ApiError as failure:
-        error = failure.code
-    return dict.fromkeys(partitions, known_code(error, version))
+        return dict.fromkeys(partitions, known_code(failure.code, version))
+    return then(adding, lambda error: dict.fromkeys(partitions, known_code(error, version)))
 
 
 def _verified_code(error: ErrorCode, version: int) -> ErrorCode:
@@ -178,17 +210,29 @@ async def add_offsets_to_txn(
     return AddOffsetsToTxnResponse(error_code=known_code(error, context.api_version))
 
 
-async def end_txn(context: Context, request: EndTxnRequest) -> EndTxnResponse:
+def end_txn_now(
+    context: Context, request: EndTxnRequest
+) -> EndTxnResponse | Deferred[EndTxnResponse]:
     """The decision is replicated when this answers; the markers follow."""
     version = context.api_version
-    result = await context.transactions.coordinator.end(
-        EndRequest(
-            request.transactional_id,
-            ProducerEpoch(request.producer_id, request.producer_epoch),
-            request.committed,
-            VERSION_2 if version >= VERSION_2_SINCE else 0,
-        )
+    asked = EndRequest(
+        request.transactional_id,
+        ProducerEpoch(request.producer_id, request.producer_epoch),
+        request.committed,
+        VERSION_2 if version >= VERSION_2_SINCE else 0,
     )
+    coordinator = context.transactions.coordinator
+    ending = coordinator.end_now(asked)
+    if ending is not None:
+        return now_or_later(ending, partial(_ended, version), is_limited=True)
+
+    async def end() -> EndTxnResponse:
+        return _ended(version, await coordinator.end(asked))
+
+    return Later(end, waits=True, is_limited=True)
+
+
+def _ended(version: int, result: ProducerResult) -> EndTxnResponse:
     return EndTxnResponse(
         error_code=known_code(result.error, version),
         producer_id=result.producer_id,

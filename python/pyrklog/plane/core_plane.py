@@ -1,18 +1,19 @@
 """The Rust data plane as Trio sees it; apart from users of offsets and arenas the only importer of
 ``pyrklog._core``.
 
-Slow commands return tickets, which complete as events; here they are awaitable.
+Slow commands return tickets, which complete as events; here they are awaitable, or a ``Pending``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 import trio
 
 from pyrklog.base.logs import get_logger
+from pyrklog.base.pending import Pending, answered
 from pyrklog.config.connection_quotas import ConnectionQuotas
 from pyrklog.errors import ConfigError, ErrorCode, StartError, TemporaryError
 from pyrklog.plane.internal_log import (
@@ -84,7 +85,8 @@ class Plane:
             raise _refused_log_dir(settings.log_dirs) or StartError(str(error)) from None
         except (ValueError, OverflowError) as error:
             raise ConfigError(f"The data plane refuses its configuration: {error}.") from None
-        self._waiting: dict[int, _Ticket] = {}
+        self._waiting: dict[int, Callable[[Any], None]] = {}
+        """By ticket, what takes its event."""
 
     def found_partitions(self) -> Sequence[FoundPartition]:
         """Partition folders at start."""
@@ -222,17 +224,17 @@ class Plane:
         expected_epoch: int,
         producer: Producer | None = None,
         guard: int | None = None,
-    ) -> Awaitable[AppendResult]:
+    ) -> Pending[AppendResult]:
         """Appends one batch to an internal topic; the result comes when the high watermark has
         passed it.
 
         The batch enters the log in memory within the call: a partition's appends are in the order
-        of the calls. Cancelling the wait does not take it back. ``codec`` is the number in a
+        of the calls. Giving up the wait does not take it back. ``codec`` is the number in a
         batch's attributes. With a ``guard`` of ``begin_verification``, INVALID_TXN_STATE where
         it is void by now. Other errors: see ``DataPlane::append_internal`` in
         rust/dataplane/src/plane.rs; after a shutdown NOT_LEADER_OR_FOLLOWER.
         """
-        waiter = _Ticket(_append_result)
+        waiter: Pending[AppendResult] = Pending()
         try:
             ticket = self._plane.append_internal(
                 topic,
@@ -245,10 +247,9 @@ class Plane:
                 guard=guard,
             )
         except self._core.PlaneClosedError:
-            waiter.outcome = AppendResult(ErrorCode.NOT_LEADER_OR_FOLLOWER)
-        else:
-            # Stays until its event, awaited or not.
-            self._waiting[ticket] = waiter
+            return answered(AppendResult(ErrorCode.NOT_LEADER_OR_FOLLOWER))
+        # Stays until its event, awaited or not.
+        self._waiting[ticket] = lambda event: waiter.answer(_append_result(event))
         return waiter
 
     def append_commits(
@@ -306,21 +307,20 @@ class Plane:
 
     def write_markers(
         self, markers: Sequence[Marker], *, timestamp_ms: int
-    ) -> Awaitable[Sequence[MarkerResult]]:
+    ) -> Pending[Sequence[MarkerResult]]:
         """Ends transactions in partitions that this broker leads; the results, in order, come when
         the high watermark has passed every marker.
 
         Each marker enters its partition's log within the call, in the order of the calls.
-        Cancelling the wait does not take them back. Errors: see ``DataPlane::write_markers`` in
+        Giving up the wait does not take them back. Errors: see ``DataPlane::write_markers`` in
         rust/dataplane/src/plane/transactions.rs; after a shutdown NOT_LEADER_OR_FOLLOWER.
         """
-        waiter = _Ticket(_marker_results)
+        waiter: Pending[Sequence[MarkerResult]] = Pending()
         try:
             ticket = self._plane.write_markers(markers, timestamp_ms=timestamp_ms)
         except self._core.PlaneClosedError:
-            waiter.outcome = [MarkerResult(ErrorCode.NOT_LEADER_OR_FOLLOWER) for _ in markers]
-        else:
-            self._waiting[ticket] = waiter
+            return answered([MarkerResult(ErrorCode.NOT_LEADER_OR_FOLLOWER) for _ in markers])
+        self._waiting[ticket] = lambda event: waiter.answer(_marker_results(event))
         return waiter
 
     def begin_verification(self, topic: str, partition: int, producer: Producer) -> Verification:
@@ -398,58 +398,64 @@ class Plane:
     async def run(self, listener: PlaneListener) -> None:
         """Delivers events until cancelled."""
         descriptor = self._plane.event_fd()
+        takers = self._takers(listener)
         while True:
             await trio.lowlevel.wait_readable(descriptor)
             events = self._plane.drain_events(EVENTS_PER_TURN_MAX)
             began = monotonic()
             for event in events:
                 try:
-                    self._dispatch(event, listener)
+                    takers[type(event)](event)
                 except Exception as error:
                     log.error("event_failed", kind=type(event).__name__, exc_info=error)
                 if monotonic() - began > TURN_SECONDS:
                     await trio.lowlevel.checkpoint()
                     began = monotonic()
 
-    def _dispatch(self, event: _core.Event, listener: PlaneListener) -> None:
+    def _takers(self, listener: PlaneListener) -> Mapping[type, Callable[[Any], None]]:
+        """What takes each kind of event."""
         core = self._core
-        match event:
-            case core.Request():
-                listener.on_request(event)
-            case core.Heartbeat():
-                listener.on_heartbeat(event)
-            case core.OffsetCommit():
-                listener.on_offset_commit(event)
-            case core.TopicsMissing(request_id, topics, session):
-                listener.on_topics_missing(request_id, topics, session)
-            case core.ClientGone(request_id):
-                listener.on_client_gone(request_id)
-            case core.VerifyTransaction():
-                listener.on_verify_transaction(event)
-            case core.FollowerCaughtUp(topic, partition, epoch, broker, broker_epoch):
-                listener.on_follower_caught_up(topic, partition, epoch, broker, broker_epoch)
-            case core.FollowerLogStart(topic, partition):
-                listener.on_follower_log_start(topic, partition)
-            case core.LogDirFailed(path, reason, partitions):
-                listener.on_log_dir_failed(path, reason, partitions)
-            case core.PartitionFailed(topic, topic_id, partition, reason):
-                listener.on_partition_failed(topic, topic_id, partition, reason)
-            case core.Notice(name, fields, level):
-                listener.on_notice(name, fields, level)
-            case (
-                core.PartitionsDone()
-                | core.RecordsDeleted()
-                | core.LogDirsDescribed()
-                | core.InternalAppended()
-                | core.InternalReadDone()
-                | core.InternalLoaded()
-                | core.MarkersWritten()
-                | core.ReplicaDigestDone()
-                | core.ShutdownDone()
-            ):
-                waiter = self._waiting.pop(event.ticket, None)
-                if waiter is not None:
-                    waiter.complete(event)
+        finished = (
+            core.PartitionsDone,
+            core.RecordsDeleted,
+            core.LogDirsDescribed,
+            core.InternalAppended,
+            core.InternalReadDone,
+            core.InternalLoaded,
+            core.MarkersWritten,
+            core.ReplicaDigestDone,
+            core.ShutdownDone,
+        )
+        return {
+            **dict.fromkeys(finished, self._finish),
+            core.Request: listener.on_request,
+            core.Heartbeat: listener.on_heartbeat,
+            core.OffsetCommit: listener.on_offset_commit,
+            core.TopicsMissing: lambda one: listener.on_topics_missing(
+                one.id, one.topics, one.session
+            ),
+            core.ClientGone: lambda one: listener.on_client_gone(one.id),
+            core.VerifyTransaction: listener.on_verify_transaction,
+            core.FollowerCaughtUp: lambda one: listener.on_follower_caught_up(
+                one.topic, one.partition, one.leader_epoch, one.broker, one.broker_epoch
+            ),
+            core.FollowerLogStart: lambda one: listener.on_follower_log_start(
+                one.topic, one.partition
+            ),
+            core.LogDirFailed: lambda one: listener.on_log_dir_failed(
+                one.path, one.reason, one.partitions
+            ),
+            core.PartitionFailed: lambda one: listener.on_partition_failed(
+                one.topic, one.topic_id, one.partition, one.reason
+            ),
+            core.Notice: lambda one: listener.on_notice(one.event, one.fields, one.level),
+        }
+
+    def _finish(self, event: Any) -> None:
+        """A command is done."""
+        take = self._waiting.pop(event.ticket, None)
+        if take is not None:
+            take(event)
 
     async def _ticket(self, command: Callable[[], int]) -> Any:
         """Issues the command and waits for its event, which no turn delivers before."""
@@ -458,39 +464,12 @@ class Plane:
         except self._core.PlaneClosedError:
             # The broker is ending and cancels the caller when the plane is done.
             await trio.sleep_forever()
-        waiter = self._waiting[ticket] = _Ticket()
+        waiter: Pending[Any] = Pending()
+        self._waiting[ticket] = waiter.answer
         try:
             return await waiter
         finally:
             self._waiting.pop(ticket, None)
-
-
-class _Ticket:
-    """A running command; awaiting it returns ``convert(event)``."""
-
-    __slots__ = ("_convert", "_done", "outcome")
-
-    def __init__(self, convert: Callable[[Any], Any] | None = None) -> None:
-        self.outcome: Any = None
-        self._convert = convert
-        self._done: trio.Event | None = None
-
-    def complete(self, event: Any) -> None:
-        self.outcome = event if self._convert is None else self._convert(event)
-        if self._done is not None:
-            self._done.set()
-
-    def __await__(self) -> Generator[Any, Any, Any]:
-        return self._wait().__await__()
-
-    async def _wait(self) -> Any:
-        if self.outcome is not None:
-            await trio.lowlevel.checkpoint()
-            return self.outcome
-        if self._done is None:
-            self._done = trio.Event()
-        await self._done.wait()
-        return self.outcome
 
 
 def _append_result(done: _core.InternalAppended) -> AppendResult:

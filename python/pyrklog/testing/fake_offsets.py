@@ -6,11 +6,12 @@ has the partitions that this broker leads.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 import trio
 
 from pyrklog.base.changes import Changes
+from pyrklog.base.pending import Pending
 from pyrklog.coordinators.interfaces import BrokerEndpoint
 from pyrklog.errors import ErrorCode
 from pyrklog.groups.core_types import OffsetCommit
@@ -51,6 +52,8 @@ class FakeLog(Plane):
         self._producer_epochs: dict[int, int] = {}
         self._open = trio.Event()
         self._open.set()
+        self._held: list[Callable[[], None]] = []
+        """Answers to appends."""
 
     def hold(self) -> None:
         """Appends get into the log, but the high watermark stays, and reads wait."""
@@ -58,6 +61,9 @@ class FakeLog(Plane):
 
     def release(self) -> None:
         self._open.set()
+        held, self._held = self._held, []
+        for answer in held:
+            answer()
 
     def end_offset(self, partition: int) -> int:
         batches = self.batches.get(partition)
@@ -77,7 +83,7 @@ class FakeLog(Plane):
         expected_epoch: int,
         producer: Producer | None = None,
         guard: int | None = None,
-    ) -> Awaitable[AppendResult]:
+    ) -> Pending[AppendResult]:
         assert records
         assert timestamp_ms >= 0
         self.codecs.append(codec)
@@ -137,9 +143,13 @@ class FakeLog(Plane):
         self.batches.setdefault(partition, []).append(batch)
         self.changes.notify()
 
-    async def _result(self, result: AppendResult) -> AppendResult:
-        await self._open.wait()
-        return result
+    def _result(self, result: AppendResult) -> Pending[AppendResult]:
+        pending: Pending[AppendResult] = Pending()
+        if self._open.is_set():
+            pending.answer(result)
+        else:
+            self._held.append(lambda: pending.answer(result))
+        return pending
 
     async def read_internal(
         self, topic: str, partition: int, offset: int, *, max_bytes: int

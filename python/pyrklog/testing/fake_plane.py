@@ -8,11 +8,12 @@ directories.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import trio
 
+from pyrklog.base.pending import Pending
 from pyrklog.config.connection_quotas import ConnectionQuotas
 from pyrklog.errors import ErrorCode, TemporaryError
 from pyrklog.groups.core_types import Heartbeat, OffsetCommit
@@ -121,6 +122,7 @@ class FakePlane(Plane):
         self._found = list(found)
         self._answering = trio.Event()
         self._answering.set()
+        self._held_markers: list[Callable[[], None]] = []
         self._changed = trio.Event()
         self._inject: trio.MemorySendChannel[Callable[[PlaneListener], None]]
         self._inject, self._events = trio.open_memory_channel(10_000)
@@ -131,6 +133,9 @@ class FakePlane(Plane):
 
     def release_tickets(self) -> None:
         self._answering.set()
+        held, self._held_markers = self._held_markers, []
+        for answer in held:
+            answer()
 
     def request(self, request: Request) -> None:
         """A request arrives."""
@@ -428,7 +433,7 @@ class FakePlane(Plane):
 
     def append_internal(
         self, topic: str, partition: int, records: Sequence[NewRecord], **options: Any
-    ) -> Awaitable[AppendResult]:
+    ) -> Pending[AppendResult]:
         log = self.internal_log(topic)
         producer: Producer | None = options.get("producer")
         if producer is not None and not self.transactions.admits(
@@ -459,10 +464,16 @@ class FakePlane(Plane):
 
     def write_markers(
         self, markers: Sequence[Marker], *, timestamp_ms: int
-    ) -> Awaitable[Sequence[MarkerResult]]:
+    ) -> Pending[Sequence[MarkerResult]]:
         """The results come while tickets are not held."""
         assert timestamp_ms >= 0
-        return self._marker_results([self._write(marker) for marker in markers])
+        results = [self._write(marker) for marker in markers]
+        pending: Pending[Sequence[MarkerResult]] = Pending()
+        if self._answering.is_set():
+            pending.answer(results)
+        else:
+            self._held_markers.append(lambda: pending.answer(results))
+        return pending
 
     def _write(self, marker: Marker) -> MarkerResult:
         key = (marker.topic, marker.partition)
@@ -474,10 +485,6 @@ class FakePlane(Plane):
         log = self.internal_log(marker.topic)
         log.end_transaction(marker.partition, marker.producer_id, commit=marker.is_commit)
         return MarkerResult(ErrorCode.NONE, log.end_offset(marker.partition) - 1)
-
-    async def _marker_results(self, results: Sequence[MarkerResult]) -> Sequence[MarkerResult]:
-        await self._answering.wait()
-        return results
 
     def begin_verification(self, topic: str, partition: int, producer: Producer) -> Verification:
         if (topic, partition) not in self.led:

@@ -1,8 +1,8 @@
 """The transaction coordinator: carries out the effects of transactional ids.
 
 Tasks hand appends to the log, abort transactions that last too long, expire ids, and follow the led
-partitions of ``__transaction_state``; each load, append and transaction that is being ended has its
-own. All run on Trio's thread: an event ends before the next begins.
+partitions of ``__transaction_state``; each load has its own, and each transaction with markers for
+other brokers. All run on Trio's thread: an event ends before the next begins.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import trio
 
 from pyrklog.base.changes import Changes
 from pyrklog.base.logs import get_logger
-from pyrklog.base.pending import Pending
+from pyrklog.base.pending import Pending, answered
 from pyrklog.coordinators.interfaces import InternalTopic
 from pyrklog.coordinators.ownership import Ownership
 from pyrklog.errors import ApiError, ErrorCode
@@ -33,9 +33,10 @@ from pyrklog.transactions.effects import (
     Retry,
     WriteMarkers,
 )
+from pyrklog.transactions.holds import Held, Holds
 from pyrklog.transactions.machine import TransactionMachine
 from pyrklog.transactions.manager import TRANSACTION_TOPIC, TransactionManager
-from pyrklog.transactions.marking.sender import CoordinatorFencedError, MarkerSender
+from pyrklog.transactions.marking.sender import CoordinatorFencedError, MarkerSender, Round
 from pyrklog.transactions.options import TransactionOptions
 from pyrklog.transactions.persistence import record
 
@@ -43,8 +44,6 @@ CODEC_NONE = 0
 LOAD_RETRY_SECONDS = 0.5
 APPEND_RETRY_SECONDS = 0.5
 FENCED_RETRY_SECONDS = 30.0
-HOLD_SECONDS = 1.0
-"""How long a request waits for an id that changes. Clients pause before they retry."""
 RECORDS_A_STEP = 200
 IDS_BETWEEN_CHECKPOINTS = 200
 SHARED_BATCH_BYTES_MAX = 65_536
@@ -89,13 +88,15 @@ class TransactionDriver:
         self._appends_queued = trio.Event()
         self._marking: dict[TransactionMachine, trio.CancelScope] = {}
         """Transactions whose markers are being written."""
-        self._settled: dict[TransactionMachine, trio.Event] = {}
-        """Of ids that requests wait for: set once the id no longer changes, or has moved."""
+        self._held = trio.Event()
+        """A request waits."""
+        self._holds = Holds(lambda one: one.is_changing and self._is_served(one))
 
     async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         async with trio.open_nursery() as nursery:
             self._nursery = nursery
             nursery.start_soon(self._run_appends)
+            nursery.start_soon(self._run_holds)
             nursery.start_soon(self._run_timeouts)
             nursery.start_soon(self._run_expiry)
             nursery.start_soon(self._ownership.run)
@@ -138,25 +139,21 @@ class TransactionDriver:
             self.manager.forget(machine)
         else:
             self.manager.count(machine)
-        if not (machine.is_changing and self._is_served(machine)):
-            self._settle(machine)
+        self._holds.release(machine)
 
-    def _settle(self, machine: TransactionMachine) -> None:
-        settled = self._settled.pop(machine, None)
-        if settled is not None:
-            settled.set()
+    def hold(self, transactional_id: str) -> Held | None:
+        """Answered once the id is at rest, or has changed for too long; None: it is at rest."""
+        machine = self.manager.ids.get(transactional_id)
+        if machine is None or not machine.is_changing:
+            return None
+        self._held.set()
+        return self._holds.hold(machine, trio.current_time())
 
     async def wait_until_settled(self, transactional_id: str) -> None:
-        """Returns when the id does not change, after :data:`HOLD_SECONDS` at the latest."""
-        if self._changing(transactional_id) is None:
-            return
-        with trio.move_on_after(HOLD_SECONDS):
-            while (machine := self._changing(transactional_id)) is not None:
-                await self._settled.setdefault(machine, trio.Event()).wait()
-
-    def _changing(self, transactional_id: str) -> TransactionMachine | None:
-        machine = self.manager.ids.get(transactional_id)
-        return machine if machine is not None and machine.is_changing else None
+        """The same for coroutines."""
+        held = self.hold(transactional_id)
+        if held is not None:
+            await held
 
     def _do(self, machine: TransactionMachine, effect: Effect) -> None:
         match effect:
@@ -170,8 +167,7 @@ class TransactionDriver:
                 self._queues.setdefault(number, []).append(item)
                 self._appends_queued.set()
             case WriteMarkers():
-                scope = self._marking[machine] = trio.CancelScope()
-                self._nursery.start_soon(self._write_markers, machine, effect, scope)
+                self._begin_markers(machine, effect)
             case Retry():
                 self._nursery.start_soon(self._retry, machine)
             case Reload():
@@ -182,14 +178,51 @@ class TransactionDriver:
     def _is_served(self, machine: TransactionMachine) -> bool:
         return self.manager.ids.get(machine.transactional_id) is machine
 
+    def _begin_markers(self, machine: TransactionMachine, work: WriteMarkers) -> None:
+        """Markers for partitions that this broker leads take no task, unless some are refused."""
+        scope = self._marking[machine] = trio.CancelScope()
+        written = self.markers.write_here(work, machine.coordinator_epoch)
+        if written is None:
+            self._nursery.start_soon(self._write_markers, machine, work, scope)
+        else:
+            written.when_done(partial(self._markers_done, machine, work, scope, written))
+
+    def _markers_done(
+        self,
+        machine: TransactionMachine,
+        work: WriteMarkers,
+        scope: trio.CancelScope,
+        written: Pending[Round],
+    ) -> None:
+        if scope.cancel_called:
+            return  # unloaded
+        try:
+            done, is_fenced = written.take()
+        except Exception as error:
+            log.error("markers_failed", id=machine.transactional_id, exc_info=error)
+            self._set_aside(machine, error)
+            return
+        left = work.partitions.difference(done)
+        if left:
+            machine.marks_left(left)
+            rest = work._replace(partitions=left)
+            self._nursery.start_soon(self._write_markers, machine, rest, scope, is_fenced)
+            return
+        self._marking.pop(machine, None)
+        self._tell(machine, lambda: machine.markers_written(self._wall_ms()))
+
     async def _write_markers(
-        self, machine: TransactionMachine, work: WriteMarkers, scope: trio.CancelScope
+        self,
+        machine: TransactionMachine,
+        work: WriteMarkers,
+        scope: trio.CancelScope,
+        is_fenced: bool = False,
     ) -> None:
         if scope.cancel_called:
             return  # unloaded before this task began
         with scope:
             try:
-                await self._send_markers(machine, work)
+                await self._send_markers(machine, work, is_fenced)
             except Exception as error:
                 log.error("markers_failed", id=machine.transactional_id, exc_info=error)
                 self._set_aside(machine, error)
@@ -199,11 +232,11 @@ class TransactionDriver:
                     del self._marking[machine]
             self._tell(machine, lambda: machine.markers_written(self._wall_ms()))
 
-    async def _send_markers(self, machine: TransactionMachine, work: WriteMarkers) -> None:
+    async def _send_markers(
+        self, machine: TransactionMachine, work: WriteMarkers, is_fenced: bool
+    ) -> None:
         while True:
-            try:
-                await self.markers.send(work, machine.coordinator_epoch, machine.marks_left)
-            except CoordinatorFencedError:
+            if is_fenced:
                 # Another coordinator goes on, and this broker will hear of it and leave off. Or
                 # somebody has written a marker with an epoch that no coordinator has.
                 log.error(
@@ -212,6 +245,10 @@ class TransactionDriver:
                     coordinator_epoch=machine.coordinator_epoch,
                 )
                 await trio.sleep(FENCED_RETRY_SECONDS)
+            try:
+                await self.markers.send(work, machine.coordinator_epoch, machine.marks_left)
+            except CoordinatorFencedError:
+                is_fenced = True
             else:
                 return
 
@@ -229,8 +266,8 @@ class TransactionDriver:
             queues, self._queues = self._queues, {}
             for number, queue in queues.items():
                 for batch in self._batches(queue):
-                    # Handed on here, in order; other tasks wait for the results.
-                    self._nursery.start_soon(self._await_append, batch, self._append(number, batch))
+                    appended = self._append(number, batch)
+                    appended.when_done(partial(self._append_done, batch, appended))
 
     def _batches(self, queue: Sequence[_Queued]) -> list[list[_Queued]]:
         most = max(0, min(SHARED_BATCH_BYTES_MAX, self._options.message_bytes_max))
@@ -245,10 +282,10 @@ class TransactionDriver:
             room -= size
         return batches
 
-    def _append(self, number: int, batch: Sequence[_Queued]) -> Awaitable[AppendResult]:
+    def _append(self, number: int, batch: Sequence[_Queued]) -> Pending[AppendResult]:
         epoch = self.manager.epoch_of(number)
         if epoch is None:
-            return _failed(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+            return answered(AppendResult(ErrorCode.NOT_LEADER_OR_FOLLOWER))
         try:
             return self._log.append_internal(
                 TRANSACTION_TOPIC,
@@ -260,14 +297,12 @@ class TransactionDriver:
             )
         except Exception as error:
             log.error("append_failed", partition=number, exc_info=error)
-            return _failed(ErrorCode.UNKNOWN_SERVER_ERROR)
+            return answered(AppendResult(ErrorCode.UNKNOWN_SERVER_ERROR))
 
-    async def _await_append(
-        self, batch: Sequence[_Queued], appended: Awaitable[AppendResult]
-    ) -> None:
-        """However long it takes: until then nobody knows whether the records count."""
+    def _append_done(self, batch: Sequence[_Queued], appended: Pending[AppendResult]) -> None:
+        """However long it took: until then nobody knows whether the records count."""
         try:
-            error = (await appended).error
+            error = appended.take().error
         except Exception as failure:
             log.error("append_failed", exc_info=failure)
             error = ErrorCode.UNKNOWN_SERVER_ERROR
@@ -378,6 +413,14 @@ class TransactionDriver:
 
     # --- time ------------------------------------------------------------------------------------
 
+    async def _run_holds(self) -> None:
+        while True:
+            await self._held.wait()
+            while (ends := self._holds.next_end()) is not None:
+                await trio.sleep_until(ends)
+                self._holds.end_due(trio.current_time())
+            self._held = trio.Event()
+
     async def _run_timeouts(self) -> None:
         while True:
             await trio.sleep(self._options.timed_out_interval_ms / 1000)
@@ -401,7 +444,3 @@ class TransactionDriver:
                 self._tell(machine, partial(event, machine))
             if count % IDS_BETWEEN_CHECKPOINTS == 0:
                 await trio.lowlevel.checkpoint()
-
-
-async def _failed(error: ErrorCode) -> AppendResult:
-    return AppendResult(error)

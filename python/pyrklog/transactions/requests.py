@@ -9,9 +9,8 @@ with a ``Pending``.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection, Mapping
-from typing import TypeVar
 
-from pyrklog.base.pending import Pending
+from pyrklog.base.pending import Pending, answered, then
 from pyrklog.coordinators.interfaces import BrokerEndpoint, InternalTopic
 from pyrklog.coordinators.topic_creation import CoordinatorFinder
 from pyrklog.errors import ErrorCode
@@ -29,8 +28,6 @@ from pyrklog.transactions.messages import (
     TopicPartition,
 )
 from pyrklog.transactions.options import TransactionOptions
-
-Answer = TypeVar("Answer")
 
 
 class TransactionCoordinator(TransactionDriver):
@@ -103,10 +100,10 @@ class TransactionCoordinator(TransactionDriver):
     def add_partitions(self, request: AddRequest) -> Pending[ErrorCode]:
         found = self.manager.find(request.transactional_id)
         if isinstance(found, ErrorCode):
-            return _answered(found)
+            return answered(found)
         machine: TransactionMachine = found
         if not self.manager.has_room_for(machine, request.partitions):
-            return _answered(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+            return answered(ErrorCode.COORDINATOR_NOT_AVAILABLE)
         self.markers.note_added(request.partitions)
         return self._begin(
             machine, lambda token: machine.add_partitions(request, token, self._wall_ms())
@@ -123,6 +120,27 @@ class TransactionCoordinator(TransactionDriver):
         if isinstance(found, ErrorCode):
             return dict.fromkeys(partitions, found)
         return found.verify(producer, partitions)
+
+    def end_now(self, request: EndRequest) -> Pending[ProducerResult] | None:
+        """EndTxn. None where it needs a producer id: call :meth:`end`."""
+        held = self.hold(request.transactional_id)
+        if held is not None:
+            return then(held, lambda _: self._end_held(request))
+        return self._end(request)
+
+    def _end_held(self, request: EndRequest) -> Pending[ProducerResult] | ProducerResult:
+        ending = self._end(request)
+        # Clients retry this, and the id is at rest by then.
+        return ProducerResult(ErrorCode.CONCURRENT_TRANSACTIONS) if ending is None else ending
+
+    def _end(self, request: EndRequest) -> Pending[ProducerResult] | None:
+        found = self.manager.find(request.transactional_id)
+        if isinstance(found, ErrorCode):
+            return answered(ProducerResult(found))
+        if found.needs_producer_id(request):
+            return None
+        machine = found
+        return self._begin(machine, lambda token: machine.end(request, token, self._wall_ms()))
 
     async def end(self, request: EndRequest) -> ProducerResult:
         """EndTxn. Raises ``ApiError`` where no producer id is to be had."""
@@ -142,9 +160,3 @@ class TransactionCoordinator(TransactionDriver):
     def now_ms(self) -> int:
         """The wall clock of transactions."""
         return self._wall_ms()
-
-
-def _answered(result: Answer) -> Pending[Answer]:
-    pending: Pending[Answer] = Pending(lambda: None)
-    pending.answer(result)
-    return pending

@@ -5,8 +5,9 @@ The coordinator is this broker, or another one, which gets AddPartitionsToTxn.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
+from pyrklog.base.pending import Pending, then
 from pyrklog.coordinators.calls import BrokerCalls, PeerUnreachableError
 from pyrklog.errors import ApiError, ErrorCode
 from pyrklog.protocol.transactions import (
@@ -37,6 +38,43 @@ class TransactionVerifier:
         self._coordinator = coordinator
         self._calls = calls
         self._listener = listener
+
+    def verify_now(
+        self,
+        transactional_id: str,
+        producer: ProducerEpoch,
+        partitions: Sequence[TopicPartition],
+        *,
+        enrols: bool,
+    ) -> list[ErrorCode] | Pending[list[ErrorCode]] | None:
+        """The same without a task, where this broker is the coordinator; None: call
+        :meth:`verify`."""
+        endpoint = self._coordinator.coordinator_endpoint(transactional_id, self._listener)
+        if endpoint is None or endpoint.node_id != self._node_id:
+            return None
+        held = self._coordinator.hold(transactional_id)
+        if held is not None:
+            return then(
+                held, lambda _: self._ask_settled(transactional_id, producer, partitions, enrols)
+            )
+        return self._ask_settled(transactional_id, producer, partitions, enrols)
+
+    def _ask_settled(
+        self,
+        transactional_id: str,
+        producer: ProducerEpoch,
+        partitions: Sequence[TopicPartition],
+        enrols: bool,
+    ) -> list[ErrorCode] | Pending[list[ErrorCode]]:
+        if not enrols:
+            found = self._coordinator.verify(transactional_id, producer, partitions)
+            return [found[one] for one in partitions]
+        request = AddRequest(transactional_id, producer, frozenset(partitions), VERSION_2)
+        try:
+            adding = self._coordinator.add_partitions(request)
+        except ApiError as failure:
+            return [failure.code] * len(partitions)
+        return then(adding, lambda error: [error] * len(partitions))
 
     async def verify(
         self,
@@ -76,17 +114,8 @@ class TransactionVerifier:
         enrols: bool,
     ) -> list[ErrorCode]:
         await self._coordinator.wait_until_settled(transactional_id)
-        if not enrols:
-            found: Mapping[TopicPartition, ErrorCode] = self._coordinator.verify(
-                transactional_id, producer, partitions
-            )
-            return [found[one] for one in partitions]
-        request = AddRequest(transactional_id, producer, frozenset(partitions), VERSION_2)
-        try:
-            error = await self._coordinator.add_partitions(request).wait()
-        except ApiError as failure:
-            error = failure.code
-        return [error] * len(partitions)
+        asked = self._ask_settled(transactional_id, producer, partitions, enrols)
+        return await asked if isinstance(asked, Pending) else asked
 
 
 def _codes(

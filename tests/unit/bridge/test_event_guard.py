@@ -11,6 +11,7 @@ from pyrklog.config.load import load_config
 from pyrklog.plane import core_plane
 from pyrklog.plane.core_plane import Plane
 from pyrklog.plane.plane_settings import plane_settings
+from tests.unit.bridge.test_plane_end import Listener
 
 
 async def test_a_listener_that_raises_hears_the_next_event(
@@ -20,17 +21,17 @@ async def test_a_listener_that_raises_hears_the_next_event(
     plane = Plane(plane_settings(config, 1, "cluster"))
     heard = []
     raised = trio.Event()
-    real = plane._dispatch
+    real = plane._finish
 
-    def dispatch(event: Any, listener: Any) -> None:
+    def finish(event: Any) -> None:
         heard.append(type(event).__name__)
         if len(heard) == 1:
             raised.set()
             raise RuntimeError("planted")
-        real(event, listener)
+        real(event)
 
-    monkeypatch.setattr(plane, "_dispatch", dispatch)
-    listener: Any = None
+    monkeypatch.setattr(plane, "_finish", finish)
+    listener: Any = Listener()
     async with trio.open_nursery() as nursery:
         nursery.start_soon(plane.run, listener)
         nursery.start_soon(plane.describe_log_dirs)
@@ -49,7 +50,7 @@ async def test_other_tasks_run_while_events_take_long(tmp_path: Path, monkeypatc
     order: list[str] = []
     all_handed_out = trio.Event()
 
-    def dispatch(event: Any, listener: Any) -> None:
+    def take(event: Any) -> None:
         order.append("event")
         if order.count("event") == 10:
             all_handed_out.set()
@@ -59,7 +60,7 @@ async def test_other_tasks_run_while_events_take_long(tmp_path: Path, monkeypatc
             order.append("beside")
             await trio.lowlevel.checkpoint()
 
-    monkeypatch.setattr(plane, "_dispatch", dispatch)
+    monkeypatch.setattr(plane, "_takers", lambda listener: {object: take})
     real = plane._plane
 
     class Ten:

@@ -10,6 +10,7 @@ import pytest
 import trio
 import trio.testing
 
+from pyrklog.base.pending import Pending, answered
 from pyrklog.errors import ApiError, ErrorCode
 from pyrklog.groups.batching import AppendBatch, QueuedAppend
 from pyrklog.groups.effects import Append
@@ -164,7 +165,7 @@ async def test_failing_append_outcome_spares_a_reloaded_group(
         former.appends[77] = _raise
         append: Any = Append(77, [], None)
         done = rig.coordinator._await_append(
-            AppendBatch([QueuedAppend(former, append)], None), _over()
+            AppendBatch([QueuedAppend(former, append)], None), answered(AppendResult(NONE, 0))
         )
         await done
         assert rig.committed(BAD) == 1
@@ -174,23 +175,18 @@ def _raise(*_: Any) -> None:
     raise RuntimeError("planted")
 
 
-async def _over() -> AppendResult:
-    return AppendResult(NONE, 0)
-
-
 @pytest.mark.parametrize("when", ["handed on", "awaited"])
 async def test_raising_append_fails_its_commits(
     when: str, monkeypatch: pytest.MonkeyPatch, autojump_clock: trio.testing.MockClock
 ) -> None:
     async with running(settings=AT_ONCE) as rig:
 
-        async def fail() -> AppendResult:
-            raise RuntimeError("planted")
-
-        def append_internal(*_: Any, **__: Any) -> Awaitable[AppendResult]:
+        def append_internal(*_: Any, **__: Any) -> Pending[AppendResult]:
             if when == "handed on":
                 raise RuntimeError("planted")
-            return fail()
+            failed: Pending[AppendResult] = Pending()
+            failed.fail(RuntimeError("planted"))
+            return failed
 
         with monkeypatch.context() as patch:
             patch.setattr(rig.log, "append_internal", append_internal)

@@ -11,12 +11,14 @@ import pytest
 import trio
 import trio.testing
 
+from pyrklog.base.pending import Pending
 from pyrklog.errors import ErrorCode
 from pyrklog.groups.messages import JoinRequest
 from pyrklog.groups.options import GroupSettings
-from pyrklog.handlers.dispatch import LIMIT_SECONDS, Handlers
+from pyrklog.handlers.context import LIMIT_SECONDS
+from pyrklog.handlers.dispatch import Handlers
 from pyrklog.handlers.events import EventHandler
-from pyrklog.handlers.requests_waiting import PLACE_SECONDS
+from pyrklog.handlers.requests_waiting import PLACE_SECONDS, WaitingRequests
 from pyrklog.protocol.configs import DescribeConfigsRequest, DescribeConfigsResource
 from pyrklog.protocol.groups import HeartbeatRequest, JoinGroupRequest, JoinGroupRequestProtocol
 from pyrklog.protocol.offsets import (
@@ -256,3 +258,103 @@ async def test_joins_are_taken_in_the_order_of_their_arrival(
         assert [answer.member_id for answer in answers] == [f"test-{i}" for i in range(1, 21)]
         assert {answer.leader for answer in answers} == {"test-1"}
         nursery.cancel_scope.cancel()
+
+
+class Waiter:
+    """One request that waits for a result."""
+
+    def __init__(self) -> None:
+        self.told: list[str] = []
+        self.pending: Pending[int] = Pending(lambda: self.told.append("abandoned"))
+
+    def start(self, waiting: WaitingRequests, request_id: int, seconds: float | None) -> None:
+        def tell(what: str) -> Callable[[], None]:
+            return lambda: self.told.append(what)
+
+        limit = None if seconds is None else (seconds, tell("late"))
+        waiting.start_pending(request_id, self.pending, tell("answer"), tell("no room"), limit)
+
+
+@asynccontextmanager
+async def waiting_requests() -> AsyncIterator[tuple[WaitingRequests, FakePlane]]:
+    async with trio.open_nursery() as nursery:
+        plane = FakePlane()
+        yield WaitingRequests(plane, nursery), plane
+        await trio.testing.wait_all_tasks_blocked()
+        nursery.cancel_scope.cancel()
+
+
+async def test_a_result_becomes_the_answer_without_a_task(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    async with waiting_requests() as (waiting, plane):
+        one = Waiter()
+        one.start(waiting, 1, None)
+        assert plane.parked == [1]
+        one.pending.answer(5)
+        assert one.told == ["answer"]
+        assert len(waiting) == 0
+
+
+async def test_a_result_that_comes_too_late_is_not_waited_for(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    async with waiting_requests() as (waiting, _):
+        early, late, later, without = (Waiter() for _ in range(4))
+        early.start(waiting, 1, 20)
+        late.start(waiting, 2, 20)
+        without.start(waiting, 3, None)
+        await trio.sleep(5)
+        later.start(waiting, 4, 20)
+        early.pending.answer(1)
+        await trio.sleep(15.1)
+        assert late.told == ["abandoned", "late"]
+        assert (early.told, later.told, without.told) == (["answer"], [], [])
+        late.pending.answer(1)
+        assert late.told == ["abandoned", "late"]
+        await trio.sleep(5)
+        assert later.told == ["abandoned", "late"]
+        # The next one has its whole time.
+        last = Waiter()
+        last.start(waiting, 5, 20)
+        await trio.sleep(19.9)
+        assert last.told == []
+        await trio.sleep(0.2)
+        assert last.told == ["abandoned", "late"]
+        assert len(waiting) == 1
+
+
+async def test_a_result_is_given_up_with_its_client_or_without_room(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    async with waiting_requests() as (waiting, plane):
+        gone, refused = Waiter(), Waiter()
+        gone.start(waiting, 1, 20)
+        waiting.client_gone(1)
+        assert gone.told == ["abandoned"]
+        assert plane.closed == [1]
+        plane.waiting_room = 0
+        refused.start(waiting, 2, 20)
+        assert refused.told == ["abandoned", "no room"]
+        assert len(waiting) == 0
+        await trio.sleep(30)
+        assert (gone.told, refused.told) == (["abandoned"], ["abandoned", "no room"])
+
+
+async def test_an_answer_that_fails_hurts_nobody_else(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    def fail() -> None:
+        raise RuntimeError("planted")
+
+    async with waiting_requests() as (waiting, _):
+        pending: Pending[int] = Pending()
+        waiting.start_pending(1, pending, fail, fail, (20, fail))
+        pending.answer(1)
+        late: Pending[int] = Pending()
+        waiting.start_pending(2, late, fail, fail, (20, fail))
+        next_one = Waiter()
+        next_one.start(waiting, 3, 21)
+        await trio.sleep(30)
+        assert next_one.told == ["abandoned", "late"]
+        assert len(waiting) == 0

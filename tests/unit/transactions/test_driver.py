@@ -26,7 +26,8 @@ from pyrklog.protocol.transactions import (
     WriteTxnMarkersResponse,
 )
 from pyrklog.testing.fake_plane import FakePlane
-from pyrklog.transactions.driver import FENCED_RETRY_SECONDS, HOLD_SECONDS
+from pyrklog.transactions.driver import FENCED_RETRY_SECONDS
+from pyrklog.transactions.holds import HOLD_SECONDS
 from pyrklog.transactions.manager import (
     ID_BYTES,
     PARTITIONS_RESERVED,

@@ -12,6 +12,7 @@ from typing import NamedTuple, Protocol
 import trio
 
 from pyrklog.base.logs import get_logger
+from pyrklog.base.pending import Pending
 from pyrklog.coordinators.calls import BrokerCalls, PeerUnreachableError
 from pyrklog.errors import ErrorCode
 from pyrklog.groups.partitioner import OFFSETS_TOPIC
@@ -36,6 +37,8 @@ MISSING_SECONDS = 10.0
 has not heard of it."""
 DELETED_KEPT_MAX = 100_000
 TOLD_BETWEEN_CHECKPOINTS = 500
+AT_ONCE_MAX = 100
+"""Transactions with more partitions take a task, which lets others run in between."""
 TOLD_AFTER_SECONDS = 30.0
 """Markers still unwritten after so long are a line in the log."""
 
@@ -62,35 +65,37 @@ class MarkerWriter:
         self._wall_ms = wall_ms
         self.on_offsets_ended: OffsetsEnded = lambda *_: None
 
+    def begin(self, markers: Sequence[Marker]) -> Pending[Sequence[MarkerResult]]:
+        """The results in order; the caller tells the groups (:meth:`tell_groups`)."""
+        return self._plane.write_markers(markers, timestamp_ms=self._wall_ms())
+
     async def write(self, markers: Sequence[Marker]) -> Sequence[MarkerResult]:
         """The results in order; the group coordinator has been told by then."""
-        results = await self._plane.write_markers(markers, timestamp_ms=self._wall_ms())
+        results = await self.begin(markers)
         # The markers are in the log: the groups are told even if nobody waits any more.
         with trio.CancelScope(shield=True):
-            await self._tell_groups(markers, results)
+            for at in range(0, len(markers), TOLD_BETWEEN_CHECKPOINTS):
+                end = at + TOLD_BETWEEN_CHECKPOINTS
+                self.tell_groups(markers[at:end], results[at:end])
+                if end < len(markers):
+                    await trio.lowlevel.checkpoint()
         return results
 
-    async def _tell_groups(
-        self, markers: Sequence[Marker], results: Sequence[MarkerResult]
-    ) -> None:
-        told = 0
+    def tell_groups(self, markers: Sequence[Marker], results: Sequence[MarkerResult]) -> None:
+        """The group coordinator hears of the ends in its topic."""
         for marker, result in zip(markers, results, strict=True):
-            if marker.topic != OFFSETS_TOPIC or result.error is not ErrorCode.NONE:
-                continue
-            self.on_offsets_ended(
-                marker.producer_id, marker.partition, result.offset, marker.is_commit
-            )
-            told += 1
-            if told % TOLD_BETWEEN_CHECKPOINTS == 0:
-                await trio.lowlevel.checkpoint()
+            if marker.topic == OFFSETS_TOPIC and result.error is ErrorCode.NONE:
+                self.on_offsets_ended(
+                    marker.producer_id, marker.partition, result.offset, marker.is_commit
+                )
 
 
 class CoordinatorFencedError(Exception):
     """Another broker coordinates the transaction by now."""
 
 
-class _Round(NamedTuple):
-    """What one broker answered."""
+class Round(NamedTuple):
+    """What one broker answered. ``is_fenced``: another broker coordinates the transaction."""
 
     done: Collection[TopicPartition]
     is_fenced: bool = False
@@ -118,6 +123,30 @@ class MarkerSender:
         """They were added to a transaction, so they exist."""
         for partition in partitions:
             self._deleted.pop(partition, None)
+
+    def write_here(self, work: WriteMarkers, coordinator_epoch: int) -> Pending[Round] | None:
+        """Writes the markers if this broker leads all partitions. None: it does not. :meth:`send`
+        does the rest."""
+        partitions = sorted(work.partitions)
+        is_here = all(self._leaders.leader_of(one) == self._node_id for one in partitions)
+        if not is_here or len(partitions) > AT_ONCE_MAX:
+            return None
+        markers = _markers(partitions, work, coordinator_epoch)
+        written = self._writer.begin(markers)
+        outcome: Pending[Round] = Pending()
+
+        def done() -> None:
+            try:
+                results = written.take()
+                self._writer.tell_groups(markers, results)
+            except Exception as error:
+                outcome.fail(error)
+            else:
+                codes = {one: got.error for one, got in zip(partitions, results, strict=True)}
+                outcome.answer(_judge(codes, work))
+
+        written.when_done(done)
+        return outcome
 
     async def send(
         self,
@@ -174,8 +203,8 @@ class MarkerSender:
         by_leader: dict[int, list[TopicPartition]],
         work: WriteMarkers,
         coordinator_epoch: int,
-    ) -> list[_Round]:
-        rounds: list[_Round] = []
+    ) -> list[Round]:
+        rounds: list[Round] = []
 
         async def ask(leader: int, partitions: list[TopicPartition]) -> None:
             rounds.append(await self._ask(leader, partitions, work, coordinator_epoch))
@@ -192,33 +221,40 @@ class MarkerSender:
         partitions: list[TopicPartition],
         work: WriteMarkers,
         coordinator_epoch: int,
-    ) -> _Round:
+    ) -> Round:
+        # A coordinator that has moved since writes no more.
+        await trio.lowlevel.checkpoint_if_cancelled()
         if leader == self._node_id:
-            markers = [
-                Marker(
-                    topic,
-                    index,
-                    work.producer_id,
-                    work.epoch,
-                    coordinator_epoch,
-                    work.is_commit,
-                    work.client_version,
-                )
-                for topic, index in partitions
-            ]
-            results = await self._writer.write(markers)
+            results = await self._writer.write(_markers(partitions, work, coordinator_epoch))
             codes = {one: got.error for one, got in zip(partitions, results, strict=True)}
             return _judge(codes, work)
         if self._calls is None:
-            return _Round(())
+            return Round(())
         message = _request(partitions, work, coordinator_epoch)
         version = 2 if work.client_version >= VERSION_2 else 1
         try:
             answer = await self._calls.call(leader, WRITE_TXN_MARKERS, version, message)
         except PeerUnreachableError as error:
             log.debug("markers_not_sent", broker=leader, reason=str(error))
-            return _Round(())
+            return Round(())
         return _judge(_codes(answer), work)
+
+
+def _markers(
+    partitions: Iterable[TopicPartition], work: WriteMarkers, coordinator_epoch: int
+) -> list[Marker]:
+    return [
+        Marker(
+            topic,
+            index,
+            work.producer_id,
+            work.epoch,
+            coordinator_epoch,
+            work.is_commit,
+            work.client_version,
+        )
+        for topic, index in partitions
+    ]
 
 
 def _request(
@@ -245,11 +281,11 @@ def _codes(answer: WriteTxnMarkersResponse) -> dict[TopicPartition, ErrorCode]:
     }
 
 
-def _judge(codes: dict[TopicPartition, ErrorCode], work: WriteMarkers) -> _Round:
+def _judge(codes: dict[TopicPartition, ErrorCode], work: WriteMarkers) -> Round:
     done: list[TopicPartition] = []
     for partition, code in codes.items():
         if code is ErrorCode.TRANSACTION_COORDINATOR_FENCED:
-            return _Round(done, is_fenced=True)
+            return Round(done, is_fenced=True)
         if code is ErrorCode.INVALID_PRODUCER_EPOCH:
             # A later epoch is there: this transaction has ended in the partition.
             log.warning(
@@ -261,4 +297,4 @@ def _judge(codes: dict[TopicPartition, ErrorCode], work: WriteMarkers) -> _Round
             )
         if code in (ErrorCode.NONE, ErrorCode.INVALID_PRODUCER_EPOCH):
             done.append(partition)
-    return _Round(done)
+    return Round(done)
