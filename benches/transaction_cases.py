@@ -20,7 +20,7 @@ ABORT_PERCENT = 10
 # coordinator's answer does not slow the filling.
 _FILLING_PRODUCERS = 10
 _SMALL_BATCH_BYTES = 1_024
-_READ_ROUNDS = 4
+_READ_ROUNDS = 12
 
 
 def transactional(**how: int) -> Callable[[Broker, Effort], Row]:

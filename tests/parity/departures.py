@@ -76,6 +76,59 @@ DEPARTURES: tuple[Departure, ...] = (
         },
     ),
     Departure(
+        "Missing records of an old version are an empty message set. Kafka's exception leaves the"
+        " client without an answer.",
+        {
+            "old_versions / message sets / Produce v2: null records": Whole(
+                {
+                    "responses": [
+                        {
+                            "name": "old",
+                            "partitionResponses": [{"index": 0, "errorCode": 0, "baseOffset": -1}],
+                        }
+                    ]
+                }
+            )
+        },
+    ),
+    Departure(
+        "Message sets that cannot be read are INVALID_RECORD. Kafka answers UNKNOWN_SERVER_ERROR to"
+        " what its code throws.",
+        _all(
+            (
+                "old_versions / message sets / *: key longer than the message",
+                "old_versions / message sets / *: value longer than the message",
+                "old_versions / compressed message sets / *: empty value",
+                "old_versions / compressed message sets / *: no gzip",
+                "old_versions / compressed message sets / *: no snappy",
+                "old_versions / compressed message sets / *: no lz4",
+            ),
+            {f"{_BATCH}.errorCode": 87},
+        ),
+    ),
+    Departure(
+        "Timestamps below -1 are stored, as those of record batches. Kafka's conversion throws.",
+        {
+            "old_versions / message sets / Produce v2: time -2": {
+                f"{_BATCH}.errorCode": 0,
+                f"{_BATCH}.baseOffset": 35,
+            }
+        },
+    ),
+    Departure(
+        "ListOffsets 0 for a negative number of offsets names none. Kafka's exception is"
+        " UNKNOWN_SERVER_ERROR.",
+        {"old_versions / old fetches / *: a negative number": {f"{_LISTED}.errorCode": 0}},
+    ),
+    Departure(
+        "OffsetCommit 0 is UNSUPPORTED_VERSION for each partition, also of unknown topics.",
+        {
+            "old_versions / old commits / OffsetCommit v0: in ZooKeeper, unknown topic": {
+                "topics.0.partitions.0.errorCode": 35
+            }
+        },
+    ),
+    Departure(
         "Records that cannot be decompressed are INVALID_RECORD. Kafka answers UNKNOWN_SERVER_ERROR"
         " to what its libraries throw.",
         _all(
@@ -94,7 +147,11 @@ DEPARTURES: tuple[Departure, ...] = (
     Departure(
         "An unknown codec is UNSUPPORTED_COMPRESSION_TYPE; Kafka answers UNKNOWN_SERVER_ERROR.",
         _all(
-            ("produce / records / *: unknown codec", "produce / records / *: codec 7"),
+            (
+                "produce / records / *: unknown codec",
+                "produce / records / *: codec 7",
+                "old_versions / compressed message sets / *: unknown codec",
+            ),
             {f"{_BATCH}.errorCode": 76},
         ),
     ),

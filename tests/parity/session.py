@@ -176,7 +176,7 @@ def _forget_empty_lists(answer: dict[str, Any]) -> None:
     """An unknown partition has no aborted transactions here, an empty list of them in Kafka."""
     for topic in answer["responses"]:
         for partition in topic["partitions"]:
-            if not partition["abortedTransactions"]:
+            if partition.get("abortedTransactions") == []:
                 partition["abortedTransactions"] = None
 
 

@@ -17,6 +17,7 @@ MODULES = (
     "replicas",
     "frames",
     "transactions",
+    "old_versions",
 )
 AWAITED = ("awaited_admin",)
 """Modules of APIs that pyrklog does not serve yet: Kafka's answers are kept, and no test of ours

@@ -31,7 +31,9 @@ def fetch(
     if topics is None:
         key = "topicId" if version >= 13 else "topic"
         topics = [{key: topic_name, "partitions": list(places or (place(),))}]
-    fields = {"maxWaitMs": 0, "minBytes": 1, "maxBytes": 1 << 20, "topics": topics, **more}
+    fields = {"maxWaitMs": 0, "minBytes": 1, "topics": topics, **more}
+    if version >= 3:
+        fields.setdefault("maxBytes", 1 << 20)
     if version < 15:
         fields.setdefault("replicaId", -1)
     return Row(name, "Fetch", version, fields, save=save or {}, without=("records",))
