@@ -1,5 +1,6 @@
 """Compacted topics, as stock clients and Apache Kafka's own tools see them."""
 
+import os
 import random
 import re
 import threading
@@ -37,7 +38,8 @@ from tests.support.waiting import PATIENCE_S, wait_until
 
 pytestmark = pytest.mark.timeout(300)
 
-KILLS = 10
+KILLS = int(os.environ.get("COMPACTION_KILLS", "10"))
+SEED = int(os.environ.get("COMPACTION_SEED", "0")) or random.randrange(2**32)
 
 
 @pytest.fixture
@@ -184,14 +186,18 @@ class Writer:
             self._failed.append(error)
 
 
+@pytest.mark.timeout(60 + 20 * KILLS)
 def test_kills_of_a_broker_that_compacts_lose_nothing(
     new_broker: Callable[..., TestBroker], topic: str
 ) -> None:
+    """After each of ``COMPACTION_KILLS``. rust/log/tests/compaction.rs has a crash at every step of
+    a compaction."""
+    print(f"COMPACTION_SEED={SEED}")
     options = {**EAGER_BROKER, "log.cleaner.backoff.ms": 1}
     broker = new_broker(options=options).start()
     create_compacted(broker.bootstrap, topic, delete_retention_ms="100")
-    chance = random.Random(5)
-    writer = Writer(broker.bootstrap, topic, seed=7)
+    chance = random.Random(SEED)
+    writer = Writer(broker.bootstrap, topic, SEED)
     folder = broker.data / "logs" / f"{topic}-0"
     for _ in range(KILLS):
         with writer:
