@@ -61,7 +61,7 @@ def lost(evidence: Evidence) -> Iterator[Anomaly]:
         if op.outcome == "ok" and (op.partition, op.value) not in at_end:
             how = "acknowledged" if op.action == "send" else "seen"
             yield Anomaly(
-                "lost", op.partition, f"{_name(op.value)}, {how} by {op.client} at {op.offset}"
+                "lost", op.partition, f"{name_of(op.value)}, {how} by {op.client} at {op.offset}"
             )
 
 
@@ -75,7 +75,7 @@ def duplicate(evidence: Evidence) -> Iterator[Anomaly]:
         places[(partition, value)].add(offset)
     for (partition, value), offsets in sorted(places.items()):
         if len(offsets) > 1 and writer_of(value) not in unpromised:
-            yield Anomaly("duplicate", partition, f"{_name(value)} at {sorted(offsets)}")
+            yield Anomaly("duplicate", partition, f"{name_of(value)} at {sorted(offsets)}")
 
 
 def _unpromised(evidence: Evidence) -> set[int]:
@@ -90,7 +90,7 @@ def inconsistent(evidence: Evidence) -> Iterator[Anomaly]:
         values[(partition, offset)].setdefault(value, who)
     for (partition, offset), found in sorted(values.items()):
         if len(found) > 1:
-            says = ", ".join(f"{_name(value)} for {who}" for value, who in found.items())
+            says = ", ".join(f"{name_of(value)} for {who}" for value, who in found.items())
             yield Anomaly("inconsistent", partition, f"offset {offset} is {says}")
 
 
@@ -104,7 +104,7 @@ def reordered(evidence: Evidence) -> Iterator[Anomaly]:
             writer, count = writer_of(value), count_of(value)
             before, where = last.get(writer, (NONE, NONE))
             if count < before and writer not in unpromised:
-                text = f"{_name(value)} at {offset} behind count {before} at {where}"
+                text = f"{name_of(value)} at {offset} behind count {before} at {where}"
                 yield Anomaly("reordered", partition, text)
             last[writer] = (count, offset)
 
@@ -118,10 +118,10 @@ def phantom(evidence: Evidence) -> Iterator[Anomaly]:
         if (partition, value) in told:
             continue
         if (partition, value) not in sent:
-            text = f"{_name(value)} at {offset}, seen by {who}, was never sent"
+            text = f"{name_of(value)} at {offset}, seen by {who}, was never sent"
             yield Anomaly("phantom", partition, text)
         elif (partition, value) in failed:
-            text = f"{_name(value)} at {offset}, seen by {who}, is said to have failed"
+            text = f"{name_of(value)} at {offset}, seen by {who}, is said to have failed"
             yield Anomaly("phantom", partition, text)
         else:
             continue
@@ -134,7 +134,7 @@ def skipped(evidence: Evidence) -> Iterator[Anomaly]:
     for op, before in _steps(evidence):
         between = [o for o in range(before + 1, op.offset) if o in known[op.partition]]
         if between:
-            text = f"{op.client} went from {before} to {op.offset} past {_range(between)}"
+            text = f"{op.client} went from {before} to {op.offset} past {range_of(between)}"
             yield Anomaly("skipped", op.partition, text)
 
 
@@ -198,7 +198,7 @@ def unconsumed(evidence: Evidence) -> Iterator[Anomaly]:
     for partition, log in sorted(evidence.final.items()):
         missing = sorted(log.keys() - polled[partition])
         if missing:
-            yield Anomaly("unconsumed", partition, f"offsets {_range(missing)}")
+            yield Anomaly("unconsumed", partition, f"offsets {range_of(missing)}")
 
 
 def passed(evidence: Evidence) -> Iterator[Anomaly]:
@@ -218,7 +218,7 @@ def passed(evidence: Evidence) -> Iterator[Anomaly]:
                 and offset not in polled[op.partition]
             ]
             if unseen:
-                text = f"{op.client}: {op.action} {op.offset}, unseen: {_range(unseen)}"
+                text = f"{op.client}: {op.action} {op.offset}, unseen: {range_of(unseen)}"
                 yield Anomaly("passed", op.partition, text)
             checked[op.partition] = max(checked[op.partition], op.offset)
 
@@ -272,11 +272,11 @@ def _offsets(evidence: Evidence) -> dict[int, set[int]]:
     return found
 
 
-def _name(value: int) -> str:
+def name_of(value: int) -> str:
     return f"{writer_of(value)}:{count_of(value)}" if value != NONE else "no value"
 
 
-def _range(offsets: Sequence[int]) -> str:
+def range_of(offsets: Sequence[int]) -> str:
     if len(offsets) == 1:
         return str(offsets[0])
     return f"{offsets[0]}..{offsets[-1]} ({len(offsets)})"

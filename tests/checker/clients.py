@@ -139,7 +139,11 @@ class Writer(Client):
         for _ in range(random.randrange(1, 15)):
             if len(self._producer) < self._waiting_max:
                 self._send(random.randrange(len(self._counts)))
-        deadline = time.monotonic() + 0.02
+        self.serve(0.02)
+
+    def serve(self, seconds: float) -> None:
+        """Waits so long, and takes reports meanwhile."""
+        deadline = time.monotonic() + seconds
         while (left_s := deadline - time.monotonic()) > 0:
             self._producer.poll(left_s)
 
@@ -201,6 +205,8 @@ class Reader(Client):
     gets no answers is not replaced.
     """
 
+    options: Mapping[str, Any] = {}
+
     def __init__(
         self, bootstrap: str, topic: str, partitions: int, name: str, history: History
     ) -> None:
@@ -221,6 +227,7 @@ class Reader(Client):
                 "auto.offset.reset": "error",
                 "fetch.wait.max.ms": 100,
                 "fetch.error.backoff.ms": 50,
+                **self.options,
             }
         )
         places = enumerate(self.positions)
@@ -230,7 +237,7 @@ class Reader(Client):
     def step(self) -> None:
         messages = self._consumer.consume(200, POLL_S)
         for message in messages:
-            self._take(message)
+            self.take(message)
         now_s = time.monotonic()
         if messages:
             self._heard_s = now_s
@@ -240,7 +247,7 @@ class Reader(Client):
                 leak(self._consumer)
                 self._consumer = self._connect()
 
-    def _take(self, message: Any) -> None:
+    def take(self, message: Any) -> None:
         error = message.error()
         partition = message.partition()
         if error is None:

@@ -7,17 +7,16 @@ can hang in its close, holding Python's lock, if an assignment arrives at that m
 
 from __future__ import annotations
 
-import json
 import random
 import sys
 import threading
 from collections.abc import Sequence
-from dataclasses import asdict
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from tests.checker.clients import IMPATIENT, POLL_S, Client
-from tests.checker.history import History, Op, Outcome, decode
+from tests.checker.history import History, Outcome, decode
+from tests.checker.reporting import Printed
 
 _COMMIT_SHARE = 0.05
 _NOT_COMMITTED = (
@@ -25,13 +24,6 @@ _NOT_COMMITTED = (
     KafkaError.UNKNOWN_MEMBER_ID,
     KafkaError.REBALANCE_IN_PROGRESS,
 )
-
-
-class Printed(History):
-    """Prints operations at once: the process may be killed at any time."""
-
-    def take(self, op: Op) -> None:
-        print(json.dumps(asdict(op)), flush=True)
 
 
 class Member(Client):

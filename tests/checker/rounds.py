@@ -25,12 +25,12 @@ from tests.checker.group import Group
 from tests.checker.history import History, Op
 from tests.checker.injection import Injector
 from tests.checker.plan import Plan
+from tests.checker.reading import PARTITIONS, read_all
 from tests.checker.replicas import epochs_begun
-from tests.support.cluster_clients import create, end_offset
+from tests.support.cluster_clients import create
 from tests.support.faults.wired_cluster import WiredCluster
 from tests.support.waiting import wait_until
 
-PARTITIONS = 4
 WRITERS = 2
 READERS = 2
 BACK_WITHIN_S = 60.0
@@ -243,7 +243,7 @@ def run_round(cluster: WiredCluster, plan: Plan, seed: int, number: int) -> Roun
         load.end_administrator()
         load.forget_passing_topics(admins)
         wait_until(lambda: is_whole(admins, topic), "not all replicas are in sync again")
-        final = read_all(cluster, load)
+        final = read_all(cluster, topic, load.history)
         load.end_readers(final)
     except Exception as error:
         done.stuck = f"{type(error).__name__}: {error}"
@@ -265,7 +265,7 @@ def _look_once_more(cluster: WiredCluster, load: Workload) -> list[Anomaly]:
     seen everything."""
     known = load.history.in_order()
     try:
-        final = read_all(cluster, load, "once-more")
+        final = read_all(cluster, load.topic, load.history, "once-more")
     except AssertionError:
         return []
     return [found for found in check(Evidence(known, final)) if found.kind != "unconsumed"]
@@ -294,35 +294,3 @@ def passing_topics(admin: AdminClient) -> list[str]:
         return [name for name in admin.list_topics(timeout=5).topics if name.startswith("passing-")]
     except KafkaException:
         return ["passing-unknown"]
-
-
-def read_all(cluster: WiredCluster, load: Workload, name: str = "last") -> dict[int, Log]:
-    """The log, read once from the start through each broker. Differences between the reads are for
-    the analysis: they are readers like any other."""
-    ends = _ends(cluster, load.topic)
-    for number, broker in cluster.brokers.items():
-        reader = Reader(broker.bootstrap, load.topic, PARTITIONS, f"{name}-{number}", load.history)
-        reader.start()
-        wait_until(
-            lambda reader=reader: all(  # type: ignore[misc]
-                position >= end for position, end in zip(reader.positions, ends, strict=True)
-            ),
-            f"the log cannot be read up to its end by way of broker {number}",
-            BACK_WITHIN_S,
-        )
-        reader.end()
-        assert reader.join(BACK_WITHIN_S), "a reader does not end"
-    final: dict[int, Log] = {partition: {} for partition in range(PARTITIONS)}
-    first = f"{name}-{min(cluster.brokers)}"
-    for op in load.history:
-        if op.client == first and op.action == "read" and op.outcome == "ok":
-            final[op.partition][op.offset] = op.value
-    return final
-
-
-def _ends(cluster: WiredCluster, topic: str) -> list[int]:
-    consumer = Consumer({"bootstrap.servers": cluster.bootstrap, "group.id": "ends"})
-    places = [TopicPartition(topic, partition) for partition in range(PARTITIONS)]
-    ends = [end_offset(consumer, place, BACK_WITHIN_S) for place in places]
-    consumer.close()
-    return ends

@@ -26,12 +26,24 @@ def java() -> str:
     return str(Path(home, "bin", "java")) if home else "java"
 
 
-def command(main: str, *arguments: str, jars: Path = KAFKA_JARS) -> list[str]:
+def command(
+    main: str, *arguments: str, jars: Path = KAFKA_JARS, classes: Path | None = None
+) -> list[str]:
+    """``classes``: a folder of :func:`compile_program`, where ``main`` is."""
     if not any(jars.glob("kafka-clients-*.jar")):
         raise FileNotFoundError(f"no jars in {jars}: run `make .cache/{jars.name}.done`")
-    classpath = str(jars / "*")
+    classpath = os.pathsep.join(str(one) for one in (classes, jars / "*") if one)
     logging = f"-Dlog4j.configuration={_LOGGING.as_uri()}"
     return [java(), *_FLAGS, logging, "-cp", classpath, main, *arguments]
+
+
+def compile_program(source: Path, folder: Path, jars: Path = KAFKA_JARS) -> Path:
+    """Compiles a program that is started often. Returns the folder with its classes."""
+    home = os.environ.get("JAVA_HOME")
+    compiler = str(Path(home, "bin", "javac")) if home else "javac"
+    arguments = ["-cp", str(jars / "*"), "-d", str(folder), str(source)]
+    subprocess.run([compiler, *arguments], check=True, timeout=120)
+    return folder
 
 
 def run(
