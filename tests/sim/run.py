@@ -93,10 +93,13 @@ SHAPES = (
 
 def settings_of(seed: int) -> Settings:
     settings = plain_settings_of(seed)
-    may_lose = settings != without_losses(settings)
+    # What moves is not lost.
+    may_lose = settings._replace(moves=False) != without_losses(settings)
     dice = random.Random(f"{seed}/transactions")
     has_transactions = dice.random() < TRANSACTION_SHARE and not may_lose
-    return with_transactions(settings) if has_transactions else settings
+    if not has_transactions:
+        return settings
+    return with_transactions(settings)._replace(moves=settings.moves)
 
 
 def plain_settings_of(seed: int) -> Settings:

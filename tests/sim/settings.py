@@ -46,7 +46,7 @@ def without_losses(settings: Settings) -> Settings:
 
 
 def with_transactions(settings: Settings) -> Settings:
-    """The same with transactional clients and two partitions, and without losses."""
+    """The same with transactional clients and two partitions, without losses and moves."""
     partitions = _two(settings.partitions)
     return without_losses(settings)._replace(transactions=True, partitions=partitions)
 
