@@ -21,6 +21,8 @@ from pyrklog.errors import ConfigError
 from pyrklog.metastore.database import DATABASE_NAME
 
 NOTE = ".pyrklog-metadata"
+UNSEEN = ".pyrklog-unseen"
+"""Which logs were not opened since another broker left them; kept by the data plane."""
 _VERSION = 1
 _KEPT = "kept"
 _ADDRESS = "zookeeper.connect"
@@ -121,3 +123,5 @@ def forget_standing(log_dirs: Iterable[Path]) -> None:
     """The directories belong to another broker from now on. Raises OSError."""
     for path in log_dirs:
         (path / NOTE).unlink(missing_ok=True)
+        # What that broker leaves is looked through again when it comes back.
+        (path / UNSEEN).unlink(missing_ok=True)

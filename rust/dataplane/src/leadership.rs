@@ -240,6 +240,7 @@ fn load(replicas: &Arc<ReplicaManager>, partition: &Arc<Partition>, answer: Answ
             dir.syncer.high_watermark_moved();
             outcome(partition)
         }
+        Err(OpenError::Stopped) => ErrorCode::NOT_LEADER_OR_FOLLOWER,
         Err(error) => refuse(replicas, partition, error, answer),
     }
 }
@@ -356,6 +357,7 @@ fn report_opening(replicas: &ReplicaManager, partition: &Partition, report: &Ope
         ("recovered_segments", report.recovered_segments.to_string()),
         ("scanned_bytes", report.scanned_bytes.to_string()),
         ("truncated_bytes", report.truncated_bytes.to_string()),
+        ("converted_segments", report.converted_segments.to_string()),
         ("rebuilt_indexes", report.rebuilt_indexes.to_string()),
     ];
     fields.extend(report.notes.iter().map(|note| ("note", note.clone())));

@@ -122,6 +122,7 @@ fn close_dir(network: &Network, dir: &Arc<LogDirState>) -> Result<(), String> {
     }
     dir.files
         .leave_to_recover()
+        .and_then(|()| dir.files.leave_unseen())
         .map_err(|error| format!("writing down which logs nobody opened: {error}"))?;
     let closed = logs.iter();
     let closed = closed.map(|partition| (partition.topic.name.to_string(), partition.index));

@@ -16,6 +16,7 @@ mod history;
 mod indexes;
 mod memory;
 mod message_sets;
+mod old_segments;
 mod reads;
 mod recovery;
 mod responses;
@@ -48,6 +49,9 @@ pub enum Target {
     Checkpoints,
     /// A killed and damaged log opens with a prefix of its records, twice alike.
     Recovery,
+    /// Segments of old formats, damaged: the log opens with the messages that were not, and twice
+    /// alike.
+    OldSegments,
     /// Responses of every API and version that the data plane encodes: decoded as written.
     Responses,
     /// Reads of a log with damaged indexes begin with the requested batch.
@@ -58,7 +62,7 @@ pub enum Target {
 
 impl Target {
     /// All targets.
-    pub const ALL: [Target; 10] = [
+    pub const ALL: [Target; 11] = [
         Target::Frames,
         Target::Batches,
         Target::MessageSets,
@@ -66,6 +70,7 @@ impl Target {
         Target::Snapshots,
         Target::Checkpoints,
         Target::Recovery,
+        Target::OldSegments,
         Target::Responses,
         Target::Reads,
         Target::Dumps,
@@ -81,6 +86,7 @@ impl Target {
             Target::Snapshots => snapshots::PLANTED,
             Target::Checkpoints => checkpoints::PLANTED,
             Target::Recovery => recovery::PLANTED,
+            Target::OldSegments => old_segments::PLANTED,
             Target::Responses => responses::PLANTED,
             Target::Reads => reads::PLANTED,
             Target::Dumps => dumps::PLANTED,
@@ -98,6 +104,7 @@ impl Target {
             Target::Snapshots => snapshots::run(&mut script, planted),
             Target::Checkpoints => checkpoints::run(&mut script, planted),
             Target::Recovery => recovery::run(&mut script, planted),
+            Target::OldSegments => old_segments::run(&mut script, planted),
             Target::Responses => responses::run(&mut script, planted),
             Target::Reads => reads::run(&mut script, planted),
             Target::Dumps => dumps::run(&mut script, planted),

@@ -20,7 +20,7 @@ use crate::{Verdict, expect};
 /// Takes a killed log for a closed one; cuts a batch too many.
 pub const PLANTED: &[&str] = &["killed-taken-for-closed", "one-batch-too-many"];
 
-const DIR: &str = "/data";
+pub(crate) const DIR: &str = "/data";
 pub(crate) const FOLDER: &str = "/data/t-0";
 const NOW_MS: i64 = 1_000;
 

@@ -18,7 +18,7 @@ use std::io;
 use crate::disk;
 
 mod batch;
-mod copy;
+pub(crate) mod copy;
 mod group;
 mod job;
 mod offset_map;

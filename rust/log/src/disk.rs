@@ -266,12 +266,23 @@ pub fn may_pass(error: &io::Error) -> bool {
     is_full(error) || is_exhausted(error)
 }
 
+#[derive(Debug, thiserror::Error)]
+#[error("syncing: {0}")]
+struct SyncFailed(io::Error);
+
 /// An error of a sync, which never counts as passing.
 pub(crate) fn sync_failed(error: io::Error) -> io::Error {
     if may_pass(&error) {
-        return io::Error::other(format!("syncing: {error}"));
+        return io::Error::other(SyncFailed(error));
     }
     error
+}
+
+/// Whether a sync found no space, as file systems do that place data late. Only who gives up the
+/// file that was synced may go on.
+pub(crate) fn is_full_at_sync(error: &io::Error) -> bool {
+    let failed = error.get_ref().and_then(|error| error.downcast_ref());
+    failed.is_some_and(|SyncFailed(error)| is_full(error))
 }
 
 /// Turns `NotFound` into success.

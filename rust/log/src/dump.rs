@@ -11,6 +11,7 @@ mod flipped_bit;
 mod header_scan;
 mod index_rows;
 mod log_rows;
+mod message_rows;
 mod text_rows;
 mod txn_rows;
 

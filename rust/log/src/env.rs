@@ -1,12 +1,14 @@
 //! What the logs of one log directory share: disk, poison flag, file handles.
 
 use std::collections::{HashMap, HashSet, VecDeque};
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 
 use parking_lot::Mutex;
 use pyrklog_arena::{Arena, Found, FoundPartition, PartitionName};
 
+use crate::conversion::ConversionListener;
 use crate::dir_cache::{Claimed, DirCache, has_unwritten};
 use crate::disk::Disk;
 use crate::kept_pages::KeptPages;
@@ -31,11 +33,18 @@ pub struct LogEnv {
     /// Closed segments that are not synced.
     unsynced_segments: AtomicUsize,
     cache: OnceLock<Mutex<DirCache>>,
+    conversion_listener: OnceLock<Weak<dyn ConversionListener>>,
+    /// Held while a segment of old formats is converted, from the look at the free space until the
+    /// old one has gone: each may need as much space as it has.
+    pub(crate) converting: Mutex<()>,
+    reserve_bytes: AtomicU64,
     /// Logs to recover when opened: (topic, partition).
     unrecovered: Mutex<HashSet<(String, i32)>>,
     /// Logs that an earlier run left unclosed and that were not opened since. An orderly shutdown
     /// does not make them clean.
     left_open: Mutex<HashSet<(String, i32)>>,
+    /// Logs as another broker left them.
+    unseen: Mutex<HashSet<(String, i32)>>,
     /// Of readers far behind.
     pub(crate) windows: Windows,
     /// Old data that stays in the page cache.
@@ -56,8 +65,12 @@ impl LogEnv {
             max_open_segments: max_open_segments.max(8),
             unsynced_segments: AtomicUsize::new(0),
             cache: OnceLock::new(),
+            conversion_listener: OnceLock::new(),
+            converting: Mutex::default(),
+            reserve_bytes: AtomicU64::new(0),
             unrecovered: Mutex::default(),
             left_open: Mutex::default(),
+            unseen: Mutex::default(),
             windows: Windows::default(),
             kept_pages: KeptPages::default(),
             direct_min_bytes: AtomicU32::new(DIRECT_MIN_BYTES),
@@ -85,6 +98,35 @@ impl LogEnv {
         };
         // The first one stays.
         let _first_stays = self.cache.set(Mutex::new(cache));
+    }
+
+    /// Sets who hears of conversions, once, before any log is opened.
+    pub fn set_conversion_listener(&self, listener: Weak<dyn ConversionListener>) {
+        let _first_stays = self.conversion_listener.set(listener);
+    }
+
+    fn conversion_listener(&self) -> Option<Arc<dyn ConversionListener>> {
+        self.conversion_listener.get()?.upgrade()
+    }
+
+    pub(crate) fn conversion_begins(&self, folder: &Path, segments: usize, bytes: u64) {
+        if let Some(listener) = self.conversion_listener() {
+            listener.begins(folder, segments, bytes);
+        }
+    }
+
+    pub(crate) fn may_convert(&self) -> bool {
+        let listener = self.conversion_listener();
+        listener.is_none_or(|listener| listener.may_go_on())
+    }
+
+    /// Sets how many bytes [`crate::LogDir::make_reserve`] will be asked for: conversions leave them.
+    pub fn set_reserve_bytes(&self, bytes: u64) {
+        self.reserve_bytes.store(bytes, Ordering::Relaxed);
+    }
+
+    pub(crate) fn reserve_bytes(&self) -> u64 {
+        self.reserve_bytes.load(Ordering::Relaxed)
     }
 
     /// The directory's block cache.
@@ -141,6 +183,29 @@ impl LogEnv {
         !unrecovered.is_empty()
             && unrecovered.remove(&(topic.to_owned(), partition))
             && unrecovered.is_empty()
+    }
+
+    pub(crate) fn set_unseen(&self, logs: HashSet<(String, i32)>) {
+        *self.unseen.lock() = logs;
+    }
+
+    /// In order.
+    pub(crate) fn unseen(&self) -> Vec<(String, i32)> {
+        let mut logs: Vec<_> = self.unseen.lock().iter().cloned().collect();
+        logs.sort();
+        logs
+    }
+
+    /// Whether the log was not opened since another broker left it.
+    pub(crate) fn is_unseen(&self, topic: &str, partition: i32) -> bool {
+        let unseen = self.unseen.lock();
+        !unseen.is_empty() && unseen.contains(&(topic.to_owned(), partition))
+    }
+
+    /// A log was opened or deleted. True for the last one of these.
+    pub(crate) fn seen(&self, topic: &str, partition: i32) -> bool {
+        let mut unseen = self.unseen.lock();
+        !unseen.is_empty() && unseen.remove(&(topic.to_owned(), partition)) && unseen.is_empty()
     }
 
     /// Number of refused or unopened partitions with blocks that are unwritten or damaged. While

@@ -185,6 +185,14 @@ impl LeaderEpochs {
         true
     }
 
+    /// The first epoch begins at `start_offset`, if it began later. True if something changed.
+    pub fn begin_at(&mut self, start_offset: i64) -> bool {
+        let first = self.entries.first_mut();
+        let late = first.filter(|first| first.start_offset > start_offset);
+        late.map(|first| first.start_offset = start_offset)
+            .is_some()
+    }
+
     /// Removes all epochs.
     pub fn clear(&mut self) {
         self.entries.clear();
@@ -331,6 +339,20 @@ mod tests {
             assert_eq!(cache.truncate_from_start(start), changed, "{start}");
             assert_eq!(pairs(&cache), expected, "{start}");
         }
+    }
+
+    #[test]
+    fn the_first_epoch_may_begin_earlier() {
+        for (start, changed, expected) in [
+            (11, false, vec![(2, 10), (4, 20)]),
+            (10, false, vec![(2, 10), (4, 20)]),
+            (3, true, vec![(2, 3), (4, 20)]),
+        ] {
+            let mut cache = epochs(&[(2, 10), (4, 20)]);
+            assert_eq!(cache.begin_at(start), changed, "{start}");
+            assert_eq!(pairs(&cache), expected, "{start}");
+        }
+        assert!(!LeaderEpochs::new().begin_at(0));
     }
 
     proptest! {

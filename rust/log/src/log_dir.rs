@@ -35,7 +35,8 @@ mod cleaned;
 mod file_stamps;
 mod offsets;
 pub(crate) mod recovering;
-mod reserve;
+pub(crate) mod reserve;
+pub(crate) mod unseen;
 pub use arena_marker::{ArenaMarker, KeptMark, Left, hex, parse_id};
 pub use offsets::Checkpoint;
 use offsets::OffsetTable;
@@ -337,6 +338,7 @@ impl LogDir {
         }
         self.env.disk().sync_dir(&self.path)?;
         recovering::settled(&self.env, &self.path, topic, partition);
+        unseen::seen(&self.env, &self.path, topic, partition);
         let folder = DeletedFolder {
             env: self.env.clone(),
             path: to,

@@ -4,6 +4,8 @@
 //! its own and segments, whose files share a 20-digit base offset. Folders and files in transition
 //! carry a suffix, so that their state is clear after a crash.
 
+use std::path::{Path, PathBuf};
+
 /// Leader epochs and their start offsets, in each partition's folder.
 pub const LEADER_EPOCH_CHECKPOINT: &str = "leader-epoch-checkpoint";
 /// Exists in a folder while its log is being truncated. After a kill the result is made durable
@@ -140,6 +142,17 @@ pub fn snapshot_name(offset: i64) -> String {
 pub fn deleted_name(base_offset: i64, kind: FileKind, unique: u64) -> String {
     let name = file_name(base_offset, kind);
     format!("{name}.{unique}{}", Suffix::Deleted.text())
+}
+
+/// Follows `.log` in the name of a segment, or a part of one, that was taken out of the log. No
+/// broker reads such files; an operator may remove them.
+const CUT_SUFFIX: &str = ".cut";
+
+/// Where bytes of a `.log` go that are no longer part of the log.
+pub(crate) fn cut_path(log: &Path) -> PathBuf {
+    let mut aside = log.to_owned().into_os_string();
+    aside.push(CUT_SUFFIX);
+    PathBuf::from(aside)
 }
 
 /// Parses a segment's file name; `None` for every other file.

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use crate::disk;
 use crate::folder::Folder;
 use crate::log::Log;
-use crate::log_dir::recovering;
+use crate::log_dir::{recovering, unseen};
 use crate::names;
 use crate::partition_metadata::{self, PartitionMetadata};
 use crate::position::{LogPosition, RecentPositions};
@@ -25,6 +25,7 @@ mod blocks;
 mod epochs;
 mod files;
 mod load;
+mod old_formats;
 mod producers;
 mod recovery;
 mod request;
@@ -67,6 +68,7 @@ impl Log {
             blocks: claim.segments(),
             is_same_boot: claim.is_same_boot(),
             had_no_producers: claim.has_no_producers(),
+            is_unseen: request.env.is_unseen(request.topic, request.partition),
         };
         // The checkpoints describe an earlier log of this name, whose folder was removed.
         let state = match report.created {
@@ -105,6 +107,9 @@ impl Log {
         log.cache = claim.into_cache(&log.segments, has_producers);
         let (topic, partition) = (request.topic, request.partition);
         recovering::settled(&request.env, request.log_dir, topic, partition);
+        if !loader.has_unwritten() {
+            unseen::seen(&request.env, request.log_dir, topic, partition);
+        }
         Ok((log, report))
     }
 

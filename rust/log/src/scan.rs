@@ -147,6 +147,11 @@ impl<B: ReadBytes> BatchScanner<B> {
         self.bytes_at(met.position, met.header.total_len(), self.chunk)
     }
 
+    /// Gives back the memory of what was read.
+    pub fn forget(&mut self) {
+        self.window = Vec::new();
+    }
+
     /// `len` bytes at `position`; reads a new window if needed.
     pub fn bytes_at(
         &mut self,

@@ -250,6 +250,7 @@ impl TruncateJob {
             blocks: Default::default(),
             is_same_boot: false,
             had_no_producers: false,
+            is_unseen: false,
         };
         let state = OpenState {
             clean: true,

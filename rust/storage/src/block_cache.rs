@@ -153,6 +153,10 @@ fn begin_recovery(
         let told = format!("recording that logs need recovery: {error}");
         notes.push(("warning", told));
     }
+    if let Err(error) = files.begin_seeing(folders) {
+        let told = format!("looking which logs were never opened: {error}");
+        notes.push(("warning", told));
+    }
 }
 
 fn reattach(

@@ -119,6 +119,8 @@ impl LogDirState {
         let unwritten_max_bytes = unwritten_max_bytes.min(share_of_volume(&files)).max(1);
         let reserve_bytes = unwritten_max_bytes as u64;
         let reserve_bytes = reserve_bytes + reserve_bytes / RESERVE_MORE_SHARE;
+        let reserve_bytes = reserve_bytes.min(RESERVE_MAX_BYTES);
+        files.env().set_reserve_bytes(reserve_bytes);
         Arc::new(LogDirState {
             index,
             files,
@@ -128,7 +130,7 @@ impl LogDirState {
             partitions: AtomicUsize::new(0),
             unwritten_bytes: AtomicUsize::new(0),
             unwritten_max_bytes,
-            reserve_bytes: reserve_bytes.min(RESERVE_MAX_BYTES),
+            reserve_bytes,
             waiting_for_space: Mutex::default(),
             heap_bytes: AtomicUsize::new(0),
             heap_max_bytes: unwritten_max_bytes.min(HEAP_MAX_BYTES),

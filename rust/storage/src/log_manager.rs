@@ -1,9 +1,10 @@
 //! The log directories, their partitions, and what their threads share.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 
+use pyrklog_log::ConversionListener;
 use pyrklog_log::disk::LogDirKey;
 use pyrklog_wire::ErrorCode;
 
@@ -117,6 +118,7 @@ impl LogManager {
         });
         for dir in &logs.dirs {
             let listener: Weak<LogManager> = Arc::downgrade(&logs);
+            dir.env().set_conversion_listener(listener.clone());
             dir.set_failure_listener(listener);
         }
         logs
@@ -253,6 +255,22 @@ impl LogManager {
     /// Whether a log directory is unusable, so that its contents are unknown.
     pub fn has_failed_dir(&self) -> bool {
         !self.unusable_dirs.is_empty() || self.dirs.iter().any(|dir| dir.has_failed())
+    }
+}
+
+impl ConversionListener for LogManager {
+    fn begins(&self, folder: &Path, segments: usize, bytes: u64) {
+        let fields = vec![
+            ("folder", folder.display().to_string()),
+            ("segments", segments.to_string()),
+            ("bytes", bytes.to_string()),
+        ];
+        let event = "log_conversion_begins";
+        self.events.notice(event, "info", fields);
+    }
+
+    fn may_go_on(&self) -> bool {
+        !self.is_ending()
     }
 }
 

@@ -23,7 +23,7 @@
 mod up_convert;
 mod write;
 
-pub use up_convert::{UpConvertError, UpConverted, Wrapper, up_convert};
+pub use up_convert::{OffsetDeltas, UpConvertError, UpConverted, Wrapper, up_convert};
 pub use write::{WrapperStart, begin_wrapper, end_wrapper, message_len, write_message};
 
 use crate::batch::{

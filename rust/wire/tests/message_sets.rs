@@ -3,9 +3,10 @@
 use proptest::prelude::*;
 use pyrklog_wire::DecodeError;
 use pyrklog_wire::batch::{Compression, NO_TIMESTAMP, TimestampType};
+use pyrklog_wire::message_set;
 use pyrklog_wire::message_set::{
-    MAGIC_0, MAGIC_1, Message, Messages, UpConvertError, Wrapper, begin_wrapper, crc32,
-    end_wrapper, message_len, up_convert, write_message,
+    MAGIC_0, MAGIC_1, Message, Messages, OffsetDeltas, UpConvertError, UpConverted, Wrapper,
+    begin_wrapper, crc32, end_wrapper, message_len, write_message,
 };
 use pyrklog_wire::records::Records;
 
@@ -142,6 +143,14 @@ fn a_wrapper_holds_what_was_appended() {
     assert_eq!(parsed.verify_crc(), Ok(()));
 }
 
+fn up_convert(
+    set: &mut [u8],
+    magic: i8,
+    wrapper: Option<Wrapper>,
+) -> Result<UpConverted, UpConvertError> {
+    message_set::up_convert(set, magic, wrapper, OffsetDeltas::Anew)
+}
+
 /// A wrapper around a set whose last message has offset `last`.
 fn around(offset: i64, kind: TimestampType) -> Wrapper {
     Wrapper {
@@ -211,6 +220,27 @@ fn sets_that_cannot_become_records_are_told_apart() {
     );
 }
 
+#[test]
+fn kept_offsets_must_rise_and_fit_into_a_batch() {
+    let far = 1 << 31;
+    for (offsets, (index, offset, before)) in [
+        ([5, 5, 6], (1, 5, 5)),
+        ([5, 7, 6], (2, 6, 7)),
+        ([0, far, 0], (1, far, 0)),
+        ([i64::MIN, 0, 1], (1, 0, i64::MIN)),
+    ] {
+        let messages = offsets.map(|offset| message(offset, 1, b"v"));
+        let mut set = write_set(MAGIC_1, &messages);
+        let refused = message_set::up_convert(&mut set, MAGIC_1, None, OffsetDeltas::Kept);
+        let not_rising = UpConvertError::NotRising {
+            index,
+            offset,
+            before,
+        };
+        assert_eq!(refused, Err(not_rising));
+    }
+}
+
 fn bytes_or_null() -> impl Strategy<Value = Option<Vec<u8>>> {
     proptest::option::of(proptest::collection::vec(any::<u8>(), 0..200))
 }
@@ -267,6 +297,32 @@ proptest! {
             prop_assert_eq!(record.header_count, 0);
         }
         prop_assert_eq!(converted.max_timestamp, max_timestamp);
+    }
+
+    /// However far apart: the records still fit into the messages' place.
+    #[test]
+    fn kept_offsets_count_from_the_first(
+        magic in MAGIC_0..=MAGIC_1,
+        mut messages in messages(),
+        first in 0..1_i64 << 60,
+        gaps in proptest::collection::vec(prop_oneof![1_i64..3, 1..50_000_000_i64], 40),
+    ) {
+        let mut offset = first;
+        for (message, gap) in messages.iter_mut().zip(gaps) {
+            message.offset = offset;
+            offset += gap;
+        }
+        let mut set = write_set(magic, &messages);
+        let kept = OffsetDeltas::Kept;
+        let converted = message_set::up_convert(&mut set, magic, None, kept).unwrap();
+        let offsets = (converted.first_offset, converted.last_offset);
+        prop_assert_eq!(offsets, (first, messages.last().unwrap().offset));
+        let records = Records::new(&set[..converted.len]).map(Result::unwrap);
+        let read: Vec<_> = records
+            .map(|one| (first + i64::from(one.offset_delta), one.value.map(<[u8]>::to_vec)))
+            .collect();
+        let written: Vec<_> = messages.into_iter().map(|one| (one.offset, one.value)).collect();
+        prop_assert_eq!(read, written);
     }
 
     #[test]

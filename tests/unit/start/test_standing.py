@@ -6,7 +6,14 @@ import pytest
 
 from pyrklog.errors import ConfigError
 from pyrklog.metastore.database import DATABASE_NAME
-from pyrklog.start.standing import NOTE, check_standing, forget_standing, is_member, note_standing
+from pyrklog.start.standing import (
+    NOTE,
+    UNSEEN,
+    check_standing,
+    forget_standing,
+    is_member,
+    note_standing,
+)
 
 ZOOKEEPER = "zk.example:2181/pyrklog"
 
@@ -82,8 +89,11 @@ def test_member_refuses_directories_of_a_lone_broker(log_dirs: list[Path]) -> No
     assert not is_member(log_dirs)
     with pytest.raises(ConfigError, match="alone"):
         check(log_dirs, ZOOKEEPER)
+    unseen = log_dirs[0] / UNSEEN
+    unseen.touch()
     forget_standing(log_dirs)
     check(log_dirs, ZOOKEEPER)
+    assert not unseen.exists()
 
 
 def test_store_without_notes_belongs_to_a_lone_broker(log_dirs: list[Path]) -> None:

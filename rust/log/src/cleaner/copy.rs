@@ -18,14 +18,14 @@ const WRITE_BYTES: usize = 1 << 20;
 
 /// A new segment whose files are complete and durable, as `.cleaned`.
 #[derive(Debug)]
-pub(super) struct Copied {
+pub(crate) struct Copied {
     pub segment: Arc<Segment>,
     pub aborted: TransactionIndex,
 }
 
 /// The files of a new segment while batches are added.
 #[derive(Debug)]
-pub(super) struct Copier {
+pub(crate) struct Copier {
     env: Arc<LogEnv>,
     folder: Arc<Folder>,
     base_offset: i64,
@@ -40,12 +40,12 @@ pub(super) struct Copier {
 }
 
 /// The path's last part of a segment's file in a state.
-pub(super) fn name(base_offset: i64, kind: FileKind, suffix: Suffix) -> String {
+pub(crate) fn name(base_offset: i64, kind: FileKind, suffix: Suffix) -> String {
     format!("{}{}", file_name(base_offset, kind), suffix.text())
 }
 
 /// Removes what is left of an unfinished new segment.
-pub(super) fn remove(
+pub(crate) fn remove(
     env: &LogEnv,
     folder: &Folder,
     base_offset: i64,
@@ -97,15 +97,20 @@ impl Copier {
         self.expected = self.expected.saturating_sub(bytes as u64);
     }
 
+    /// Bytes of the batches so far.
+    pub fn size(&self) -> u64 {
+        self.written + self.buffer.len() as u64
+    }
+
     /// By how many bytes a batch may grow so that the rest of the sources still fits.
     pub fn room_bytes(&self) -> u64 {
-        let needed = self.written + self.buffer.len() as u64 + self.expected;
+        let needed = self.size() + self.expected;
         (i32::MAX as u64).saturating_sub(needed)
     }
 
     /// Adds a batch.
     pub fn add(&mut self, bytes: &[u8], facts: BatchFacts) -> Result<(), CleanError> {
-        let position = self.written + self.buffer.len() as u64;
+        let position = self.size();
         let end = position + bytes.len() as u64;
         if i32::try_from(end).is_err() {
             let base_offset = self.base_offset;
@@ -117,7 +122,11 @@ impl Copier {
         if self.buffer.len() + bytes.len() > WRITE_BYTES {
             self.flush()?;
         }
-        self.buffer.extend_from_slice(bytes);
+        if bytes.len() > WRITE_BYTES {
+            self.write(bytes)?;
+        } else {
+            self.buffer.extend_from_slice(bytes);
+        }
         Ok(())
     }
 
@@ -130,13 +139,20 @@ impl Copier {
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        if self.buffer.is_empty() {
-            return Ok(());
-        }
+        let mut buffer = std::mem::take(&mut self.buffer);
+        let written = match buffer.is_empty() {
+            true => Ok(()),
+            false => self.write(&buffer),
+        };
+        buffer.clear();
+        self.buffer = buffer;
+        written
+    }
+
+    fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.file
-            .write_slices_at(&[IoSlice::new(&self.buffer)], self.written, true)?;
-        self.written += self.buffer.len() as u64;
-        self.buffer.clear();
+            .write_slices_at(&[IoSlice::new(bytes)], self.written, true)?;
+        self.written += bytes.len() as u64;
         Ok(())
     }
 
@@ -158,7 +174,8 @@ impl Copier {
             self.write_index(FileKind::TransactionIndex, &self.aborted.to_bytes())?;
         }
         let synced = self.env.disk().sync_dir(&self.folder.path());
-        synced.map_err(sync_failed)?;
+        // It concerns other files too, whatever becomes of these.
+        synced.map_err(|error| io::Error::other(error.to_string()))?;
         let segment = Segment::new(
             &self.env,
             &self.folder,

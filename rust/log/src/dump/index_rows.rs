@@ -162,11 +162,11 @@ impl DumpedEntry for OffsetEntry {
     ) -> io::Result<Option<String>> {
         let (position, size) = (self.position, log.size());
         let message = match log.at(position.into())? {
-            Some(header) if header.last_offset() == self.offset => return Ok(None),
-            Some(header) => format!(
+            Some(start) if start.last_offset == self.offset => return Ok(None),
+            Some(start) if start.is_message && start.last_offset < self.offset => return Ok(None),
+            Some(start) => format!(
                 "the batch at {position} ends at offset {}, the entry says {}",
-                header.last_offset(),
-                self.offset
+                start.last_offset, self.offset
             ),
             None => format!("no batch begins at {position} of the .log, which has {size} bytes"),
         };

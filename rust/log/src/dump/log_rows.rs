@@ -6,14 +6,20 @@ use std::sync::Arc;
 
 use pyrklog_wire::DecodeError;
 use pyrklog_wire::batch::{BatchHeader, HEADER_LEN, LENGTH_PREFIX_LEN, verify_crc};
+use pyrklog_wire::message_set::Message;
 
+use super::message_rows::{self, Run};
 use super::{Options, Row, RowSource, Value, batch_rows, damage, read_exact};
 use crate::disk::DiskFile;
+use crate::entries::{Entries, Entry};
 use crate::leader_epochs::LeaderEpochs;
 use crate::names::LEADER_EPOCH_CHECKPOINT;
+use crate::segment::SegmentBytes;
 
 /// A longer batch is damage.
 const BATCH_BYTES_MAX: u64 = 256 << 20;
+/// Bytes read at a time of messages of old formats.
+const MESSAGES_BYTES: usize = 64 * 1024;
 /// Bytes searched at a time for the next good batch.
 const SEARCH_BYTES: usize = 256 * 1024;
 /// Position of a header's format number.
@@ -75,7 +81,10 @@ impl RowSource for LogRows {
                 }
                 Ok(true)
             }
-            Err(reason) => self.resume(rows, reason),
+            Err(reason) => match self.messages(rows)? {
+                true => Ok(true),
+                false => self.resume(rows, reason),
+            },
         }
     }
 }
@@ -101,6 +110,58 @@ impl LogRows {
             return Ok(Err(reason));
         }
         Ok(Ok(header))
+    }
+
+    /// Adds the row of messages of an old format, and goes on behind them; false without any.
+    fn messages(&mut self, rows: &mut VecDeque<Row>) -> io::Result<bool> {
+        let bytes = SegmentBytes::of_file(Arc::clone(&self.source));
+        let mut entries = Entries::new(bytes, self.position, self.size, MESSAGES_BYTES);
+        let mut run: Option<Run> = None;
+        while let Some(Entry::Message { len, .. }) = entries.peek()? {
+            let position = entries.position();
+            let Ok(Some(message)) = Message::parse(entries.bytes(len)?) else {
+                break;
+            };
+            if !Run::may_have(&message) {
+                if run.is_none() {
+                    self.check_message(rows, position, message.offset);
+                    let is_good = message_rows::add(rows, position, &message, self.options);
+                    self.passed(position + len as u64, message.offset, is_good);
+                    return Ok(true);
+                }
+                break;
+            }
+            let current = run.get_or_insert_with(|| Run::new(position, &message));
+            if position != self.position && !current.takes(&message) {
+                break;
+            }
+            if position == self.position {
+                self.check_message(rows, position, message.offset);
+            }
+            current.push(&message, self.options);
+            entries.skip(len);
+        }
+        let Some(run) = run else {
+            return Ok(false);
+        };
+        let last_offset = run.end(rows);
+        self.passed(entries.position(), last_offset, true);
+        Ok(true)
+    }
+
+    fn check_message(&self, rows: &mut VecDeque<Row>, position: u64, offset: i64) {
+        let expected = self.next_offset;
+        if offset < expected {
+            let fault = format!("the offset is {offset}, at least {expected} is expected");
+            rows.push_back(damage(position, Some(offset), fault));
+        }
+    }
+
+    fn passed(&mut self, position: u64, last_offset: i64, is_good: bool) {
+        self.position = position;
+        if is_good && last_offset.saturating_sub(self.base_offset) <= i64::from(i32::MAX) {
+            self.next_offset = self.next_offset.max(last_offset.saturating_add(1));
+        }
     }
 
     fn check_order(&self, rows: &mut VecDeque<Row>, header: &BatchHeader) {

@@ -13,6 +13,7 @@ use pyrklog_wire::batch::{
 use pyrklog_wire::builder::{BatchBuilder, transaction_marker};
 
 mod indexes;
+mod messages;
 
 const PLAIN: Options = Options {
     records: false,

@@ -1,8 +1,10 @@
 //! Reserved space for writing acknowledged records when the volume is full.
 
 use std::io;
+use std::path::Path;
 
-use crate::disk::{OpenMode, missing_is_fine};
+use crate::disk::{OpenMode, if_exists, missing_is_fine};
+use crate::env::LogEnv;
 use crate::log_dir::LogDir;
 
 const RESERVE: &str = ".pyrklog-reserve";
@@ -38,4 +40,10 @@ impl LogDir {
     pub fn has_reserve(&self) -> io::Result<bool> {
         self.env.disk().exists(&self.path.join(RESERVE))
     }
+}
+
+/// How many bytes the reserve still takes from the volume.
+pub(crate) fn missing_bytes(env: &LogEnv, log_dir: &Path) -> io::Result<u64> {
+    let made = if_exists(env.disk().file_len(&log_dir.join(RESERVE)))?;
+    Ok(env.reserve_bytes().saturating_sub(made.unwrap_or(0)))
 }

@@ -51,11 +51,11 @@ impl Claim {
         arena.has_no_producers(found.slot)
     }
 
-    /// The log could not be opened. If the error may pass, returns the blocks for the next try;
-    /// else quarantines them.
+    /// The log could not be opened. If a later try may find them useful, returns the blocks; else
+    /// quarantines them.
     pub fn end(self, env: &LogEnv, error: &OpenError) {
         match self.claimed.found {
-            Some(found) if error.may_pass() => env.unclaim(&self.name, found),
+            Some(found) if error.keeps_cache() => env.unclaim(&self.name, found),
             Some(found) => env.quarantine(&self.name, found, &error.to_string()),
             None => {}
         }

@@ -5,12 +5,12 @@ use std::io;
 use std::ops::Range;
 
 use crate::disk::{Disk, OpenMode};
+use crate::entries::{Entries, Entry};
 use crate::env::LogEnv;
 use crate::folder::Folder;
 use crate::names::{self, FileKind, INDEX_FILES, SegmentFile, Suffix};
-use crate::scan::{BatchScanner, LOOK_UP_CHUNK_BYTES};
+use crate::scan::LOOK_UP_CHUNK_BYTES;
 use crate::segment::SegmentBytes;
-use crate::wait::Wait;
 
 /// The files that belong to the log.
 #[derive(Debug, Default)]
@@ -22,6 +22,12 @@ pub(super) struct FolderFiles {
 }
 
 impl FolderFiles {
+    /// The base offsets of the segments.
+    pub fn logs(&self) -> &BTreeSet<i64> {
+        static NONE: BTreeSet<i64> = BTreeSet::new();
+        self.bases.get(&FileKind::Log).unwrap_or(&NONE)
+    }
+
     /// The base offsets of a kind of segments' files.
     pub fn take(&mut self, kind: FileKind) -> BTreeSet<i64> {
         self.bases.remove(&kind).unwrap_or_default()
@@ -29,9 +35,9 @@ impl FolderFiles {
 }
 
 /// Finishes interrupted operations by Kafka's rules and lists the folder: `.deleted` and `.cleaned`
-/// files go. A `.swap` file is a complete compaction and replaces its source segments, unless a
-/// `.cleaned` file beside it shows that the set of swap files is incomplete. Index files without a
-/// `.log` go.
+/// files go. A `.swap` file is a complete compaction, or conversion, and replaces its source
+/// segments, unless a `.cleaned` file beside it shows that the set of swap files is incomplete.
+/// Index files without a `.log` go.
 pub(super) fn finish_interrupted(
     env: &LogEnv,
     folder: &Folder,
@@ -83,31 +89,33 @@ fn finish_swaps(
         .unwrap_or(i64::MAX);
     let is_swap =
         |file: &SegmentFile| file.suffix == Suffix::Swap && file.base_offset < whole_below;
-    let (mut first, mut end) = (i64::MAX, i64::MIN);
+    let (mut lowest, mut first, mut end) = (i64::MAX, i64::MAX, i64::MIN);
     for (name, file) in found.iter().filter(|(_, file)| is_swap(file)) {
-        first = first.min(file.base_offset);
+        lowest = lowest.min(file.base_offset);
         if file.kind != FileKind::Log {
             continue;
         }
-        // Without batches it still takes the place of the segment of its name.
-        match end_of_batches(disk, folder, name) {
+        // Of several new segments the first `.log`s may have their names already.
+        first = first.min(file.base_offset);
+        // Without entries it still takes the place of the segment of its name.
+        match end_of_entries(disk, folder, name) {
             Ok(offset) => end = end.max(offset.unwrap_or(0)).max(file.base_offset + 1),
             Err(error) if error.kind() == io::ErrorKind::InvalidData => {
                 // Neither it nor its set replaces anything.
                 notes.push(format!(
-                    "removed {name}, which no compaction has completed: {error}"
+                    "removed {name}, which nothing has completed: {error}"
                 ));
                 return Ok(());
             }
             Err(error) => return Err(error),
         }
     }
-    if first == i64::MAX {
+    if lowest == i64::MAX {
         return Ok(());
     }
     notes.push(match end > first {
-        true => format!("finished a compaction of offsets {first} to {end} that was interrupted"),
-        false => format!("finished an interrupted compaction from offset {first} on"),
+        true => format!("finished an interrupted swap of segments, offsets {first} to {end}"),
+        false => format!("finished an interrupted swap of segments from offset {lowest} on"),
     });
     remove_replaced(disk, folder, found, first..end)?;
     // The `.log`s first, and durably: without one the others are orphans.
@@ -146,20 +154,28 @@ fn remove_replaced(
     disk.sync_dir(&folder.path())
 }
 
-/// The offset after the last whole batch of a file.
-fn end_of_batches(disk: &dyn Disk, folder: &Folder, name: &str) -> io::Result<Option<i64>> {
+/// The offset after the last entry of a file. Kafka's compaction leaves messages of old formats as
+/// they are, so that its `.swap` files may have some.
+///
+/// # Errors
+/// A disk error; `InvalidData` if the file does not consist of whole entries.
+fn end_of_entries(disk: &dyn Disk, folder: &Folder, name: &str) -> io::Result<Option<i64>> {
     let file = disk.open(&folder.file(name), OpenMode::Read)?;
     let len = file.len()?;
-    let mut scanner = BatchScanner::new(
-        SegmentBytes::of_file(file),
-        0,
-        len,
-        LOOK_UP_CHUNK_BYTES,
-        Wait::Blocking,
-    );
+    let mut entries = Entries::new(SegmentBytes::of_file(file), 0, len, LOOK_UP_CHUNK_BYTES);
     let mut end = None;
-    while let Some(met) = scanner.next_header()? {
-        end = Some(met.header.next_offset());
+    while let Some(entry) = entries.peek()? {
+        let (next_offset, len) = match entry {
+            Entry::Batch(header) => (header.next_offset(), header.total_len()),
+            // A wrapper has the offset of its last message.
+            Entry::Message { len, .. } => (entries.offset()?.saturating_add(1), len),
+            Entry::Nothing => {
+                let reason = format!("no batch or message at position {}", entries.position());
+                return Err(io::Error::new(io::ErrorKind::InvalidData, reason));
+            }
+        };
+        end = Some(next_offset);
+        entries.skip(len);
     }
     Ok(end)
 }

@@ -30,6 +30,8 @@ pub(crate) struct Loader<'a> {
     pub is_same_boot: bool,
     /// As recorded beside the blocks.
     pub had_no_producers: bool,
+    /// As another broker left it.
+    pub is_unseen: bool,
 }
 
 /// What a log holds, as far as it is loaded.
@@ -62,6 +64,15 @@ pub(crate) struct Loaded {
     pub recovery_point: i64,
 }
 
+/// Which segments are looked through for messages of old formats.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Suspects {
+    /// Those that begin before the first leader epoch.
+    WithoutEpoch,
+    /// All.
+    All,
+}
+
 /// The active segment and the log end offset.
 pub(super) type Opened = (ActiveSegment, i64);
 
@@ -80,8 +91,28 @@ impl LoadedState {
 
 impl Loader<'_> {
     /// Loads the folder as `state` says it was left; goes on with `report`.
-    pub fn load(&self, state: OpenState, mut report: OpenReport) -> Result<Loaded, OpenError> {
-        let mut files = files::finish_interrupted(self.env, self.folder, &mut report.notes)?;
+    pub fn load(&self, state: OpenState, report: OpenReport) -> Result<Loaded, OpenError> {
+        match self.load_files(state, Suspects::WithoutEpoch, report.clone()) {
+            // The epochs belong to other segments.
+            Err(OpenError::OldFormat { .. }) => self.load_files(state, Suspects::All, report),
+            loaded => loaded,
+        }
+    }
+
+    fn load_files(
+        &self,
+        state: OpenState,
+        suspects: Suspects,
+        mut report: OpenReport,
+    ) -> Result<Loaded, OpenError> {
+        let files = files::finish_interrupted(self.env, self.folder, &mut report.notes)?;
+        let (known, note) = self.known_epochs(&files)?;
+        report.notes.extend(note);
+        let suspects = match suspects {
+            Suspects::WithoutEpoch => Some(&known),
+            Suspects::All => None,
+        };
+        let mut files = self.convert_old_segments(files, &state, suspects, &mut report)?;
         let logs = files.take(FileKind::Log);
         let segments = self.segments(&logs, state.log_start_offset)?;
         let mut loading = LoadedState {
@@ -107,7 +138,7 @@ impl Loader<'_> {
             (true, Some(base_offset)) => Some(base_offset),
             (false, damaged) => Some(state.recovery_point.min(damaged.unwrap_or(i64::MAX))),
         };
-        self.load_epochs(&files, &mut loading)?;
+        self.load_epochs(known, &mut loading)?;
         let is_same = self.is_same_boot && !self.has_changed_file(&loading.segments);
         let is_as_left = self.has_unwritten() || damaged.is_none() && is_same;
         let opened = match recover_from {

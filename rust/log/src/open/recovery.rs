@@ -1,25 +1,19 @@
 //! Recovery after an unclean end: checks every batch from the recovery point's segment on.
 
-use std::io;
-use std::path::PathBuf;
 use std::sync::Arc;
 
-use pyrklog_wire::batch::{self, HEADER_LEN};
-use pyrklog_wire::error::DecodeError;
+use pyrklog_wire::batch;
 
 use crate::batch_info::BatchInfo;
 use crate::disk::{self, missing_is_fine};
-use crate::names::FileKind;
+use crate::names::{FileKind, cut_path};
 use crate::open::load::LoadedState;
+use crate::open::old_formats::sound_message;
 use crate::open::{Loader, OpenError};
 use crate::position::SegmentPosition;
-use crate::scan::{BatchScanner, Met, ScanError, WALK_CHUNK_BYTES};
-use crate::segment::{Segment, SegmentBytes, SegmentIndexes};
+use crate::scan::{Met, ScanError, WALK_CHUNK_BYTES};
+use crate::segment::{Segment, SegmentIndexes};
 use crate::transaction_index::TransactionIndex;
-
-/// Follows `.log` in the name of a segment that recovery took out of the log. No broker reads such
-/// files; an operator may remove them.
-const CUT_SUFFIX: &str = ".cut";
 
 /// A segment whose batches are sound up to `size`.
 pub(super) struct Recovered {
@@ -109,7 +103,14 @@ impl Loader<'_> {
                 Ok(None) => break,
                 Err(ScanError::Io(error)) => return Err(error.into()),
                 Err(ScanError::NotABatch { position, reason }) => {
-                    refuse_old_format(&mut scanner, size, position, &reason)?;
+                    if let Some(magic) = sound_message(segment.bytes(), position, size)? {
+                        let path = segment.path(FileKind::Log).display().to_string();
+                        return Err(OpenError::OldFormat {
+                            path,
+                            magic,
+                            position,
+                        });
+                    }
                     recovered.cut = Some(reason.to_string());
                     break;
                 }
@@ -203,9 +204,7 @@ impl Loader<'_> {
         for segment in &dropped {
             state.report.truncated_bytes += segment.written();
             let path = segment.path(FileKind::Log);
-            let mut aside = path.clone().into_os_string();
-            aside.push(CUT_SUFFIX);
-            let aside = PathBuf::from(aside);
+            let aside = cut_path(&path);
             state.report.notes.push(format!(
                 "removed {} from the log, because it lies behind the cut; its content is in {}",
                 path.display(),
@@ -244,36 +243,4 @@ fn check(bytes: &[u8], base_offset: i64, expected: i64) -> Result<BatchInfo, Str
         ));
     }
     Ok(info)
-}
-
-/// Refuses to open a log with a sound batch of message format 0 or 1. A torn one is cut like any
-/// other.
-fn refuse_old_format(
-    scanner: &mut BatchScanner<SegmentBytes>,
-    size: u64,
-    position: u64,
-    reason: &DecodeError,
-) -> Result<(), OpenError> {
-    let DecodeError::BadMagic(magic @ (0 | 1)) = *reason else {
-        return Ok(());
-    };
-    let mut bytes = |at, len| match scanner.bytes_at(at, len, 0) {
-        Ok(bytes) => Ok(bytes.to_vec()),
-        Err(error) => Err(io::Error::from(error)),
-    };
-    let header = bytes(position, HEADER_LEN)?;
-    let len = i32::from_be_bytes([header[8], header[9], header[10], header[11]]);
-    // CRC, magic, attributes, key length and value length: the minimum of a message.
-    let plausible = len >= 14 && position + 12 + len as u64 <= size;
-    if !plausible {
-        return Ok(());
-    }
-    let message = bytes(position + 12, len as usize)?;
-    let stored = u32::from_be_bytes([message[0], message[1], message[2], message[3]]);
-    let mut crc = flate2::Crc::new();
-    crc.update(&message[4..]);
-    if crc.sum() == stored {
-        return Err(OpenError::Unsupported { magic, position });
-    }
-    Ok(())
 }

@@ -64,6 +64,8 @@ pub struct OpenReport {
     /// The checkpoints must be written before anything is appended: the recovery point lies behind
     /// the log's end, which was cut, or the rows belong to an earlier log of the name.
     pub checkpoint_is_stale: bool,
+    /// Segments of old message formats that were converted.
+    pub converted_segments: usize,
     /// Messages for the operator, one sentence each.
     pub notes: Vec<String>,
 }
@@ -84,10 +86,19 @@ pub enum OpenError {
         found: String,
         expected: String,
     },
-    #[error(
-        "message format {magic} at position {position} is older than any that is served; convert the log with Kafka 3.x first"
-    )]
-    Unsupported { magic: i8, position: u64 },
+    /// A segment has a message of an old format where none was looked for.
+    #[error("a message of format {magic} at position {position} of {path} was not converted")]
+    OldFormat {
+        path: String,
+        magic: i8,
+        position: u64,
+    },
+    #[error("the conversion of old segments was stopped")]
+    Stopped,
+    /// There is no room for a converted segment beside the old one. Unlike other logs without
+    /// space, this one needs much of it, so that the directory does not wait for it.
+    #[error("{0}")]
+    NoRoom(String),
     #[error("{0}")]
     Corrupt(String),
     #[error("{0}")]
@@ -98,6 +109,11 @@ impl OpenError {
     /// A lack of space, descriptors or memory: the log may be opened later.
     pub fn may_pass(&self) -> bool {
         matches!(self, Self::Io(error) if disk::may_pass(error))
+    }
+
+    /// Whether a later opening, perhaps of the next run, may find the block cache as it is.
+    pub(crate) fn keeps_cache(&self) -> bool {
+        self.may_pass() || matches!(self, Self::Stopped | Self::NoRoom(_))
     }
 }
 

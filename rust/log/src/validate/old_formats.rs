@@ -13,7 +13,8 @@ use pyrklog_wire::ErrorCode;
 use pyrklog_wire::batch::{self, BatchHeader, Compression, NO_PRODUCER_ID, TIMESTAMP_TYPE_BIT};
 use pyrklog_wire::error::DecodeError;
 use pyrklog_wire::message_set::{
-    MAGIC_0, MAGIC_1, Message, UpConvertError, UpConverted, Wrapper, next_len, up_convert,
+    MAGIC_0, MAGIC_1, Message, OffsetDeltas, UpConvertError, UpConverted, Wrapper, next_len,
+    up_convert,
 };
 use pyrklog_wire::produce::BATCHES_SINCE;
 
@@ -102,7 +103,8 @@ pub(super) fn validate(
     }
     let (mut body, wrapper) = expand(&bytes[..set.end], set, rules)?;
     let expanded_bytes = body.len();
-    let converted = up_convert(&mut body, set.magic, wrapper).map_err(unconvertible)?;
+    let converted = up_convert(&mut body, set.magic, wrapper, OffsetDeltas::Anew);
+    let converted = converted.map_err(unconvertible)?;
     body.truncate(converted.len);
     let header = header_of(&converted);
     let facts = records::check(&header, &body, rules, now_ms)?;

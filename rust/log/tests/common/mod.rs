@@ -7,6 +7,7 @@ pub mod cleaning;
 pub mod history;
 pub mod killed_disk;
 pub mod model;
+pub mod old_messages;
 pub mod steps;
 
 use std::path::{Path, PathBuf};
@@ -324,7 +325,16 @@ pub fn open_in(
     state: OpenState,
     now_ms: i64,
 ) -> Result<(Log, OpenReport), pyrklog_log::OpenError> {
-    Log::open(OpenRequest {
+    Log::open(request(env, config, state, now_ms))
+}
+
+pub fn request(
+    env: Arc<LogEnv>,
+    config: &LogConfig,
+    state: OpenState,
+    now_ms: i64,
+) -> OpenRequest<'static> {
+    OpenRequest {
         env,
         log_dir: Path::new(DIR),
         topic: "t",
@@ -334,7 +344,7 @@ pub fn open_in(
         state,
         now_ms,
         producer_id_expiration_ms: 86_400_000,
-    })
+    }
 }
 
 /// One batch whose records have one timestamp.

@@ -33,8 +33,12 @@ pub struct Wrapper {
 pub struct UpConverted {
     /// The records are the first so many bytes.
     pub len: usize,
-    /// Number of records; their offset deltas are 0, 1, 2, …
+    /// Number of records.
     pub count: i32,
+    /// The first message's offset, as it stands there.
+    pub first_offset: i64,
+    /// The last message's offset, as it stands there.
+    pub last_offset: i64,
     /// The first record's timestamp: deltas count from it.
     pub base_timestamp: i64,
     /// The greatest timestamp, [`NO_TIMESTAMP`] for none.
@@ -78,6 +82,16 @@ pub enum UpConvertError {
         /// The last message's.
         last: i64,
     },
+    /// A message's offset cannot follow the one before in a batch.
+    #[error("message {index} has offset {offset} behind {before}")]
+    NotRising {
+        /// Its number in the set, from 0.
+        index: i32,
+        /// Its offset.
+        offset: i64,
+        /// The offset of the message before.
+        before: i64,
+    },
     /// There is no message.
     #[error("the set has no message")]
     Empty,
@@ -93,6 +107,15 @@ struct Parts {
     value_len: Option<usize>,
 }
 
+/// The offset deltas of the records.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OffsetDeltas {
+    /// 0, 1, 2, …, whatever the messages say: a broker gives them offsets.
+    Anew,
+    /// The messages' offsets, which rise strictly, less the first one's: the set lies in a log.
+    Kept,
+}
+
 /// Turns the set in `buffer`, of format `magic`, into the records of one batch. `wrapper` is the
 /// message that it was in; without one the CRCs are taken as checked. Rest bytes that are no whole
 /// message are ignored, as by Kafka.
@@ -103,10 +126,13 @@ pub fn up_convert(
     buffer: &mut [u8],
     magic: i8,
     wrapper: Option<Wrapper>,
+    deltas: OffsetDeltas,
 ) -> Result<UpConverted, UpConvertError> {
     let mut converted = UpConverted {
         len: 0,
         count: 0,
+        first_offset: 0,
+        last_offset: 0,
         base_timestamp: NO_TIMESTAMP,
         max_timestamp: NO_TIMESTAMP,
         claims_append_time: wrapper.is_some_and(|wrapper| {
@@ -114,19 +140,25 @@ pub fn up_convert(
         }),
     };
     let mut head = Vec::with_capacity(40);
-    let (mut at, mut last_offset) = (0, 0);
+    let mut at = 0;
     while let Some(parts) = read(&buffer[at..], magic, wrapper, &mut converted)? {
         if converted.count == 0 {
             converted.base_timestamp = parts.timestamp;
+            converted.first_offset = parts.offset;
         }
+        let delta = match deltas {
+            OffsetDeltas::Anew => converted.count,
+            OffsetDeltas::Kept => kept_delta(&converted, parts.offset)?,
+        };
         converted.max_timestamp = converted.max_timestamp.max(parts.timestamp);
-        write(buffer, at, &parts, &mut converted, &mut head);
-        last_offset = parts.offset;
+        converted.last_offset = parts.offset;
+        write(buffer, at, &parts, delta, &mut converted, &mut head);
         at += parts.len;
     }
     if converted.count == 0 {
         return Err(UpConvertError::Empty);
     }
+    let last_offset = converted.last_offset;
     match wrapper {
         Some(Wrapper { offset, .. }) if magic == MAGIC_1 && offset != 0 && offset < last_offset => {
             let last = last_offset;
@@ -134,6 +166,20 @@ pub fn up_convert(
         }
         _ => Ok(converted),
     }
+}
+
+/// The delta of the next message's offset.
+fn kept_delta(converted: &UpConverted, offset: i64) -> Result<i32, UpConvertError> {
+    let (index, before) = (converted.count, converted.last_offset);
+    let delta = offset.checked_sub(converted.first_offset);
+    let delta = delta.and_then(|delta| i32::try_from(delta).ok());
+    delta
+        .filter(|_| index == 0 || offset > before)
+        .ok_or(UpConvertError::NotRising {
+            index,
+            offset,
+            before,
+        })
 }
 
 /// Reads the next message; `None` at the end.
@@ -190,6 +236,7 @@ fn write(
     buffer: &mut [u8],
     at: usize,
     parts: &Parts,
+    offset_delta: i32,
     converted: &mut UpConverted,
     head: &mut Vec<u8>,
 ) {
@@ -198,7 +245,6 @@ fn write(
     let (key_stored, value_stored) = (stored(parts.key_len), stored(parts.value_len));
     let (key_len, value_len) = (parts.key_len.unwrap_or(0), parts.value_len.unwrap_or(0));
     let timestamp_delta = parts.timestamp.wrapping_sub(converted.base_timestamp);
-    let offset_delta = converted.count;
     let length = 1
         + varlong_len(timestamp_delta)
         + varint_len(offset_delta)
