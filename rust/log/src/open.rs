@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use crate::disk;
 use crate::folder::Folder;
+use crate::leave::Leave;
 use crate::log::Log;
 use crate::log_dir::recovering;
 use crate::names;
@@ -42,11 +43,32 @@ impl Log {
     /// # Errors
     /// [`OpenError`]; at most leftovers of an interrupted run were changed then.
     pub fn open(request: OpenRequest<'_>) -> Result<(Self, OpenReport), OpenError> {
+        let name = names::folder_name(request.topic, request.partition);
+        Self::open_in(&name, request, Claim::new)
+    }
+
+    /// Opens a copy that moves here from another log directory, in a folder of this name. All of it
+    /// is in its files: the block cache knows the partition's log only, if any. The checkpoints'
+    /// rows are the copy's.
+    ///
+    /// # Errors
+    /// As [`Log::open`].
+    pub fn open_future(
+        folder: &str,
+        request: OpenRequest<'_>,
+    ) -> Result<(Self, OpenReport), OpenError> {
+        Self::open_in(folder, request, |request| Ok(Claim::nothing(request)))
+    }
+
+    fn open_in(
+        folder: &str,
+        request: OpenRequest<'_>,
+        claim: impl FnOnce(&OpenRequest<'_>) -> Result<Claim, OpenError>,
+    ) -> Result<(Self, OpenReport), OpenError> {
         if let Some(reason) = request.env.poisoned() {
             return Err(OpenError::Poisoned(reason.to_owned()));
         }
-        let name = names::folder_name(request.topic, request.partition);
-        let folder = Folder::new(request.log_dir.join(name));
+        let folder = Folder::new(request.log_dir.join(folder));
         let mut report = OpenReport::default();
         let path = folder.path();
         if !request.env.disk().exists(&path)? {
@@ -54,7 +76,7 @@ impl Log {
             report.created = true;
         }
         check_topic_id(&request, &folder)?;
-        let claim = Claim::new(&request)?;
+        let claim = claim(&request)?;
         let loader = Loader {
             env: &request.env,
             folder: &folder,
@@ -185,6 +207,7 @@ impl Log {
                 ..SyncState::default()
             },
             truncating: false,
+            leave: Leave::default(),
             is_swapping: false,
             is_reshaped: true,
             retiring: Arc::default(),

@@ -154,6 +154,7 @@ impl Log {
             }
         };
         let end_offset = loaded.end_offset;
+        self.leave.note_cut(end_offset);
         self.end = LogPosition::at(end_offset, loaded.active.base_offset(), loaded.active.size);
         self.durable_end = self.end;
         self.written = self.end;

@@ -166,7 +166,7 @@ impl Cleaners {
             if self.is_stopped() {
                 return None;
             }
-            let dir = &partition.dir;
+            let dir = partition.dir();
             if dir.has_failed() || dir.is_read_only() || !is_compacted(partition) {
                 continue;
             }
@@ -186,7 +186,7 @@ impl Cleaners {
 
     fn plan(&self, partition: &Partition) -> Option<CleaningPlan> {
         let (topic, index) = (&partition.topic.name, partition.index);
-        let checkpoint = partition.dir.files.cleaned_end(topic, index);
+        let checkpoint = partition.dir().files.cleaned_end(topic, index);
         let (candidate, rules) = {
             let state = partition.lock();
             let log = state.log.as_ref()?;
@@ -228,7 +228,7 @@ impl Cleaners {
             seed: self.logs.names.unique() as u64,
         };
         job.build_map(limits, &mut pace)?;
-        let dir = &partition.dir;
+        let dir = Arc::clone(&partition.dir());
         // So that a start after a kill takes no gap for lost records.
         dir.write_checkpoint(Checkpoint::RecoveryPoint, &self.logs.registry)?;
         while let Some(mut swap) = job.next_group(&mut pace)? {
@@ -252,6 +252,9 @@ impl Cleaners {
         }
         let _no_cut_between = dir.checkpoints.lock();
         let log_end = with_log(partition, |log| log.log_end_offset()).ok_or(CleanError::Stale)?;
+        if partition.dir().index != dir.index {
+            return Err(CleanError::Stale);
+        }
         let (topic, index) = (&partition.topic.name, partition.index);
         let end = job.end().min(log_end);
         Ok(dir.files.write_cleaned_end(topic, index, end)?)
@@ -293,12 +296,12 @@ impl Cleaners {
         drop(state);
         let reason = format!("cleaning {partition}: {error}");
         self.logs
-            .dir_notice(&partition.dir, "cleaning_waits", "warning", reason);
+            .dir_notice(&partition.dir(), "cleaning_waits", "warning", reason);
     }
 
     fn fail_dir(&self, partition: &Partition, error: &io::Error) {
         let reason = format!("cleaning {partition}: {error}");
-        self.logs.fail_dir(&partition.dir, reason);
+        self.logs.fail_dir(&partition.dir(), reason);
     }
 }
 

@@ -55,7 +55,7 @@ impl Command {
     ) -> Command {
         Command {
             key: (Arc::clone(&partition.topic.name), partition.index),
-            dir: partition.dir.index,
+            dir: partition.dir().index,
             run: with(context, move |context| run(context, &partition)),
         }
     }

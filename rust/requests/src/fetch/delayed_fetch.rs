@@ -129,7 +129,7 @@ impl FetchPart {
 
 fn spans_dirs(parts: &[FetchPart]) -> bool {
     let partitions = parts.iter().filter_map(|part| part.partition.as_ref().ok());
-    let mut dirs = partitions.map(|partition| partition.dir.index);
+    let mut dirs = partitions.map(|partition| partition.dir().index);
     let first = dirs.next();
     dirs.any(|dir| Some(dir) != first)
 }
@@ -370,7 +370,7 @@ impl DelayedFetch {
         if !part.read.is_cold && part.read.slice.is_none() {
             return None;
         }
-        let queue = readers.for_fetch(partition.dir.index, &partition.topic.name);
+        let queue = readers.for_fetch(partition.dir().index, &partition.topic.name);
         // Non-resident bytes may still be read while they are sent, and a started reply hangs as a
         // whole. Have all bytes read first if that would hold up other directories' records, or if
         // the disk is stuck.

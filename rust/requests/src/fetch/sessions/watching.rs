@@ -67,7 +67,7 @@ impl Watching {
 
     /// Watches a partition, under its number in the session.
     pub fn join(&mut self, partition: &Partition, number: u32) {
-        let dir = partition.dir.index;
+        let dir = partition.dir().index;
         self.spans_dirs |= *self.first_dir.get_or_insert(dir) != dir;
         if let Some(watch) = &self.watch {
             partition.lock().add_fetch_watcher(watch, number);

@@ -1,0 +1,24 @@
+//! What a move to another log directory does to the log that is copied; see the module `moving`.
+
+/// A number of a move; 0 is none.
+pub type MoveId = u64;
+
+/// What a move to another directory does to the current log.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Leave {
+    /// The move that copies it.
+    pub copied_by: MoveId,
+    /// The lowest offset that it was cut to since the copier last asked.
+    pub cut_to: Option<i64>,
+    /// It takes no records, and nothing else changes its files.
+    pub is_held: bool,
+}
+
+impl Leave {
+    /// The log was cut, and ends at `end` now.
+    pub fn note_cut(&mut self, end: i64) {
+        if self.copied_by != 0 {
+            self.cut_to = Some(self.cut_to.map_or(end, |known| known.min(end)));
+        }
+    }
+}

@@ -1,0 +1,156 @@
+//! Which folder is a partition's log, when several directories hold one.
+//!
+//! Pure: decides from the listings of all readable directories (`moving-replicas.md`, section 4).
+
+use std::collections::BTreeMap;
+
+use crate::log_dir::{FutureFolder, Leaving, PartitionFolder};
+
+/// What one log directory holds.
+#[derive(Clone, Debug, Default)]
+pub struct Listing {
+    /// Its path, as in `log.dirs`.
+    pub path: String,
+    /// The partitions' logs.
+    pub folders: Vec<PartitionFolder>,
+    /// Copies that move here.
+    pub futures: Vec<FutureFolder>,
+    /// Logs that were giving way to copies elsewhere.
+    pub leaving: Vec<Leaving>,
+}
+
+/// What becomes of the folders. Directories are given by their position in the listings.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Places {
+    /// Logs to remove: the partition's is elsewhere.
+    pub replaced: Vec<(usize, PartitionFolder)>,
+    /// Copies to remove.
+    pub worthless: Vec<(usize, FutureFolder)>,
+    /// Logs that did not give way after all, or have: their lines are to be removed, after the
+    /// folders.
+    pub settled: Vec<(usize, Leaving)>,
+    /// Logs that may be older than copies in directories that cannot be read: not to be served.
+    pub withheld: Vec<(usize, Leaving)>,
+    /// Copies without a log, each in a directory: kept.
+    pub lonely: Vec<(usize, FutureFolder)>,
+}
+
+/// Two directories hold the log of one partition, and nothing says which is the newer one.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "{topic}-{partition} is in {first} and in {second}; find out which of them is the newer one, \
+     and move the other one away"
+)]
+#[allow(missing_docs)] // The message names the fields.
+pub struct Conflict {
+    pub topic: String,
+    pub partition: i32,
+    pub first: String,
+    pub second: String,
+}
+
+type Name<'a> = (&'a str, i32);
+
+#[derive(Default)]
+struct Found<'a> {
+    logs: Vec<(usize, &'a PartitionFolder)>,
+    futures: Vec<(usize, &'a FutureFolder)>,
+    leaving: Vec<(usize, &'a Leaving)>,
+}
+
+/// Decides what the folders are. `is_all`: no log directory is missing from the listings.
+///
+/// # Errors
+/// [`Conflict`], as in Kafka; nothing should be changed then.
+pub fn decide(listings: &[Listing], is_all: bool) -> Result<Places, Conflict> {
+    let mut by_name: BTreeMap<Name<'_>, Found<'_>> = BTreeMap::new();
+    for (dir, listing) in listings.iter().enumerate() {
+        for log in &listing.folders {
+            let found = by_name.entry((&log.topic, log.partition)).or_default();
+            found.logs.push((dir, log));
+        }
+        for future in &listing.futures {
+            let name: Name<'_> = (&future.topic, future.partition);
+            by_name.entry(name).or_default().futures.push((dir, future));
+        }
+        for leaving in &listing.leaving {
+            let name: Name<'_> = (&leaving.topic, leaving.partition);
+            by_name
+                .entry(name)
+                .or_default()
+                .leaving
+                .push((dir, leaving));
+        }
+    }
+    let mut places = Places::default();
+    for found in by_name.values() {
+        let log = settle_logs(&mut places, listings, is_all, found)?;
+        settle_futures(&mut places, log, found);
+    }
+    Ok(places)
+}
+
+/// Returns the partition's log.
+fn settle_logs<'a>(
+    places: &mut Places,
+    listings: &[Listing],
+    is_all: bool,
+    found: &Found<'a>,
+) -> Result<Option<(usize, &'a PartitionFolder)>, Conflict> {
+    let leaving_in = |dir: usize| found.leaving.iter().find(|(other, _)| *other == dir);
+    let (yielding, stays): (Vec<_>, Vec<_>) = found
+        .logs
+        .iter()
+        .copied()
+        .partition(|(dir, _)| leaving_in(*dir).is_some());
+    let candidates = if stays.is_empty() { &yielding } else { &stays };
+    if let [(first, log), (second, _), ..] = candidates[..] {
+        return Err(Conflict {
+            topic: log.topic.clone(),
+            partition: log.partition,
+            first: listings[first].path.clone(),
+            second: listings[second].path.clone(),
+        });
+    }
+    let chosen = candidates.first().copied();
+    if !stays.is_empty() {
+        let replaced = yielding.iter().map(|(dir, log)| (*dir, (*log).clone()));
+        places.replaced.extend(replaced);
+    }
+    for (dir, leaving) in &found.leaving {
+        let is_chosen = chosen.is_some_and(|(chosen, _)| chosen == *dir);
+        // Where the copy has not its name yet, the log did not give way.
+        let has_copy = found
+            .futures
+            .iter()
+            .any(|(other, _)| listings[*other].path == leaving.destination);
+        let entry = (*dir, (*leaving).clone());
+        if is_chosen && !is_all && !has_copy {
+            places.withheld.push(entry);
+        } else {
+            places.settled.push(entry);
+        }
+    }
+    Ok(chosen)
+}
+
+fn settle_futures(places: &mut Places, log: Option<(usize, &PartitionFolder)>, found: &Found<'_>) {
+    let is_one = found.futures.len() == 1;
+    for (dir, future) in &found.futures {
+        let entry = (*dir, (*future).clone());
+        match log {
+            None => places.lonely.push(entry),
+            Some((own, log)) => {
+                let ids = log.topic_id.zip(future.topic_id);
+                let is_of_another = ids.is_some_and(|(one, other)| one != other);
+                // Of several copies it is unknown which one was asked for last.
+                if own == *dir || is_of_another || !is_one {
+                    places.worthless.push(entry);
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
