@@ -201,7 +201,7 @@ enum Answer {
 
 /// Opens the log if that is still to be done; returns the partition's state.
 fn load(replicas: &Arc<ReplicaManager>, partition: &Arc<Partition>, answer: Answer) -> ErrorCode {
-    let state = partition.lock();
+    let mut state = partition.lock();
     if state.role != Role::Loading {
         drop(state);
         return outcome(partition);
@@ -209,6 +209,11 @@ fn load(replicas: &Arc<ReplicaManager>, partition: &Arc<Partition>, answer: Answ
     if state.log.is_some() {
         finish_transition(replicas, partition, state);
         return outcome(partition);
+    }
+    let (name, index) = (&partition.topic.name, partition.index);
+    if let Some(dir) = replicas.partition_dirs.dir_of(name, index) {
+        // An earlier command may have moved it since the decision.
+        state.is_found_in(Arc::clone(&replicas.dirs[dir]));
     }
     drop(state);
     let (topic, index, dir) = (&partition.topic, partition.index, &partition.dir());

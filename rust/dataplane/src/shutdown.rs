@@ -48,6 +48,7 @@ pub fn end_in_order(
         dir.writer.finish();
     }
     threads.join_storage();
+    network.moves.take_ended().carry_out(&network.logs);
     clear_queues(network);
     fail_tickets(network);
     let mut is_clean = network.unusable_dirs.is_empty();

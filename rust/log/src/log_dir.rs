@@ -344,6 +344,26 @@ impl LogDir {
         self.delete_named(&name, topic, partition, unique)
     }
 
+    /// [`LogDir::delete_folder`] of a log that gave way to its copy: others may still read it, and
+    /// find its files under the new name at once.
+    ///
+    /// # Errors
+    /// A disk error, or the directory is poisoned.
+    pub fn leave_folder(
+        &self,
+        topic: &str,
+        partition: i32,
+        unique: u128,
+        log: &Log,
+    ) -> io::Result<Option<DeletedFolder>> {
+        let name = names::folder_name(topic, partition);
+        let Some(folder) = self.rename_away(&name, topic, partition, unique)? else {
+            return Ok(None);
+        };
+        log.folder_moved(&folder.path);
+        self.forget_deleted(folder, topic, partition).map(Some)
+    }
+
     /// The same for a folder of any name.
     fn delete_named(
         &self,
@@ -355,6 +375,15 @@ impl LogDir {
         let Some(folder) = self.rename_away(name, topic, partition, unique)? else {
             return Ok(None);
         };
+        self.forget_deleted(folder, topic, partition).map(Some)
+    }
+
+    fn forget_deleted(
+        &self,
+        folder: DeletedFolder,
+        topic: &str,
+        partition: i32,
+    ) -> io::Result<DeletedFolder> {
         recovering::settled(&self.env, &self.path, topic, partition);
         match self.forget_rows(topic, partition) {
             Err(error) if disk::is_full(&error) => {
@@ -364,7 +393,7 @@ impl LogDir {
             }
             result => result?,
         }
-        Ok(Some(folder))
+        Ok(folder)
     }
 
     fn rename_away(

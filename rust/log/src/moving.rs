@@ -53,6 +53,11 @@ impl Log {
         self.leave.cut_to.take()
     }
 
+    /// Whether it is being cut: its files may be read in any state.
+    pub fn is_truncating(&self) -> bool {
+        self.truncating
+    }
+
     /// Refuses records from now on, as while it is cut; begins no sync and no retention.
     pub fn hold(&mut self) {
         self.leave.is_held = true;

@@ -358,6 +358,18 @@ impl Moves {
         }
     }
 
+    /// Moves that ended, and that neither a thread nor a command has carried out: at the end,
+    /// without threads.
+    #[must_use]
+    pub fn take_ended(&self) -> Ended {
+        let mut inner = self.inner.lock();
+        let due = inner.due.drain(..).map(|(_, one)| one);
+        Ended {
+            moves: due.filter(|one| one.fate() != Fate::GoesOn).collect(),
+            folders: Vec::new(),
+        }
+    }
+
     fn all_into(&self, dir: usize) -> Vec<Arc<Move>> {
         let inner = self.inner.lock();
         let moves = inner.moves.values();

@@ -365,7 +365,7 @@ impl Syncer {
                 self.no_space(&describe(partition, "reading", &error), &error);
                 return Ok(());
             }
-            return self.unless_stopped(partition, describe(partition, "reading", &error));
+            return self.unless_gone(partition, describe(partition, "reading", &error));
         }
         let mut state = partition.lock();
         if self.has_left(partition) {
@@ -392,7 +392,7 @@ impl Syncer {
                 self.no_space(&describe(partition, "renaming", &error), &error);
             }
             Err(error) => {
-                return self.unless_stopped(partition, describe(partition, "renaming", &error));
+                return self.unless_gone(partition, describe(partition, "renaming", &error));
             }
             Ok(()) => {}
         }
@@ -411,8 +411,10 @@ impl Syncer {
         Ok(())
     }
 
-    fn unless_stopped(&self, partition: &Partition, reason: String) -> Result<(), String> {
-        if partition.lock().log.is_none() {
+    /// An error says nothing of the directory if the folder was removed meanwhile.
+    fn unless_gone(&self, partition: &Partition, reason: String) -> Result<(), String> {
+        let state = partition.lock();
+        if state.log.is_none() || self.has_left(partition) {
             Ok(())
         } else {
             Err(reason)

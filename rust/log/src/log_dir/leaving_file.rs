@@ -19,12 +19,10 @@ impl LogDir {
     pub fn begin_leaving(&self, leaving: Leaving) -> io::Result<()> {
         self.refuse_if_poisoned()?;
         let mut all = self.leaving.lock();
-        let mut next = all.clone();
-        next.retain(|other| !other.is(&leaving.topic, leaving.partition));
-        next.push(leaving);
-        self.write_leaving(&next)?;
-        *all = next;
-        Ok(())
+        all.retain(|other| !other.is(&leaving.topic, leaving.partition));
+        // Known before it is written: after an error `end_leaving` has something to remove.
+        all.push(leaving);
+        self.write_leaving(&all)
     }
 
     /// The log has given way, or stays: removes its line, durably. Writes nothing without one.

@@ -5,6 +5,7 @@
 use std::collections::BTreeMap;
 
 use crate::log_dir::{FutureFolder, Leaving, PartitionFolder};
+use crate::open::TopicId;
 
 /// What one log directory holds.
 #[derive(Clone, Debug, Default)]
@@ -84,41 +85,50 @@ pub fn decide(listings: &[Listing], is_all: bool) -> Result<Places, Conflict> {
     }
     let mut places = Places::default();
     for found in by_name.values() {
-        let log = settle_logs(&mut places, listings, is_all, found)?;
-        settle_futures(&mut places, log, found);
+        let logs = settle_logs(&mut places, listings, is_all, found)?;
+        settle_futures(&mut places, &logs, found);
     }
     Ok(places)
 }
 
-/// Returns the partition's log.
+/// Returns the partition's log; several if topics of one name left some.
 fn settle_logs<'a>(
     places: &mut Places,
     listings: &[Listing],
     is_all: bool,
     found: &Found<'a>,
-) -> Result<Option<(usize, &'a PartitionFolder)>, Conflict> {
-    let leaving_in = |dir: usize| found.leaving.iter().find(|(other, _)| *other == dir);
+) -> Result<Vec<(usize, &'a PartitionFolder)>, Conflict> {
+    let leaving_in = |dir: usize| found.leaving.iter().any(|(other, _)| *other == dir);
     let (yielding, stays): (Vec<_>, Vec<_>) = found
         .logs
         .iter()
         .copied()
-        .partition(|(dir, _)| leaving_in(*dir).is_some());
-    let candidates = if stays.is_empty() { &yielding } else { &stays };
-    if let [(first, log), (second, _), ..] = candidates[..] {
-        return Err(Conflict {
-            topic: log.topic.clone(),
-            partition: log.partition,
-            first: listings[first].path.clone(),
-            second: listings[second].path.clone(),
-        });
+        .partition(|(dir, _)| leaving_in(*dir));
+    let is_replaced = |log: &PartitionFolder| {
+        let mut others = stays.iter();
+        others.any(|(_, other)| may_be_of_one_topic(log.topic_id, other.topic_id))
+    };
+    let (replaced, unreplaced): (Vec<_>, Vec<_>) =
+        yielding.into_iter().partition(|(_, log)| is_replaced(log));
+    let mut chosen: Vec<_> = stays.iter().copied().chain(unreplaced).collect();
+    chosen.sort_by_key(|(dir, _)| *dir);
+    for (at, (first, log)) in chosen.iter().enumerate() {
+        let is_same = |(_, other): &&(usize, &PartitionFolder)| {
+            may_be_of_one_topic(log.topic_id, other.topic_id)
+        };
+        if let Some((second, _)) = chosen[at + 1..].iter().find(is_same) {
+            return Err(Conflict {
+                topic: log.topic.clone(),
+                partition: log.partition,
+                first: listings[*first].path.clone(),
+                second: listings[*second].path.clone(),
+            });
+        }
     }
-    let chosen = candidates.first().copied();
-    if !stays.is_empty() {
-        let replaced = yielding.iter().map(|(dir, log)| (*dir, (*log).clone()));
-        places.replaced.extend(replaced);
-    }
+    let replaced = replaced.into_iter().map(|(dir, log)| (dir, log.clone()));
+    places.replaced.extend(replaced);
     for (dir, leaving) in &found.leaving {
-        let is_chosen = chosen.is_some_and(|(chosen, _)| chosen == *dir);
+        let is_chosen = chosen.iter().any(|(chosen, _)| chosen == dir);
         // Where the copy has not its name yet, the log did not give way.
         let has_copy = found
             .futures
@@ -134,20 +144,26 @@ fn settle_logs<'a>(
     Ok(chosen)
 }
 
-fn settle_futures(places: &mut Places, log: Option<(usize, &PartitionFolder)>, found: &Found<'_>) {
+/// False if the ids are known and differ: a topic was deleted, and another one got its name, while a
+/// directory was away.
+fn may_be_of_one_topic(one: Option<TopicId>, other: Option<TopicId>) -> bool {
+    let known = |id: Option<TopicId>| id.filter(|id| *id != [0; 16]);
+    let ids = known(one).zip(known(other));
+    ids.is_none_or(|(one, other)| one == other)
+}
+
+fn settle_futures(places: &mut Places, logs: &[(usize, &PartitionFolder)], found: &Found<'_>) {
     let is_one = found.futures.len() == 1;
     for (dir, future) in &found.futures {
         let entry = (*dir, (*future).clone());
-        match log {
-            None => places.lonely.push(entry),
-            Some((own, log)) => {
-                let ids = log.topic_id.zip(future.topic_id);
-                let is_of_another = ids.is_some_and(|(one, other)| one != other);
-                // Of several copies it is unknown which one was asked for last.
-                if own == *dir || is_of_another || !is_one {
-                    places.worthless.push(entry);
-                }
-            }
+        let mut of_it = logs.iter();
+        let is_of_one = of_it.any(|(_, log)| may_be_of_one_topic(log.topic_id, future.topic_id));
+        let is_beside_one = logs.iter().any(|(own, _)| own == dir);
+        if logs.is_empty() {
+            places.lonely.push(entry);
+        } else if is_beside_one || !is_of_one || !is_one {
+            // Of several copies it is unknown which one was asked for last.
+            places.worthless.push(entry);
         }
     }
 }

@@ -51,6 +51,12 @@ impl<D: Directory> Drop for PartitionGuard<'_, D> {
 }
 
 impl<D: Directory> PartitionGuard<'_, D> {
+    /// The log, which is not open, is in `dir`.
+    pub fn is_found_in(&mut self, dir: Arc<D>) {
+        debug_assert!(self.log.is_none(), "an open log moves with its records");
+        self.partition.dir.store(dir);
+    }
+
     /// The log goes on in `dir` as `log`, which has the same records, all of them in files. Returns
     /// the former log. Waiters and readers are told as if records had become durable.
     pub fn move_to(&mut self, dir: Arc<D>, log: Log, outbox: &mut Outbox) -> Option<Log> {

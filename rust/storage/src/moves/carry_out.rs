@@ -13,7 +13,7 @@ use pyrklog_base::clock::mono_ms;
 /// Pause of a move that lacks space, or could not be ended.
 pub(super) const AGAIN_MS: i64 = 1_000;
 
-/// Pause of a move whose partition has another one under way.
+/// Pause of a move whose partition has another one under way, or whose log is being cut.
 const ANOTHER_MS: i64 = 20;
 
 enum Next {
@@ -35,7 +35,7 @@ pub fn run(logs: &Arc<LogManager>) {
 fn carry_on(logs: &Arc<LogManager>, one: Arc<Move>) {
     let moves = &logs.moves;
     while !moves.is_stopped() {
-        moves.make_folders();
+        moves.make_folders(logs);
         if moves.has_to_slow_down(&one) {
             continue;
         }
@@ -48,6 +48,8 @@ fn carry_on(logs: &Arc<LogManager>, one: Arc<Move>) {
             Err(failure) => return failed(logs, one, failure),
         }
     }
+    // What the end of the broker does with it depends on whether it was ended.
+    moves.again(one, 0);
 }
 
 impl Moves {
@@ -75,7 +77,7 @@ fn step(logs: &LogManager, one: &Move, copying: &mut Copying) -> Result<Next, Fa
         return Ok(Next::On);
     }
     match copying.stage {
-        Stage::New => one.make(copying)?,
+        Stage::New => one.make(logs, copying)?,
         Stage::Made => one.open(logs, copying)?,
         Stage::Open => return copy_on(logs, one, copying),
         Stage::Gone => return Ok(Next::Over),
@@ -95,6 +97,10 @@ fn copy_on(logs: &LogManager, one: &Move, copying: &mut Copying) -> Result<Next,
             let at_end = current.at_end.ok_or(Failure::Rests)?;
             let bytes = one.copy_piece(logs, copying, &at_end)?;
             logs.moves.rate.count(bytes, mono_ms());
+            if bytes == 0 {
+                // The log was being cut, or is compacted.
+                return Ok(Next::Wait(ANOTHER_MS));
+            }
         }
         Step::Sync => {
             one.sync(copying, SyncScope::Written)?;

@@ -13,6 +13,7 @@ use crate::internal_read::read_whole;
 use crate::log_manager::LogManager;
 use crate::moves::copying::{Copying, Failure, Stage};
 use crate::moves::{Fate, Move, Moves};
+use crate::syncer_queue::Deletion;
 use pyrklog_base::clock::Now;
 
 /// Enough to find a batch's header.
@@ -20,7 +21,7 @@ const HEADER_READ_BYTES: usize = HEADER_LEN;
 
 impl Moves {
     /// Makes the folders of new moves, so that a start after a kill knows of them.
-    pub(super) fn make_folders(&self) {
+    pub(super) fn make_folders(&self, logs: &LogManager) {
         while let Some(new) = self.take_unmade() {
             // The thread that holds it makes it, or ends it.
             let Some(mut copying) = new.copying.try_lock() else {
@@ -30,7 +31,7 @@ impl Moves {
             let is_away = new.partition.dir().index != new.destination.index;
             if copying.stage == Stage::New && goes_on && is_away {
                 // An error is told when the move's turn comes.
-                let _made_or_not = new.make(&mut copying);
+                let _made_or_not = new.make(logs, &mut copying);
             }
         }
     }
@@ -38,13 +39,42 @@ impl Moves {
 
 impl Move {
     /// Makes the folder. The destination must not hold the partition's log.
-    pub(super) fn make(&self, copying: &mut Copying) -> Result<(), Failure> {
+    pub(super) fn make(&self, logs: &LogManager, copying: &mut Copying) -> Result<(), Failure> {
         let destination = &self.destination;
         let _no_checkpoint_between = destination.checkpoints.lock();
+        self.clear_destination(logs)?;
         let made = destination.files.make_future(&self.folder);
         made.map_err(|error| Failure::of_destination("making its folder", &error))?;
         copying.stage = Stage::Made;
         Ok(())
+    }
+
+    /// Removes what an earlier move away from the destination could not remove there: its log and
+    /// its line, either of which would be taken for the copy's.
+    fn clear_destination(&self, logs: &LogManager) -> Result<(), Failure> {
+        let (topic, index) = (&self.partition.topic.name, self.partition.index);
+        let files = &self.destination.files;
+        let failed = |error| Failure::of_destination("removing the log that moved away", &error);
+        let mut lines = files.leaving().into_iter();
+        let has_line = lines.any(|line| line.topic == **topic && line.partition == index);
+        if has_line {
+            let unique = logs.names.unique();
+            let left = files.delete_folder(topic, index, unique).map_err(failed)?;
+            if let Some(folder) = left {
+                let now_ms = Now::read().wall_ms;
+                let deletion = Deletion::Folder(folder);
+                self.destination.syncer.delete_later(now_ms, deletion);
+            }
+            return files.end_leaving(topic, index).map_err(failed);
+        }
+        match files.is_installed(&self.folder) {
+            Ok(false) => Ok(()),
+            Ok(true) => {
+                let reason = "a log of another topic of its name is there".to_owned();
+                Err(Failure::Hopeless(reason))
+            }
+            Err(error) => Err(failed(error)),
+        }
     }
 
     /// Opens the copy, which may have been left by a kill.
@@ -99,9 +129,12 @@ impl Move {
         current: Option<Location>,
         start: i64,
     ) -> Result<(), Failure> {
+        let is_whole = copying.is_whole;
         let log = copying.open_log()?;
         let is_equal = match log.is_empty() {
             true => log.log_end_offset() == start,
+            // The copy may lack tombstones that were removed, and have what they removed.
+            false if !is_whole && self.may_be_compacted() => false,
             false => {
                 let end = log.log_end_offset();
                 let own = log.locate(end - 1, Isolation::DurableEnd).ok();
@@ -115,6 +148,15 @@ impl Move {
         }
         copying.is_verified = true;
         Ok(())
+    }
+
+    /// Whether the current log is cleaned, or was.
+    fn may_be_compacted(&self) -> bool {
+        let (topic, index) = (&self.partition.topic, self.partition.index);
+        let source = self.partition.dir();
+        let _nothing_is_written_meanwhile = source.checkpoints.lock();
+        let was_cleaned = source.files.cleaned_end(&topic.name, index).is_some();
+        was_cleaned || topic.settings().log.cleanup_compact
     }
 
     /// Cuts the copy's end.

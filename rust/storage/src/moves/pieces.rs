@@ -44,6 +44,8 @@ impl Move {
         }
         let cut = current.take_cut();
         copying.is_verified &= is_ours;
+        // A cleaning may have run before.
+        copying.is_whole &= is_ours || copying.open_log()?.is_empty();
         copying.note_cut(cut);
         let cut = copying.cut;
         let (is_verified, is_synced) = (copying.is_verified, copying.is_synced);
@@ -106,12 +108,14 @@ impl Move {
         };
         let slice = at_end.resolve(PIECE_BYTES, true, Wait::PastCache);
         let bytes = slice.and_then(|slice| Ok(read_whole(&slice, Wait::PastCache)?));
-        // What was cut while it was read may be followed by other records.
+        // What was cut while it was read may be followed by other records; what is being cut may be
+        // torn.
         let is_stale = {
             let mut state = self.partition.lock();
             let current = state.log.as_mut().ok_or(Failure::Rests)?;
             copying.note_cut(current.take_cut());
-            copying.cut.is_some() || !current.is_copied_by(self.id)
+            let is_cut = copying.cut.is_some() || current.is_truncating();
+            is_cut || !current.is_copied_by(self.id)
         };
         if is_stale {
             return Ok(0);

@@ -9,10 +9,12 @@
 //! 5. The partition goes on with the copy.
 //! 6. The log's folder becomes `-delete`; then the line goes.
 
+use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use pyrklog_arena::PartitionName;
+use pyrklog_log::disk::may_pass;
 use pyrklog_log::{Checkpoint, Leaving, Log};
 use pyrklog_wire::ErrorCode;
 
@@ -187,7 +189,7 @@ fn finish(logs: &LogManager, one: &Move, copying: &mut Copying) -> Result<(), Fa
     write_other_rows(one, high_watermark, is_whole).map_err(of_settling)
 }
 
-fn write_other_rows(one: &Move, high_watermark: i64, is_whole: bool) -> std::io::Result<()> {
+fn write_other_rows(one: &Move, high_watermark: i64, is_whole: bool) -> io::Result<()> {
     let (topic, index) = (&*one.partition.topic.name, one.partition.index);
     let cleaned_end = {
         let source = one.partition.dir();
@@ -219,11 +221,10 @@ fn install(
         partition: index,
         destination: one.destination.path().to_string_lossy().into_owned(),
     };
-    let begun = source.files.begin_leaving(leaving);
-    let installed = match begun {
-        Ok(()) => one.destination.files.install_future(&one.folder),
-        Err(error) => Err(error),
-    };
+    if let Err(error) = source.files.begin_leaving(leaving) {
+        return Err(not_begun(logs, one, source, &error));
+    }
+    let installed = one.destination.files.install_future(&one.folder);
     let error = match installed {
         Ok(path) => {
             if let Some(copy) = &copying.log {
@@ -251,6 +252,29 @@ fn install(
     copying.log = None;
     copying.stage = Stage::Gone;
     Err(Outcome::Done)
+}
+
+/// The line could not be written: the source's failure, not the copy's. The log takes no records
+/// before the line is gone, or until the next start.
+fn not_begun(
+    logs: &Arc<LogManager>,
+    one: &Move,
+    source: &Arc<LogDirState>,
+    error: &io::Error,
+) -> Outcome {
+    let (topic, index) = (&one.partition.topic.name, one.partition.index);
+    let is_gone = source.files.end_leaving(topic, index).is_ok();
+    let reason = format!("moving {} away: {error}", one.partition);
+    if may_pass(error) && is_gone {
+        release(one);
+        return Outcome::Failed(Failure::Later(reason));
+    }
+    match may_pass(error) {
+        true => take_out(logs, one, &reason),
+        false => logs.fail_dir(source, reason),
+    }
+    release(one);
+    Outcome::Failed(Failure::Rests)
 }
 
 /// Neither log may be used until the next start.
@@ -291,6 +315,9 @@ fn exchange(logs: &Arc<LogManager>, one: &Move, copying: &mut Copying) -> Option
     };
     copy.replace(state.log.as_mut()?, name);
     let former = state.move_to(Arc::clone(destination), copy, &mut outbox);
+    // Also of a stopped one: a successor that was placed before follows when it is opened.
+    logs.partition_dirs
+        .moved(&topic.name, partition.index, &source, destination);
     match state.role {
         Role::Stopped => source
             .closing_logs
@@ -298,13 +325,9 @@ fn exchange(logs: &Arc<LogManager>, one: &Move, copying: &mut Copying) -> Option
         Role::Leader | Role::Follower if destination.has_failed() => {
             state.role = Role::Offline;
             state.fail_waiters(ErrorCode::KAFKA_STORAGE_ERROR, &mut outbox);
-            logs.partition_dirs
-                .moved(&topic.name, partition.index, &source, destination);
             logs.tell_of_failed(partition, "its log directory failed".to_owned());
         }
-        _ => logs
-            .partition_dirs
-            .moved(&topic.name, partition.index, &source, destination),
+        _ => {}
     }
     state.wake_fetches(&mut outbox);
     partition.unlock_and_write(state);
@@ -320,12 +343,15 @@ fn exchange(logs: &Arc<LogManager>, one: &Move, copying: &mut Copying) -> Option
 /// Removes the former log.
 fn give_up(logs: &Arc<LogManager>, one: &Move, source: &Arc<LogDirState>, former: &Log) {
     let (topic, index) = (&one.partition.topic.name, one.partition.index);
-    let deleted = source.delete_folder(topic, index, logs.names.unique());
+    let deleted = {
+        let _no_checkpoint_between = source.checkpoints.lock();
+        let unique = logs.names.unique();
+        source.files.leave_folder(topic, index, unique, former)
+    };
     former.release_blocks();
     source.env().forget_folder(topic, index);
     let ended = deleted.and_then(|deleted| {
         if let Some(folder) = deleted {
-            former.folder_moved(&folder.path);
             let delay_ms = former.config().file_delete_delay_ms;
             let due_ms = Now::read().wall_ms.saturating_add(delay_ms);
             source.syncer.delete_later(due_ms, Deletion::Folder(folder));
@@ -335,7 +361,7 @@ fn give_up(logs: &Arc<LogManager>, one: &Move, source: &Arc<LogDirState>, former
     if let Err(error) = ended {
         // The next start removes what is left, since the line stays.
         let reason = format!("removing {} after it moved: {error}", one.partition);
-        if pyrklog_log::disk::may_pass(&error) {
+        if may_pass(&error) {
             logs.dir_notice(source, "deletion_failed", "warning", reason);
         } else {
             logs.fail_dir(source, reason);

@@ -132,6 +132,34 @@ fn two_logs_without_a_line_are_refused() {
     }
 }
 
+/// A directory was away while its topic was deleted, and another one got its name.
+#[test]
+fn logs_of_different_topics_are_no_conflict() {
+    for goes_to in [None, Some("/1")] {
+        let mut listings = listings(&[(true, false, goes_to), (true, false, None)]);
+        listings[0].folders[0].topic_id = Some(OTHER_ID);
+        let places = decide(&listings, true).expect("they are of different topics");
+        let expected = Places {
+            settled: goes_to.map(|to| (0, leaving(to))).into_iter().collect(),
+            ..Places::default()
+        };
+        assert_eq!(places, expected, "none replaces the other");
+        for unknown in [None, Some([0; 16])] {
+            listings[0].folders[0].topic_id = unknown;
+            let decided = decide(&listings, true);
+            assert_eq!(decided.is_err(), goes_to.is_none(), "it may be the same");
+        }
+    }
+    let mut three = listings(&[
+        (true, false, None),
+        (true, false, None),
+        (false, true, None),
+    ]);
+    three[0].folders[0].topic_id = Some(OTHER_ID);
+    let places = decide(&three, true).expect("they are of different topics");
+    assert_eq!(places, Places::default(), "the copy is of the second one");
+}
+
 #[test]
 fn copies_that_lead_nowhere_go() {
     let same = decided(&[(true, true, None)], true);
