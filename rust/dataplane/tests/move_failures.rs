@@ -173,7 +173,7 @@ fn without_threads(dir: &Path) -> PlaneConfig {
 #[test]
 fn a_cancelled_move_does_not_go_on_after_an_orderly_end() {
     let dir = tempfile::tempdir().unwrap();
-    let there = ended_with_a_copy(dir.path(), &topic_config(), |test| append(test, 20));
+    let there = ended_with_a_copy(dir.path(), &topic_config(), fill);
     assert!(has_copy(&there));
     let mut test = start(&without_threads(dir.path()));
     test.create("t", 1);
@@ -183,7 +183,7 @@ fn a_cancelled_move_does_not_go_on_after_an_orderly_end() {
     assert!(!has_copy(&there));
     let mut test = start(&two(dir.path()));
     test.create("t", 1);
-    assert_eq!(read(&test).len(), 20);
+    assert_eq!(read(&test).len(), 40);
     assert!(is_in(&here, "t-0"));
     assert!(test.shutdown());
 }
@@ -195,6 +195,13 @@ fn put(test: &TestPlane, key: &[u8], value: Option<&[u8]>) {
     assert_eq!(error, ErrorCode::NONE);
 }
 
+/// More than is left to a swap, each with a key of its own.
+fn fill(test: &TestPlane) {
+    for number in 0..40_u32 {
+        put(test, &number.to_be_bytes(), Some(&[b'v'; 10_000]));
+    }
+}
+
 /// The log was cleaned while its move rested: the copy has a record whose tombstone is gone.
 #[test]
 fn a_deleted_key_does_not_come_back() {
@@ -203,16 +210,17 @@ fn a_deleted_key_does_not_come_back() {
         log: LogConfig {
             cleanup_compact: true,
             cleanup_delete: false,
-            segment_bytes: 16_384,
+            segment_bytes: 500_000,
             min_cleanable_dirty_ratio: 0.01,
             delete_retention_ms: 0,
             ..LogConfig::default()
         },
         ..topic_config()
     };
-    let large = vec![b'v'; 6_000];
+    let large = vec![b'v'; 100_000];
     let there = ended_with_a_copy(dir.path(), &compacted, |test| {
         put(test, b"deleted", Some(b"comes back"));
+        fill(test);
         put(test, b"last of the copy", Some(b"stays"));
     });
     let mut config = without_threads(dir.path());
