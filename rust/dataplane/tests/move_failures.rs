@@ -115,6 +115,37 @@ fn a_stop_during_the_swap_leaves_one_log() {
     assert!(test.shutdown());
 }
 
+/// Two requests while the copy takes the log's place: the last one counts.
+#[test]
+fn requests_during_a_swap_count_in_order() {
+    let dir = tempfile::tempdir().unwrap();
+    let disk = StallingDisk::new(Arc::new(RealDisk));
+    let mut config = two(dir.path());
+    config.log_dirs.push(dir.path().join("c"));
+    let mut test = TestPlane::start_with(config, Arc::new(disk.clone()));
+    assert_eq!(alter(&test, "t", 0, &dir.path().join("a")), {
+        ErrorCode::REPLICA_NOT_AVAILABLE.0
+    });
+    test.create("t", 1);
+    append(&test, 20);
+    disk.stall(LEAVING);
+    assert_eq!(alter(&test, "t", 0, &dir.path().join("b")), 0);
+    eventually("the line", || (disk.waiting() > 0).then_some(()));
+    assert_eq!(alter(&test, "t", 0, &dir.path().join("c")), 0);
+    assert_eq!(alter(&test, "t", 0, &dir.path().join("a")), 0);
+    disk.resume();
+    for _ in 0..2 {
+        test.wait_for_notice("replica_moved");
+    }
+    eventually("the other folders' end", || {
+        let others = ["b", "c"].map(|name| is_in(&dir.path().join(name), "t-0"));
+        (others == [false, false]).then_some(())
+    });
+    assert!(is_in(&dir.path().join("a"), "t-0"));
+    assert_eq!(read(&test).len(), 20);
+    assert!(test.shutdown());
+}
+
 /// The log that moved away could not be removed: it must not stand in the way of a move back, nor be
 /// taken for the copy at a start.
 #[test]

@@ -511,7 +511,7 @@ fn ended_with_a_line(dir: &Path) -> (PathBuf, PathBuf) {
         _ => (dir.join("b"), dir.join("a")),
     };
     assert!(test.shutdown());
-    let line = format!("t-0 {}\n", there.display());
+    let line = format!("t-0 t-0.{:032x}-future {}\n", 7, there.display());
     fs::write(here.join(".pyrklog-leaving"), line).unwrap();
     (here, there)
 }

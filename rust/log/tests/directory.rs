@@ -460,6 +460,7 @@ fn a_line_whose_writing_failed_is_removed_again() {
     let leaving = Leaving {
         topic: "t".to_owned(),
         partition: 0,
+        copy: format!("t-0.{:032x}-future", 7),
         destination: "/elsewhere".to_owned(),
     };
     // The file has its name, perhaps not durably.

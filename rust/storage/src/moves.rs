@@ -185,7 +185,14 @@ impl Moves {
                 after = Some(known);
             } else {
                 inner.end(&known, Fate::Ends);
+                // One that was swapping when that one was asked for is still ahead.
+                after = known.after.clone().filter(|before| !before.is_done());
+                here = after.as_ref().map_or(here, |one| one.destination.index);
             }
+        }
+        if let Some(before) = after.as_ref().filter(|_| destination.index == here) {
+            // It is wanted again: if it is not done now, it goes on.
+            inner.moves.insert(before.key(), Arc::clone(before));
         }
         if destination.index != here {
             inner.begin(partition, destination, folder, after, Copying::new());

@@ -4,8 +4,8 @@
 //! gone, durably. So a start that finds both the log and its copy knows that they are equal, or that
 //! the copy was used since; and one that cannot read the copy's directory does not serve the log.
 //!
-//! A line is the folder's name, a space, and the path of the directory that gets the copy, in which
-//! backslashes and line ends are escaped.
+//! A line is the folder's name, the name that the copy's folder had, and the path of the directory
+//! that gets the copy, in which backslashes and line ends are escaped; with a space between them.
 
 use std::io;
 use std::path::Path;
@@ -24,6 +24,8 @@ pub struct Leaving {
     pub topic: String,
     /// Partition index.
     pub partition: i32,
+    /// Name of the copy's folder, before it gets the log's.
+    pub copy: String,
     /// Path of the directory that gets the copy, as in `log.dirs`.
     pub destination: String,
 }
@@ -36,12 +38,14 @@ impl Leaving {
     pub(super) fn line(&self) -> String {
         let folder = names::folder_name(&self.topic, self.partition);
         let path = self.destination.replace('\\', "\\\\");
-        format!("{folder} {}\n", path.replace('\n', "\\n"))
+        format!("{folder} {} {}\n", self.copy, path.replace('\n', "\\n"))
     }
 
     fn parse(line: &str) -> Option<Leaving> {
-        let (folder, path) = line.split_once(' ')?;
+        let (folder, rest) = line.split_once(' ')?;
+        let (copy, path) = rest.split_once(' ')?;
         let folder = names::parse_folder(folder)?;
+        let is_copy = names::parse_folder(copy)?.state == FolderState::Future;
         let mut destination = String::with_capacity(path.len());
         let mut letters = path.chars();
         while let Some(letter) = letters.next() {
@@ -53,9 +57,10 @@ impl Leaving {
                 letter => letter,
             });
         }
-        (folder.state == FolderState::Current).then(|| Leaving {
+        (folder.state == FolderState::Current && is_copy).then(|| Leaving {
             topic: folder.topic.to_owned(),
             partition: folder.partition,
+            copy: copy.to_owned(),
             destination,
         })
     }
@@ -90,6 +95,7 @@ mod tests {
             let leaving = Leaving {
                 topic: "a-b".to_owned(),
                 partition: 3,
+                copy: format!("a-b-3.{:032x}-future", 7),
                 destination: path.to_owned(),
             };
             let line = leaving.line();
@@ -100,8 +106,19 @@ mod tests {
 
     #[test]
     fn other_lines_are_none() {
-        for line in ["", "t-0", "t /d", "t-0.0-future /d", "t-0 /d\\"] {
-            assert_eq!(Leaving::parse(line), None, "{line:?}");
+        let copy = format!("t-0.{:032x}-future", 7);
+        let parts = [
+            String::new(),
+            "t-0".to_owned(),
+            format!("t {copy} /d"),
+            format!("{copy} {copy} /d"),
+            format!("t-0 {copy}"),
+            "t-0 t-0 /d".to_owned(),
+            "t-0 /d".to_owned(),
+            format!("t-0 {copy} /d\\"),
+        ];
+        for line in parts {
+            assert_eq!(Leaving::parse(&line), None, "{line:?}");
         }
     }
 }

@@ -3,6 +3,7 @@
 //! Pure: decides from the listings of all readable directories (`moving-replicas.md`, section 4).
 
 use std::collections::BTreeMap;
+use std::path::Path;
 
 use crate::log_dir::{FutureFolder, Leaving, PartitionFolder};
 use crate::open::TopicId;
@@ -129,12 +130,13 @@ fn settle_logs<'a>(
     places.replaced.extend(replaced);
     for (dir, leaving) in &found.leaving {
         let is_chosen = chosen.iter().any(|(chosen, _)| chosen == dir);
-        // Where the copy has not its name yet, the log did not give way.
-        let has_copy = found
-            .futures
-            .iter()
-            .any(|(other, _)| listings[*other].path == leaving.destination);
+        // While the copy has not its name yet, the log did not give way.
+        let mut futures = found.futures.iter();
+        let has_copy = futures.any(|(_, future)| future.name == leaving.copy);
         let entry = (*dir, (*leaving).clone());
+        let destination = Path::new(&leaving.destination);
+        let mut paths = listings.iter().map(|listing| Path::new(&listing.path));
+        let is_all = is_all && paths.any(|path| path == destination);
         if is_chosen && !is_all && !has_copy {
             places.withheld.push(entry);
         } else {

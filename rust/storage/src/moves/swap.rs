@@ -15,19 +15,19 @@ use std::time::{Duration, Instant};
 
 use pyrklog_arena::PartitionName;
 use pyrklog_log::disk::may_pass;
-use pyrklog_log::{Checkpoint, Leaving, Log};
+use pyrklog_log::{Checkpoint, Leaving, Log, SyncScope};
 use pyrklog_wire::ErrorCode;
 
 use crate::await_writers::await_writers;
 use crate::log_dir_state::LogDirState;
-use crate::log_loader::Command;
+use crate::log_loader::{Command, with};
 use crate::log_manager::LogManager;
 use crate::moves::Move;
 use crate::moves::carry_out::{AGAIN_MS, failed};
 use crate::moves::copying::{Copying, Failure, Stage};
 use crate::moves::machine::REST_MAX_BYTES;
 use crate::syncer_queue::Deletion;
-use pyrklog_base::clock::Now;
+use pyrklog_base::clock::{Now, mono_ms};
 use pyrklog_replica::partition::Role;
 
 /// Interval of checks whether everything is written.
@@ -48,8 +48,12 @@ enum Outcome {
 
 /// Puts the copy in the log's place, after the partition's earlier commands.
 pub(super) fn submit(logs: &Arc<LogManager>, one: Arc<Move>) {
-    let partition = Arc::clone(&one.partition);
-    let command = Command::about(partition, logs, move |logs, _| carry_out(logs, one));
+    let command = Command {
+        key: one.key(),
+        // What takes long, takes it there.
+        dir: one.destination.index,
+        run: with(logs, move |logs| carry_out(logs, one)),
+    };
     logs.loader.submit([command]);
 }
 
@@ -79,6 +83,10 @@ fn swap(logs: &Arc<LogManager>, one: &Move, copying: &mut Copying) -> Outcome {
         Ok(true) => {}
         Ok(false) => return Outcome::Later,
         Err(failure) => return Outcome::Failed(failure),
+    }
+    // What was just copied, so that less is synced while the log is held.
+    if let Err(failure) = one.sync(copying, SyncScope::Written) {
+        return Outcome::Failed(failure);
     }
     let held = Instant::now();
     if !hold(logs, one) {
@@ -133,6 +141,10 @@ fn hold(logs: &Arc<LogManager>, one: &Move) -> bool {
         let source = Arc::clone(&one.partition.dir());
         let refuses = |dir: &LogDirState| dir.has_failed() || dir.is_read_only();
         if !serves || refuses(&source) || refuses(&one.destination) || logs.is_ending() {
+            return false;
+        }
+        if one.destination.writer.is_hanging(mono_ms()) {
+            // The log would take no records for as long.
             return false;
         }
         let Some(log) = state.log.as_mut().filter(|log| log.poisoned().is_none()) else {
@@ -219,6 +231,7 @@ fn install(
     let leaving = Leaving {
         topic: topic.to_string(),
         partition: index,
+        copy: one.folder.name.clone(),
         destination: one.destination.path().to_string_lossy().into_owned(),
     };
     if let Err(error) = source.files.begin_leaving(leaving) {

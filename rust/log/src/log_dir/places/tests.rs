@@ -24,6 +24,7 @@ fn leaving(destination: &str) -> Leaving {
     Leaving {
         topic: "t".to_owned(),
         partition: 0,
+        copy: future(ID).name,
         destination: destination.to_owned(),
     }
 }
@@ -87,6 +88,22 @@ fn a_log_whose_copy_cannot_be_seen_is_not_served() {
     assert_eq!(places, expected);
     let places = decided(&[(true, false, Some("/1")), (false, false, None)], false);
     assert_eq!(places, expected, "it may have moved on from there");
+}
+
+#[test]
+fn another_copy_says_nothing_of_the_one_that_took_the_place() {
+    let mut listings = listings(&[(true, false, Some("/1")), (false, true, None)]);
+    listings[0].leaving[0].copy = future(OTHER_ID).name;
+    let places = decide(&listings, false).expect("there is one log");
+    assert_eq!(places.withheld, [(0, listings[0].leaving[0].clone())]);
+}
+
+#[test]
+fn a_destination_that_is_no_log_directory_any_more_cannot_be_seen() {
+    let places = decided(&[(true, false, Some("/2")), (false, false, None)], true);
+    assert_eq!(places.withheld, [(0, leaving("/2"))]);
+    let places = decided(&[(true, false, Some("/1/")), (false, false, None)], true);
+    assert_eq!(places.settled, [(0, leaving("/1/"))], "it is the same one");
 }
 
 #[test]
