@@ -463,6 +463,10 @@ fn a_line_whose_writing_failed_is_removed_again() {
         copy: format!("t-0.{:032x}-future", 7),
         destination: "/elsewhere".to_owned(),
     };
+    // Nothing was written: there is no line, not even in memory.
+    disk.fail(Operation::Open, "leaving", 0, 1, Fault::NoDescriptor);
+    dir.begin_leaving(leaving.clone()).unwrap_err();
+    assert!(dir.leaving().is_empty());
     // The file has its name, perhaps not durably.
     disk.fail(Operation::SyncDir, DIR, 0, 1, Fault::InputOutput);
     dir.begin_leaving(leaving).unwrap_err();

@@ -2,7 +2,7 @@
 
 use std::io;
 
-use crate::disk::{self, missing_is_fine};
+use crate::disk::{self, OpenMode, missing_is_fine};
 use crate::log_dir::LogDir;
 use crate::log_dir::leaving::{LEAVING, Leaving};
 
@@ -22,7 +22,12 @@ impl LogDir {
         all.retain(|other| !other.is(&leaving.topic, leaving.partition));
         // Known before it is written: after an error `end_leaving` has something to remove.
         all.push(leaving);
-        self.write_leaving(&all)
+        let written = self.write_leaving(&all);
+        if written.as_ref().is_err_and(disk::may_pass) {
+            // It failed before the file had its name.
+            all.pop();
+        }
+        written
     }
 
     /// The log has given way, or stays: removes its line, durably. Writes nothing without one.
@@ -50,6 +55,12 @@ impl LogDir {
             return disk.sync_dir(&self.path);
         }
         let content: String = all.iter().map(Leaving::line).collect();
-        disk::replace_file(disk, &path, content.as_bytes())
+        let temporary = disk::temporary_name(&path);
+        let file = disk.open(&temporary, OpenMode::Truncate)?;
+        file.write_all_at(content.as_bytes(), 0)?;
+        file.sync_data()?;
+        disk.rename(&temporary, &path)?;
+        // Even a lack of descriptors does not pass: the file is there.
+        disk.sync_dir(&self.path).map_err(disk::sync_failed)
     }
 }

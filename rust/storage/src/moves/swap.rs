@@ -139,17 +139,21 @@ fn hold(logs: &Arc<LogManager>, one: &Move) -> bool {
         let mut state = one.partition.lock();
         let serves = matches!(state.role, Role::Leader | Role::Follower) && !state.has_failed();
         let source = Arc::clone(&one.partition.dir());
-        let refuses = |dir: &LogDirState| dir.has_failed() || dir.is_read_only();
-        if !serves || refuses(&source) || refuses(&one.destination) || logs.is_ending() {
+        if !serves || source.has_failed() || logs.is_ending() {
             return false;
         }
-        if one.destination.writer.is_hanging(mono_ms()) {
-            // The log would take no records for as long.
+        let destination = &one.destination;
+        let is_full_or_failed = destination.has_failed() || destination.is_read_only();
+        // While that hangs, the log would take no records.
+        if is_full_or_failed || destination.writer.is_hanging(mono_ms()) {
             return false;
         }
         let Some(log) = state.log.as_mut().filter(|log| log.poisoned().is_none()) else {
             return false;
         };
+        if source.is_read_only() && log.has_unwritten() {
+            return false;
+        }
         log.hold();
         if log.is_at_rest() {
             return true;
