@@ -219,6 +219,27 @@ fn a_cancelled_move_does_not_go_on_after_an_orderly_end() {
     assert!(test.shutdown());
 }
 
+#[test]
+fn a_move_ends_while_all_threads_wait_for_the_rate() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut test = start(&two(dir.path()));
+    test.plane.set_move_rate(Some(0));
+    test.create("t", 2);
+    let (here, there) = here_and_there(dir.path());
+    // The partitions are spread over the directories.
+    assert_eq!(folders(&there), ["t-1"]);
+    assert_eq!(alter(&test, "t", 0, &there), 0);
+    eventually("the copy of t-0", || has_copy(&there).then_some(()));
+    for _ in 0..3 {
+        assert_eq!(alter(&test, "t", 1, &here), 0);
+        eventually("the copy of t-1", || has_copy(&here).then_some(()));
+        assert_eq!(alter(&test, "t", 1, &there), 0);
+        eventually("its end", || (folders(&here) == ["t-0"]).then_some(()));
+    }
+    assert!(has_copy(&there), "the other one goes on");
+    assert!(test.shutdown());
+}
+
 fn put(test: &TestPlane, key: &[u8], value: Option<&[u8]>) {
     let mut builder = BatchBuilder::new();
     builder.append(1_700_000_000_000, Some(key), value);

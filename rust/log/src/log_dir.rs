@@ -344,7 +344,7 @@ impl LogDir {
         self.delete_named(&name, topic, partition, unique)
     }
 
-    /// [`LogDir::delete_folder`] of a log that gave way to its copy: others may still read it, and
+    /// [`LogDir::delete_folder`] of a log whose copy has taken its place: others may still read it, and
     /// find its files under the new name at once.
     ///
     /// # Errors

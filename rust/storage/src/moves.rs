@@ -14,6 +14,7 @@ use pyrklog_log::{FutureFolder, MoveId};
 
 use crate::log_dir_state::{LogDirState, Partition};
 use crate::log_loader::Key;
+use crate::log_manager::LogManager;
 use crate::moves::copying::Copying;
 use pyrklog_base::clock::mono_ms;
 use pyrklog_base::replication_quota::ReplicationQuota;
@@ -328,6 +329,31 @@ impl Moves {
 
     fn take_unmade(&self) -> Option<Arc<Move>> {
         self.inner.lock().unmade.pop()
+    }
+
+    /// Ends moves for which no thread is free, as while all wait for the rate: requests may end any
+    /// number of them.
+    fn end_ended(&self, logs: &LogManager) {
+        loop {
+            let mut inner = self.inner.lock();
+            let first = inner.due.pop_front();
+            let Some((due_ms, ended)) = first else {
+                return;
+            };
+            if ended.fate() == Fate::GoesOn {
+                inner.due.push_front((due_ms, ended));
+                return;
+            }
+            drop(inner);
+            let Some(mut copying) = ended.copying.try_lock() else {
+                self.inner
+                    .lock()
+                    .due
+                    .push_back((due_ms, Arc::clone(&ended)));
+                return;
+            };
+            ended.end(logs, &mut copying);
+        }
     }
 
     /// A move is to be carried on after `wait_ms`. One that was replaced ends.

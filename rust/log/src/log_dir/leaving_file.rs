@@ -15,7 +15,8 @@ impl LogDir {
     /// Writes that a log gives way to its copy, durably. It must not take records from now on.
     ///
     /// # Errors
-    /// A disk error, or the directory is poisoned. The line may be there or not.
+    /// A disk error, or the directory is poisoned. The line may be there or not; after an error
+    /// that may pass ([`disk::may_pass`]) it is not.
     pub fn begin_leaving(&self, leaving: Leaving) -> io::Result<()> {
         self.refuse_if_poisoned()?;
         let mut all = self.leaving.lock();

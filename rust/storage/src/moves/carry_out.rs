@@ -36,6 +36,7 @@ fn carry_on(logs: &Arc<LogManager>, one: Arc<Move>) {
     let moves = &logs.moves;
     while !moves.is_stopped() {
         moves.make_folders(logs);
+        moves.end_ended(logs);
         if moves.has_to_slow_down(&one) {
             continue;
         }

@@ -271,25 +271,24 @@ fn install(
     Err(Outcome::Done)
 }
 
-/// The line could not be written: the source's failure, not the copy's. The log takes no records
-/// before the line is gone, or until the next start.
+/// The line could not be written: the source's failure, not the copy's. If it may be there, the log
+/// takes no records until the next start.
 fn not_begun(
     logs: &Arc<LogManager>,
     one: &Move,
     source: &Arc<LogDirState>,
     error: &io::Error,
 ) -> Outcome {
-    let (topic, index) = (&one.partition.topic.name, one.partition.index);
-    let is_gone = source.files.end_leaving(topic, index).is_ok();
     let reason = format!("moving {} away: {error}", one.partition);
-    if may_pass(error) && is_gone {
+    if may_pass(error) {
+        // Then there is none.
         release(one);
         return Outcome::Failed(Failure::Later(reason));
     }
-    match may_pass(error) {
-        true => take_out(logs, one, &reason),
-        false => logs.fail_dir(source, reason),
-    }
+    let (topic, index) = (&one.partition.topic.name, one.partition.index);
+    // Either way the next start takes this log, since the copy has not its name.
+    let _gone_or_not = source.files.end_leaving(topic, index);
+    logs.fail_dir(source, reason);
     release(one);
     Outcome::Failed(Failure::Rests)
 }
