@@ -9,7 +9,7 @@ use pyrklog_wire::batch::{Batches, HEADER_LEN, verify_crc};
 use pyrklog_wire::builder::BatchBuilder;
 use pyrklog_wire::records::Records;
 
-use crate::recovery;
+use crate::recovery::{self, text};
 use crate::script::Script;
 
 const NOW_MS: i64 = 1_000;
@@ -95,17 +95,7 @@ pub fn read(log: &Log, offset: i64, max_bytes: usize) -> Result<Content, String>
     let location = log.locate(offset, Isolation::HighWatermark).map_err(text)?;
     let slice = location.resolve(max_bytes, true, Wait::Blocking);
     let slice = slice.map_err(text)?;
-    let mut bytes = vec![0; slice.len()];
-    let mut done = 0;
-    while done < bytes.len() {
-        match slice
-            .read(done, &mut bytes[done..], Wait::Blocking)
-            .map_err(text)?
-        {
-            0 => return Err("a slice ends before its length".into()),
-            count => done += count,
-        }
-    }
+    let bytes = recovery::whole(&slice)?;
     let mut found = Content::new();
     for view in Batches::new(&bytes) {
         let view = view.map_err(text)?;
@@ -118,8 +108,4 @@ pub fn read(log: &Log, offset: i64, max_bytes: usize) -> Result<Content, String>
         }
     }
     Ok(found)
-}
-
-fn text(error: impl std::fmt::Display) -> String {
-    error.to_string()
 }

@@ -13,7 +13,7 @@ use pyrklog_wire::message_set::{
 };
 use pyrklog_wire::records::Records;
 
-use crate::recovery::{DIR, FOLDER, open};
+use crate::recovery::{self, DIR, FOLDER, open, text};
 use crate::script::{Damage, Script};
 use crate::{Verdict, expect, memory};
 
@@ -206,17 +206,7 @@ fn content(log: &Log) -> Result<Content, String> {
         let slice = location
             .resolve(1 << 20, true, Wait::Blocking)
             .map_err(text)?;
-        let mut bytes = vec![0; slice.len()];
-        let mut done = 0;
-        while done < bytes.len() {
-            match slice
-                .read(done, &mut bytes[done..], Wait::Blocking)
-                .map_err(text)?
-            {
-                0 => return Err("a slice ends before its length".into()),
-                count => done += count,
-            }
-        }
+        let bytes = recovery::whole(&slice)?;
         let before = offset;
         for view in Batches::new(&bytes) {
             let view = view.map_err(text)?;
@@ -248,8 +238,4 @@ fn records(view: &BatchView<'_>) -> Option<Content> {
         )
     });
     Some(found.collect())
-}
-
-fn text(error: impl std::fmt::Display) -> String {
-    error.to_string()
 }

@@ -8,7 +8,8 @@ use std::sync::Arc;
 use pyrklog_log::disk::Disk;
 use pyrklog_log::disk::testing::MemDisk;
 use pyrklog_log::{
-    BatchInfo, Isolation, Log, LogConfig, LogEnv, OpenRequest, OpenState, Origin, SyncScope, Wait,
+    BatchInfo, Isolation, Log, LogConfig, LogEnv, OpenRequest, OpenState, Origin, Slice, SyncScope,
+    Wait,
 };
 use pyrklog_wire::batch::{Batches, HEADER_LEN};
 use pyrklog_wire::builder::BatchBuilder;
@@ -268,17 +269,7 @@ fn content(log: &Log) -> Result<Content, String> {
         let slice = location
             .resolve(1 << 20, true, Wait::Blocking)
             .map_err(text)?;
-        let mut bytes = vec![0; slice.len()];
-        let mut done = 0;
-        while done < bytes.len() {
-            match slice
-                .read(done, &mut bytes[done..], Wait::Blocking)
-                .map_err(text)?
-            {
-                0 => return Err("a slice ends before its length".into()),
-                count => done += count,
-            }
-        }
+        let bytes = whole(&slice)?;
         let before = offset;
         for view in Batches::new(&bytes) {
             let view = view.map_err(text)?;
@@ -296,6 +287,22 @@ fn content(log: &Log) -> Result<Content, String> {
     Ok(found)
 }
 
-fn text(error: impl std::fmt::Display) -> String {
+/// All bytes of a slice.
+pub(crate) fn whole(slice: &Slice) -> Result<Vec<u8>, String> {
+    let mut bytes = vec![0; slice.len()];
+    let mut done = 0;
+    while done < bytes.len() {
+        match slice
+            .read(done, &mut bytes[done..], Wait::Blocking)
+            .map_err(text)?
+        {
+            0 => return Err("a slice ends before its length".into()),
+            count => done += count,
+        }
+    }
+    Ok(bytes)
+}
+
+pub(crate) fn text(error: impl std::fmt::Display) -> String {
     error.to_string()
 }

@@ -7,10 +7,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
-use common::{Rig, batch, records_in};
+use common::{Rig, batch, read, records_in};
 use parking_lot::Mutex;
 use pyrklog_log::{
-    BatchInfo, Isolation, Log, LogConfig, Origin, ReadError, Slice, SyncScope, TimeSpec, Wait,
+    BatchInfo, Isolation, Log, LogConfig, Origin, ReadError, SyncScope, TimeSpec, Wait,
 };
 
 const BATCHES: i64 = 3_000;
@@ -68,17 +68,6 @@ fn keep_up(log: &Mutex<Log>, done: &AtomicBool) {
     }
 }
 
-fn read(slice: &Slice) -> io::Result<Vec<u8>> {
-    let mut bytes = vec![0; slice.len()];
-    let mut done = 0;
-    while done < bytes.len() {
-        let n = slice.read(done, &mut bytes[done..], Wait::Blocking)?;
-        assert!(n > 0, "a slice ends before its length");
-        done += n;
-    }
-    Ok(bytes)
-}
-
 /// Reads from start to end repeatedly, with time look-ups.
 fn consume(log: &Mutex<Log>, done: &AtomicBool) -> i64 {
     let mut next = 0;
@@ -97,7 +86,7 @@ fn consume(log: &Mutex<Log>, done: &AtomicBool) -> i64 {
                 thread::yield_now();
             }
             Ok(slice) => {
-                let read = match read(&slice) {
+                let bytes = match read(&slice) {
                     // Here files are deleted at once; a broker waits `file.delete.delay.ms`.
                     Err(error) if error.kind() == io::ErrorKind::NotFound => {
                         next = log.lock().log_start_offset().max(next);
@@ -105,7 +94,7 @@ fn consume(log: &Mutex<Log>, done: &AtomicBool) -> i64 {
                     }
                     read => read.unwrap(),
                 };
-                for (offset, value) in records_in(&read) {
+                for (offset, value) in records_in(&bytes) {
                     if offset % 2 == 0 {
                         assert_eq!(value, format!("{}", offset / 2));
                         assert!(offset >= next, "a record was seen twice");

@@ -10,6 +10,7 @@ pub mod model;
 pub mod old_messages;
 pub mod steps;
 
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -377,16 +378,19 @@ pub fn transactional(producer_id: i64, sequence: i32, values: &[&str]) -> Vec<u8
 }
 
 pub fn bytes(slice: &Slice) -> Vec<u8> {
+    read(slice).unwrap()
+}
+
+/// All bytes of a slice.
+pub fn read(slice: &Slice) -> io::Result<Vec<u8>> {
     let mut bytes = vec![0; slice.len()];
     let mut done = 0;
     while done < bytes.len() {
-        let n = slice
-            .read(done, &mut bytes[done..], Wait::Blocking)
-            .unwrap();
+        let n = slice.read(done, &mut bytes[done..], Wait::Blocking)?;
         assert!(n > 0, "a slice ends before its length");
         done += n;
     }
-    bytes
+    Ok(bytes)
 }
 
 /// (offset, value) of the whole, uncompressed data batches in a reply.
