@@ -30,6 +30,9 @@ _OURS = {"cluster", "new_cluster", "new_broker", "fresh_broker", "broker"}
 """Fixtures that are pyrklog's."""
 _OF_A_TEST = {"own_site", "aging"}
 """Fixtures that start brokers of either kind."""
+SESSION_TIMEOUT_MS = 18_000
+"""Of shared brokers, of which none is killed. The short sessions of other tests' brokers may expire
+on a busy machine, and their leaders move."""
 
 
 def _is_run(item: pytest.Item, against: str) -> bool:
@@ -79,7 +82,7 @@ def site(
             yield Site(broker.bootstrap, 1)
     else:
         zookeeper = request.getfixturevalue("zookeeper")
-        options: dict[str, Any] = dict(OPTIONS)
+        options: dict[str, Any] = {**OPTIONS, "zookeeper.session.timeout.ms": SESSION_TIMEOUT_MS}
         cluster = BrokerCluster(f"{zookeeper.address}/acceptance", folder, **options)
         try:
             cluster.start()

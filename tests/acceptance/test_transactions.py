@@ -14,7 +14,7 @@ from tests.support import kafka_tools
 from tests.support.groups import Crew
 from tests.support.java_client import JavaConsumer, JavaMachine, JavaProducer, JavaThrew
 from tests.support.raw_client import RawClient
-from tests.support.transactions import producer_of
+from tests.support.transactions import producer_of, wait_until_ended
 from tests.support.waiting import PATIENCE_S, wait_until
 from tests.support.watching_proxy import LosesAnswers, WatchingProxy
 
@@ -160,6 +160,7 @@ def test_row_18_an_idle_transactional_producer_goes_on_after_its_state_expired(
             assert writer.begin(topic, value) == [2 * number]
             writer.commit()
             ends_at(java, own.site, topic, 2 * number + 2)
+            wait_until_ended(own.site.bootstrap, topic)
             own.restart()
             own.site.wait_until_led(topic)
     with reader(java, own.site, topic) as consumer:

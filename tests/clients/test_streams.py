@@ -55,14 +55,14 @@ def test_words_are_counted_exactly_once(
         app.kill()
         app.start()
         app.wait_for_more(counts, EACH)
-        assert app.restored() > 0
+        app.wait_until_restored()
         wait_until(
             lambda: sum(map(record_count, logs)) < counts.total(), "the changelog is not compacted"
         )
         app.kill()
         app.start()
         app.wait_for_more(counts, EACH)
-        assert app.restored() > 0
+        app.wait_until_restored()
         app.finish(lines, counts)
         wait_until(
             lambda: is_purged(broker.bootstrap, app.repartition), "what was read is not deleted"

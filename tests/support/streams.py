@@ -121,9 +121,14 @@ class WordCount:
         assert self._program is not None
         return self._program
 
-    def restored(self) -> int:
-        """Records that this start has restored its state from."""
-        return sum(int(count) for _, count in self.program.lines("restored"))
+    def wait_until_restored(self) -> None:
+        """Until this start has restored state from the changelog."""
+
+        def is_restored() -> bool:
+            self.program.check()
+            return any(int(count) > 0 for _, count in self.program.lines("restored"))
+
+        wait_until(is_restored, lambda: f"nothing is restored: {self.program.told()}", END_S)
 
     def kill(self) -> None:
         """As kill -9; its state on the disk is lost."""

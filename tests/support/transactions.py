@@ -7,6 +7,12 @@ from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 
+from pyrklog.protocol.transaction_admin import (
+    LIST_TRANSACTIONS,
+    ListTransactionsRequest,
+    TransactionState,
+)
+from tests.support.raw_client import RawClient
 from tests.support.waiting import PATIENCE_S, wait_until
 
 READ_S = 20.0
@@ -64,6 +70,21 @@ def read_committed_when(place: str, topic: str, wanted: list[bytes], *, partitio
         return found == wanted
 
     wait_until(is_read, lambda: f"read {found}, wanted {wanted}")
+
+
+def wait_until_ended(bootstrap: str, transactional_id: str) -> None:
+    """Until its coordinator has recorded the end. A new coordinator writes the markers once more
+    if only they were written."""
+
+    def is_recorded() -> bool:
+        told: list[TransactionState] = []
+        for place in bootstrap.split(","):
+            with RawClient(place) as raw:
+                told += raw.ask(LIST_TRANSACTIONS, 1, ListTransactionsRequest()).transaction_states
+        states = [one.transaction_state for one in told if one.transactional_id == transactional_id]
+        return bool(states) and all(state.startswith("Complete") for state in states)
+
+    wait_until(is_recorded, f"the transaction of {transactional_id} has not ended")
 
 
 def committed(place: str, group: str, topic: str, partition: int = 0) -> int:
