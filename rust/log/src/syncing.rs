@@ -65,6 +65,8 @@ impl Log {
         if self.sync.in_flight || self.truncating || !self.writes() {
             return None;
         }
+        // First: what is closed meanwhile is among the segments, but not below the end.
+        let closed_end = self.closed_end();
         let is_due = |segment: &&Arc<Segment>| match scope {
             SyncScope::ClosedSegments => segment.is_closed(),
             SyncScope::Written => segment.written() > 0 || segment.is_closed(),
@@ -75,13 +77,13 @@ impl Log {
                 let rest = segments.split_off(CLOSED_SEGMENTS_A_SYNC_MAX);
                 rest[0].base_offset()
             }
-            SyncScope::ClosedSegments => {
-                let open = self.segments.iter().find(|segment| !segment.is_closed());
-                open.map_or(self.written.offset, |segment| segment.base_offset())
-            }
+            SyncScope::ClosedSegments => closed_end,
             SyncScope::Written => self.written.offset,
         };
-        if segments.is_empty() && self.sync.files.is_empty() {
+        let end = end.min(self.written.offset);
+        // A sync during the write that closed segments has synced them, with an earlier end.
+        let is_behind = end > self.sync.recovery_point;
+        if segments.is_empty() && self.sync.files.is_empty() && !is_behind {
             return None;
         }
         self.sync.in_flight = true;
@@ -89,15 +91,24 @@ impl Log {
         if scope == SyncScope::ClosedSegments && self.sync.files.len() > FILES_A_SYNC_MAX {
             later = self.sync.files.split_off(FILES_A_SYNC_MAX);
         }
-        let job = self.sync_job(segments, end.min(self.written.offset));
+        let job = self.sync_job(segments, end);
         self.sync.files = later;
         Some(job)
     }
 
-    /// Takes an executed job back and moves the recovery point; true if closed segments are left,
-    /// so that the syncer should come again. After an error the log is poisoned, and the owner
-    /// should poison the directory. An exception is an error that [`crate::disk::may_pass`]:
-    /// nothing counts as synced, and the owner retries later.
+    /// The end of the closed segments, as far as their write has been taken back. They are closed in
+    /// order.
+    fn closed_end(&self) -> i64 {
+        let segments = self.segments.iter().rev();
+        let open = segments.take_while(|segment| !segment.is_closed()).last();
+        let end = open.map_or(self.written.offset, |segment| segment.base_offset());
+        end.min(self.written.offset)
+    }
+
+    /// Takes an executed job back and moves the recovery point; true if closed segments are left, or
+    /// the recovery point is behind them, so that the syncer should come again. After an error the
+    /// log is poisoned, and the owner should poison the directory. An exception is an error that
+    /// [`crate::disk::may_pass`]: nothing counts as synced, and the owner retries later.
     pub fn complete_sync(&mut self, job: SyncJob, result: std::io::Result<()>) -> bool {
         self.sync.in_flight = false;
         if result.as_ref().is_err_and(may_pass) {
@@ -112,7 +123,8 @@ impl Log {
             return false;
         }
         self.synced(&job);
-        self.sync.segments.iter().any(|segment| segment.is_closed())
+        let is_left = self.sync.segments.iter().any(|segment| segment.is_closed());
+        is_left || self.closed_end() > self.sync.recovery_point
     }
 
     /// A sync could not be carried out, but did not fail.

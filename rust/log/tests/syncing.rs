@@ -69,6 +69,30 @@ fn a_segment_that_is_closed_during_a_sync_is_synced_again() {
     }
 }
 
+/// A write closes segments one after the other; the syncer comes before it is taken back.
+#[test]
+fn recovery_point_reaches_segments_that_were_synced_during_their_write() {
+    let mut rig = Rig::new(small());
+    rig.put(&["written before"]);
+    for _ in 0..10 {
+        rig.append(&mut batch(1, &[&"x".repeat(280)])).unwrap();
+    }
+    let mut write = rig.log.take_writes().unwrap();
+    let written = write.execute();
+    let mut sync = rig.log.take_sync(SyncScope::ClosedSegments).unwrap();
+    let synced = sync.execute();
+    assert!(!rig.log.complete_sync(sync, synced), "all are synced");
+    assert_eq!(rig.log.recovery_point(), 1);
+    assert!(rig.log.complete_writes(write, written).rolled);
+    rig.sync(SyncScope::ClosedSegments);
+    let (point, end) = (rig.log.recovery_point(), rig.log.log_end_offset());
+    assert!(
+        point < end && point >= end - 3,
+        "at the active segment: {point} of {end}"
+    );
+    assert!(rig.log.take_sync(SyncScope::ClosedSegments).is_none());
+}
+
 /// The syncer had taken the folder's entry and the epochs' file. The writer's sync of the last
 /// record (`flush.messages`) ended first, which acknowledged the records.
 #[test]
