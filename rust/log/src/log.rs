@@ -400,8 +400,15 @@ impl Log {
             self.tail.push_index_entries(&mut self.active);
         }
         self.save_producers();
-        // For a part the end of its last batch is unknown.
-        let end = held.as_ref().map_or(self.end, |_| self.written);
+        let end = match &held {
+            None => self.end,
+            // For a part the end of its last batch is unknown, but not the segment that it begins.
+            Some(_) if self.tail.closes_segment() => {
+                let base_offset = self.active.base_offset();
+                LogPosition::at(base_offset, base_offset, 0)
+            }
+            Some(_) => self.written,
+        };
         let tail = std::mem::replace(&mut self.tail, held.unwrap_or_default());
         self.in_flight = Some(tail.unwritten());
         let sync = is_sync_due.then(|| {

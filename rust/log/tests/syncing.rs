@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{Rig, batch, small};
+use common::{Life, Rig, batch, small};
 use pyrklog_log::{LogConfig, SyncScope};
 
 /// Records that arrived during the sync keep their age.
@@ -91,6 +91,30 @@ fn recovery_point_reaches_segments_that_were_synced_during_their_write() {
         "at the active segment: {point} of {end}"
     );
     assert!(rig.log.take_sync(SyncScope::ClosedSegments).is_none());
+}
+
+/// The block cache keeps partial pages for later, so the log is never written whole.
+#[test]
+fn recovery_point_reaches_closed_segments_while_a_page_is_held_back() {
+    let mut rig = Rig::with_cache(LogConfig {
+        segment_bytes: 100_000,
+        ..LogConfig::default()
+    });
+    for turn in 1..=40 {
+        rig.cache.as_ref().unwrap().tend();
+        rig.append(&mut batch(1, &[&"x".repeat(7_000)])).unwrap();
+        rig.write_pages();
+        rig.sync(SyncScope::ClosedSegments);
+        assert!(rig.log.has_unwritten(), "a page is held back");
+        let (point, end) = (rig.log.recovery_point(), rig.log.log_end_offset());
+        assert_eq!(end, turn);
+        assert!(point >= end - 15, "at the active segment: {point} of {end}");
+    }
+    assert!(rig.log.segment_count() >= 3);
+    let state = rig.state(false);
+    rig.memory.reboot(0);
+    rig.reopen_in(state, Life::Fresh);
+    assert!(rig.log.log_end_offset() >= 25);
 }
 
 /// The syncer had taken the folder's entry and the epochs' file. The writer's sync of the last
