@@ -24,6 +24,9 @@ use pyrklog_control::seam::CleanerConfig;
 
 mod throttle;
 
+/// Of the threads: about a tenth of a busy processor is left for them.
+const NICENESS: i32 = 10;
+
 /// A partition, whatever is done to its log.
 type Key = (Arc<str>, TopicId, i32);
 
@@ -99,8 +102,15 @@ impl Cleaners {
         self.wake.notify_all();
     }
 
-    /// The work of one thread, until it is told to stop or is one too many.
+    /// The work of one thread, until it is told to stop or is one too many. Where processors are
+    /// scarce, those that serve clients go first.
     pub fn run(&self, number: usize) {
+        let this_thread = Some(rustix::thread::gettid());
+        if let Err(error) = rustix::process::setpriority_process(this_thread, NICENESS) {
+            let fields = vec![("reason", error.to_string())];
+            let notices = &self.logs.events;
+            notices.notice("cleaner_priority_not_lowered", "warning", fields);
+        }
         while self.goes_on(number) {
             match self.take_dirtiest() {
                 Some((partition, plan)) => {

@@ -12,6 +12,7 @@ use pyrklog_wire::batch::{
 use pyrklog_wire::builder::{HeaderToWrite, encode_record};
 use pyrklog_wire::records::{Record, Records};
 
+use crate::cleaner::offset_map::KeyHash;
 use crate::cleaner::{CleanError, OffsetMap};
 use crate::compression::{EXPANDED_BYTES_MAX_DEFAULT, compress, with_decompressed};
 
@@ -19,6 +20,9 @@ use crate::compression::{EXPANDED_BYTES_MAX_DEFAULT, compress, with_decompressed
 /// cleaned batches that were as large as clients may send: times that count from a horizon take more
 /// bytes, of the shortest record 16 instead of 7.
 const OWN_BYTES_MAX: usize = 4 * EXPANDED_BYTES_MAX_DEFAULT;
+
+/// Records whose keys are looked up together ([`OffsetMap::touch`]).
+const TOGETHER: usize = 32;
 
 /// What a batch may take after its cleaning.
 #[derive(Clone, Copy, Debug)]
@@ -72,6 +76,9 @@ pub(super) enum Outcome {
     /// It goes.
     Gone,
 }
+
+/// A record, its bytes, and the hash of the key that decides about it.
+type Waiting<'a> = (Record<'a>, &'a [u8], Option<KeyHash>);
 
 /// The records that stay.
 #[derive(Debug)]
@@ -140,17 +147,19 @@ fn kept_records(
     };
     let walked = with_decompressed(codec, body, OWN_BYTES_MAX, |records| {
         let (mut at, mut count) = (0, 0);
+        let mut waiting = Vec::with_capacity(TOGETHER);
         for record in Records::new(records) {
             let record = record.map_err(|error| damaged(header, error))?;
-            let range = at..at + record.size_bytes;
-            at = range.end;
+            let bytes = &records[at..at + record.size_bytes];
+            at += record.size_bytes;
             count += 1;
-            if header.is_control() || stays(rules, header, &record) {
-                kept.take(header, &record, &records[range]);
-            } else {
-                kept.is_less = true;
+            let hash = key_to_ask(rules, header, &record).map(|key| rules.map.hash(key));
+            waiting.push((record, bytes, hash));
+            if waiting.len() == TOGETHER {
+                kept.take_those_that_stay(rules, header, &mut waiting);
             }
         }
+        kept.take_those_that_stay(rules, header, &mut waiting);
         match count == header.record_count {
             true => Ok(()),
             false => Err(damaged(header, format!("it has {count} records"))),
@@ -160,21 +169,58 @@ fn kept_records(
     Ok(kept)
 }
 
-/// Kafka: `Cleaner.shouldRetainRecord`.
-fn stays(rules: &RecordRules<'_>, header: &BatchHeader, record: &Record<'_>) -> bool {
-    let offset = header.base_offset + i64::from(record.offset_delta);
-    if offset > rules.map.latest() {
+/// The key that decides whether a record stays, if one does.
+fn key_to_ask<'a>(
+    rules: &RecordRules<'_>,
+    header: &BatchHeader,
+    record: &Record<'a>,
+) -> Option<&'a [u8]> {
+    let is_asked = !header.is_control() && offset(header, record) <= rules.map.latest();
+    record.key.filter(|_| is_asked)
+}
+
+/// Kafka: `Cleaner.shouldRetainRecord`. `hash` is that of [`key_to_ask`].
+fn stays(
+    rules: &RecordRules<'_>,
+    header: &BatchHeader,
+    record: &Record<'_>,
+    hash: Option<KeyHash>,
+) -> bool {
+    let offset = offset(header, record);
+    if header.is_control() || offset > rules.map.latest() {
         return true;
     }
-    let Some(key) = record.key else {
+    let Some(hash) = hash else {
         return false;
     };
-    let is_last = rules.map.get(key).is_none_or(|last| offset >= last);
+    let is_last = rules.map.get(hash).is_none_or(|last| offset >= last);
     let is_due = |horizon| rules.now_ms >= horizon;
     is_last && (record.value.is_some() || !header.delete_horizon().is_some_and(is_due))
 }
 
+fn offset(header: &BatchHeader, record: &Record<'_>) -> i64 {
+    header.base_offset + i64::from(record.offset_delta)
+}
+
 impl Kept {
+    /// Decides about some records, in order, and forgets them.
+    fn take_those_that_stay(
+        &mut self,
+        rules: &RecordRules<'_>,
+        header: &BatchHeader,
+        waiting: &mut Vec<Waiting<'_>>,
+    ) {
+        rules
+            .map
+            .touch(waiting.iter().filter_map(|(_, _, hash)| *hash));
+        for (record, bytes, hash) in waiting.drain(..) {
+            match stays(rules, header, &record, hash) {
+                true => self.take(header, &record, bytes),
+                false => self.is_less = true,
+            }
+        }
+    }
+
     fn take(&mut self, header: &BatchHeader, record: &Record<'_>, bytes: &[u8]) {
         self.bytes.extend_from_slice(bytes);
         self.count += 1;
@@ -281,29 +327,41 @@ fn rebased(header: &BatchHeader, records: &[u8], base: i64) -> Result<Vec<u8>, C
     Ok(out)
 }
 
-/// The keys of a batch's records from `start` on, with their offsets, until `take` says no.
-pub(super) fn each_key(
+/// Learns the keys of a batch's records at `offsets`, in order. False if the map is full.
+pub(super) fn learn(
+    map: &mut OffsetMap,
     header: &BatchHeader,
     bytes: &[u8],
     offsets: Range<i64>,
-    mut take: impl FnMut(&[u8], i64) -> bool,
 ) -> Result<bool, CleanError> {
     let codec = header
         .compression()
         .map_err(|error| damaged(header, error))?;
     let body = &bytes[HEADER_LEN..];
     with_decompressed(codec, body, OWN_BYTES_MAX, |records| {
+        let mut waiting = Vec::with_capacity(TOGETHER);
         for record in Records::new(records) {
             let record = record.map_err(|error| damaged(header, error))?;
-            let offset = header.base_offset + i64::from(record.offset_delta);
-            let key = record.key.filter(|_| offsets.contains(&offset));
-            if key.is_some_and(|key| !take(key, offset)) {
+            let offset = offset(header, &record);
+            let Some(key) = record.key.filter(|_| offsets.contains(&offset)) else {
+                continue;
+            };
+            waiting.push((map.hash(key), offset));
+            if waiting.len() == TOGETHER && !put_all(map, &mut waiting) {
                 return Ok(false);
             }
         }
-        Ok(true)
+        Ok(put_all(map, &mut waiting))
     })
     .map_err(|error| damaged(header, error))?
+}
+
+/// False if the map is full.
+fn put_all(map: &mut OffsetMap, waiting: &mut Vec<(KeyHash, i64)>) -> bool {
+    map.touch(waiting.iter().map(|(hash, _)| *hash));
+    waiting
+        .drain(..)
+        .all(|(hash, offset)| map.put(hash, offset))
 }
 
 pub(super) fn damaged(header: &BatchHeader, reason: impl std::fmt::Display) -> CleanError {

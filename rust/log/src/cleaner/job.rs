@@ -8,9 +8,7 @@ use std::sync::Arc;
 use pyrklog_wire::batch;
 
 use crate::batch_info::BatchInfo;
-use crate::cleaner::batch::{
-    Findings, GrowthLimits, Outcome, RecordRules, clean, damaged, each_key,
-};
+use crate::cleaner::batch::{Findings, GrowthLimits, Outcome, RecordRules, clean, damaged, learn};
 use crate::cleaner::copy::{Copied, Copier, remove};
 use crate::cleaner::group::groups;
 use crate::cleaner::offset_map::SLOT_BYTES;
@@ -197,7 +195,7 @@ impl CleanJob {
             if info.is_control() {
                 transactions.end(&info);
             } else if !transactions.meet(&info)
-                && !each_key(&info, bytes, dirty.clone(), |key, at| self.map.put(key, at))?
+                && !learn(&mut self.map, &info, bytes, dirty.clone())?
             {
                 return Ok(false);
             }

@@ -5,6 +5,10 @@
 
 use twox_hash::XxHash3_128;
 
+/// A key's digest in two halves.
+#[derive(Clone, Copy, Debug)]
+pub struct KeyHash([u64; 2]);
+
 /// Two halves of the digest, and the offset plus one; 0 = free.
 type Slot = [u64; 3];
 
@@ -37,13 +41,30 @@ impl OffsetMap {
         }
     }
 
+    /// What the map knows a key by.
+    pub fn hash(&self, key: &[u8]) -> KeyHash {
+        let digest = XxHash3_128::oneshot_with_seed(self.seed, key);
+        KeyHash([(digest >> 64) as u64, digest as u64])
+    }
+
+    /// Reads where several keys' searches begin. A large map lies in main memory, which answers many
+    /// reads at once: searches that follow one by one would wait for each of them.
+    pub fn touch(&self, hashes: impl Iterator<Item = KeyHash>) {
+        let mut seen = 0;
+        for hash in hashes {
+            let [high, _, offset] = self.slots[self.first_place(hash)];
+            seen ^= high ^ offset;
+        }
+        std::hint::black_box(seen);
+    }
+
     /// The key's last record so far is at `offset`. False if the map is full; nothing changes then.
-    pub fn put(&mut self, key: &[u8], offset: i64) -> bool {
+    pub fn put(&mut self, key: KeyHash, offset: i64) -> bool {
         let (at, is_known) = self.find(key);
         if !is_known && self.used == self.used_max {
             return false;
         }
-        let [high, low] = self.digest(key);
+        let KeyHash([high, low]) = key;
         self.used += usize::from(!is_known);
         self.slots[at] = [high, low, offset as u64 + 1];
         self.note(offset);
@@ -51,7 +72,7 @@ impl OffsetMap {
     }
 
     /// Offset of the key's last record.
-    pub fn get(&self, key: &[u8]) -> Option<i64> {
+    pub fn get(&self, key: KeyHash) -> Option<i64> {
         let (at, is_known) = self.find(key);
         is_known.then(|| self.slots[at][2] as i64 - 1)
     }
@@ -76,24 +97,26 @@ impl OffsetMap {
         self.used == 0
     }
 
-    fn digest(&self, key: &[u8]) -> [u64; 2] {
-        let digest = XxHash3_128::oneshot_with_seed(self.seed, key);
-        [(digest >> 64) as u64, digest as u64]
+    /// Where the search for a key begins: its hash as a share of all slots.
+    fn first_place(&self, KeyHash([high, _]): KeyHash) -> usize {
+        ((u128::from(high) * self.slots.len() as u128) >> 64) as usize
     }
 
     /// The key's slot, or the free one where it would go.
-    fn find(&self, key: &[u8]) -> (usize, bool) {
-        let digest = self.digest(key);
-        let mut at = (digest[0] % self.slots.len() as u64) as usize;
+    fn find(&self, hash: KeyHash) -> (usize, bool) {
+        let mut at = self.first_place(hash);
         loop {
             let [high, low, offset] = self.slots[at];
             if offset == 0 {
                 return (at, false);
             }
-            if [high, low] == digest {
+            if [high, low] == hash.0 {
                 return (at, true);
             }
-            at = (at + 1) % self.slots.len();
+            at += 1;
+            if at == self.slots.len() {
+                at = 0;
+            }
         }
     }
 }
@@ -104,23 +127,35 @@ mod tests {
     use proptest::prelude::*;
     use std::collections::HashMap;
 
+    impl OffsetMap {
+        fn put_key(&mut self, key: &[u8], offset: i64) -> bool {
+            let hash = self.hash(key);
+            self.touch([hash].into_iter());
+            self.put(hash, offset)
+        }
+
+        fn get_key(&self, key: &[u8]) -> Option<i64> {
+            self.get(self.hash(key))
+        }
+    }
+
     #[test]
     fn a_full_map_takes_known_keys_only() {
         let mut map = OffsetMap::new(4, 0.5, 7);
-        assert!(map.put(b"a", 0) && map.put(b"b", 1));
-        assert!(!map.put(b"c", 2));
-        assert_eq!((map.len(), map.latest(), map.get(b"c")), (2, 1, None));
-        assert!(map.put(b"a", 3));
-        assert_eq!((map.get(b"a"), map.get(b"b")), (Some(3), Some(1)));
+        assert!(map.put_key(b"a", 0) && map.put_key(b"b", 1));
+        assert!(!map.put_key(b"c", 2));
+        assert_eq!((map.len(), map.latest(), map.get_key(b"c")), (2, 1, None));
+        assert!(map.put_key(b"a", 3));
+        assert_eq!((map.get_key(b"a"), map.get_key(b"b")), (Some(3), Some(1)));
         assert_eq!(map.latest(), 3);
     }
 
     #[test]
     fn the_smallest_map_holds_one_key() {
         let mut map = OffsetMap::new(0, 0.0, 0);
-        assert!(map.is_empty() && map.put(b"", 0));
-        assert!(!map.put(b"x", 1));
-        assert_eq!(map.get(b""), Some(0));
+        assert!(map.is_empty() && map.put_key(b"", 0));
+        assert!(!map.put_key(b"x", 1));
+        assert_eq!(map.get_key(b""), Some(0));
     }
 
     proptest! {
@@ -129,12 +164,12 @@ mod tests {
             let mut map = OffsetMap::new(64, 1.0, seed);
             let mut model = HashMap::new();
             for (offset, key) in (0..).zip(keys) {
-                prop_assert!(map.put(&[key], offset));
+                prop_assert!(map.put_key(&[key], offset));
                 model.insert(key, offset);
             }
             prop_assert_eq!(map.len(), model.len());
             for key in 0..=u8::MAX {
-                prop_assert_eq!(map.get(&[key]), model.get(&key).copied());
+                prop_assert_eq!(map.get_key(&[key]), model.get(&key).copied());
             }
         }
     }
