@@ -59,6 +59,7 @@ from pyrklog.start.identity import (
     enter_cluster,
     read_identities,
 )
+from pyrklog.start.overruled import tell_overruled
 from pyrklog.start.slow_start import tell_slow_start
 from pyrklog.start.standing import note_standing
 
@@ -84,6 +85,7 @@ tenth of its time there."""
 SAME_SIGNAL_SECONDS = 0.1
 """timeout(1) signals the process and then its group: meant as one signal."""
 EXIT_INTERRUPTED = 130
+EVERYWHERE = "0.0.0.0"
 EXIT_BUG = 70
 """An unexpected error; it is in the log."""
 
@@ -144,7 +146,7 @@ class Broker:
             try:
                 node_id, cluster_id = await self._identify(identities, store)
                 kept = await with_kept_options(self.config, node_id, store) or self.config
-                _tell_overruled(kept, node_id)
+                tell_overruled(kept, node_id)
                 plane = self._make_plane(plane_settings(kept, node_id, cluster_id))
                 note_standing(self.config.log_dirs, self.config.zookeeper)
                 log_dirs = list(map(str, self.config.log_dirs))
@@ -198,6 +200,7 @@ class Broker:
     ) -> None:
         node_id, store = member.node_id, member.store
         in_cluster = self.config.zookeeper is not None
+        early, late = self._endpoints(plane)
         if not in_cluster:
             await self._adopt(node_id, cluster_id, store, plane)
         metadata = Metadata(node_id, self.config, store, plane)
@@ -232,12 +235,11 @@ class Broker:
             if peers is not None:
                 nursery.start_soon(peers.run)
             nursery.start_soon(member.keep_session)
-            nursery.start_soon(tell_slow_start, self.ready, metadata, known_controller)
+            nursery.start_soon(
+                tell_slow_start, self.ready, member.registered, metadata, known_controller
+            )
             with trio.CancelScope() as starting:
                 self._starting = starting
-                # Bound before it is registered: others that read the registration can connect.
-                bound = self.config.listeners.bound
-                early = [item for item in bound if in_cluster or not item.port]
                 self._listen(plane, early)
                 being_deleted = await store.children(znodes.DELETE_TOPICS)
                 await nursery.start(
@@ -250,7 +252,7 @@ class Broker:
                 await metadata.changes.wait_until(lambda: bool(metadata.image.brokers))
                 self._look_at_folders(metadata, plane, service, being_deleted, known_dirs)
                 await _wait_for_leaders(node_id, metadata, replication)
-                self._listen(plane, [item for item in bound if item not in early])
+                self._listen(plane, late)
                 await self._announce(banner.seconds_since_exec(), cluster_id, node_id, plane)
                 # Loading code takes longer than starting; early clients wait for it.
                 await trio.to_thread.run_sync(_import_coordinators)
@@ -289,11 +291,15 @@ class Broker:
         used, record = await store.get_many([znodes.CONTROLLER_EPOCH, znodes.ADOPTION])
         if found and (used is None or record is not None):
             from pyrklog.adoption.adopt import Zookeeper, adopt
+            from pyrklog.adoption.broker_options import unexpired
 
             address = self.config.string("pyrklog.adopt.zookeeper")
             zookeeper = Zookeeper(address, cluster_id) if address is not None else None
-            segment_bytes = self.config.integer("offsets.topic.segment.bytes")
-            await adopt(node_id, store, found, self.config.log_dirs, segment_bytes, zookeeper)
+            names = await adopt(node_id, self.config, store, found, zookeeper)
+            self.config = unexpired(self.config, names)
+            if used is None:
+                kept = await with_kept_options(self.config, node_id, store) or self.config
+                tell_overruled(kept, node_id)
 
     # --- parts -----------------------------------------------------------------------------------
 
@@ -419,10 +425,19 @@ class Broker:
 
     # --- start -----------------------------------------------------------------------------------
 
+    def _endpoints(self, plane: Plane) -> tuple[list[Endpoint], list[Endpoint]]:
+        # Early: others that read the registration can connect. Late: clients get whole answers.
+        bound = self.config.listeners.bound
+        early = [item for item in bound if self.config.zookeeper is not None or not item.port]
+        late = [item for item in bound if item not in early]
+        for item in late:
+            plane.check_port(item.name, item.host or EVERYWHERE, item.port)
+        return early, late
+
     def _listen(self, plane: Plane, endpoints: Sequence[Endpoint]) -> None:
         for item in endpoints:
             apart = self.config.listeners.is_for_brokers(item.name)
-            port = plane.listen(item.name, item.host or "0.0.0.0", item.port, for_brokers=apart)
+            port = plane.listen(item.name, item.host or EVERYWHERE, item.port, for_brokers=apart)
             self.ports[item.name] = port
             log.info("listening", listener=item.name, host=item.host or "*", port=port)
 
@@ -458,7 +473,7 @@ class Broker:
             )
             cap = plane.statistics().get("cache_limit_bytes", 0)
             shown = banner.banner(bound, self.config.log_dirs, seconds, place, cap)
-            print(shown, flush=True)
+            print(banner.printable(shown, sys.stdout.encoding), flush=True)
         log.info(
             "ready",
             node_id=node_id,
@@ -510,17 +525,6 @@ class Broker:
                 "not_flushed", seconds=seconds, consequence="logs recover at the next start"
             )
             self._exit_code = self._exit_code or 1
-
-
-def _tell_overruled(config: BrokerConfig, node_id: int) -> None:
-    for name, level in sorted(config.overruled.items()):
-        entity = str(node_id) if level == "broker" else level
-        log.warning(
-            "option_overruled",
-            option=name,
-            reason="a change at run time is stronger than --set",
-            fix=f"pyrklog config alter broker {entity} --unset {name}",
-        )
 
 
 def _collect_garbage_from_now_on() -> None:

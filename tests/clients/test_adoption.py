@@ -74,7 +74,8 @@ def test_topics_come_back_and_keep_everything_until_confirmed(
     assert (written == {before}) == with_id
     shown = options(broker, topic)
     assert (shown["retention.ms"], shown["cleanup.policy"]) == ("-1", "delete")
-    assert shown["pyrklog.adopted.unconfirmed"] == "true"
+    assert shown["pyrklog.adopted.unconfirmed"] == "cleanup.policy,retention.bytes,retention.ms"
+    assert told["options"] == ["cleanup.policy", "retention.bytes", "retention.ms"]
 
     done = cli(broker, "topic", "alter", topic, "--confirm-adopted", "--set", "retention.ms=5000")
     assert done.returncode == 0, done

@@ -308,7 +308,9 @@ def test_kafka_and_pyrklog_compact_one_directory_in_turns(
     with KafkaBroker(tmp_path / "kafka", options=eager) as kafka:
         create_compacted(kafka.bootstrap, topic)
         stage(kafka.bootstrap, "kafka")
-    ours = new_broker(kafka.data, options=EAGER_BROKER).start()
+    # Kafka's defaults, which only its file would tell.
+    known = {"log.cleaner.min.compaction.lag.ms": 0, "log.cleaner.delete.retention.ms": 86_400_000}
+    ours = new_broker(kafka.data, options={**EAGER_BROKER, **known}).start()
     assert last_values(read_all(ours.bootstrap, topic)) == model(pairs)
     stage(ours.bootstrap, "ours")
     assert ours.stop() == 0

@@ -11,7 +11,14 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import Consumer, KafkaException, TopicPartition
-from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic
+from confluent_kafka.admin import (
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    NewTopic,
+    ResourceType,
+)
 
 from pyrklog.testing import TestBroker
 from pyrklog.testing.broker import BrokerExited
@@ -92,6 +99,22 @@ def facts(bootstrap: str, topic: str) -> tuple[str, str | None]:
     return str(described.topic_id), options["retention.ms"].value
 
 
+def set_for_all(bootstrap: str, option: str, value: str) -> None:
+    """Sets an option of all brokers at run time."""
+    entry = ConfigEntry(option, value, incremental_operation=AlterConfigOpType.SET)
+    everyone = ConfigResource(ResourceType.BROKER, "", incremental_configs=[entry])
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    admin.incremental_alter_configs([everyone])[everyone].result(PATIENCE_S)
+
+
+def retention_bytes(bootstrap: str, topic: str) -> str | None:
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    resource = ConfigResource("topic", topic)
+    options = admin.describe_configs([resource])[resource].result(PATIENCE_S)
+    value: str | None = options["retention.bytes"].value
+    return value
+
+
 def producer_ids(folder: Path) -> list[int]:
     """Of each batch of ``produce``, by Kafka's own tool, which must find no error."""
     output = dump(folder, ".log", options=("--deep-iteration",))
@@ -113,6 +136,7 @@ def test_there_and_back_and_there_again(
         admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
         new = NewTopic(topic, 1, 1, config={"retention.ms": RETENTION})
         admin.create_topics([new])[topic].result(PATIENCE_S)
+        set_for_all(kafka.bootstrap, "log.retention.bytes", "7654321")
         produce(kafka.bootstrap, topic, "kafka")
         commit_in_transaction(kafka.bootstrap, topic, b"committed by kafka")
         assert read_on(kafka.bootstrap, topic, 4) == [b"kafka %d" % n for n in range(4)]
@@ -126,6 +150,7 @@ def test_there_and_back_and_there_again(
     ours.start()
     assert folders == {path.name for path in kafka.data.iterdir() if path.is_dir()}
     assert facts(ours.bootstrap, topic) == known
+    assert retention_bytes(ours.bootstrap, topic) == "7654321"
     assert committed(ours.bootstrap, topic) == 4
     produce(ours.bootstrap, topic, "ours")
     assert len(read_on(ours.bootstrap, topic, 8)) == 8
@@ -143,6 +168,7 @@ def test_there_and_back_and_there_again(
 
     with KafkaBroker(tmp_path / "again", kafka.data) as again:
         assert facts(again.bootstrap, topic) == known
+        assert retention_bytes(again.bootstrap, topic) == "7654321"
         assert committed(again.bootstrap, topic) == 4 + 8 + 1  # and the transaction's marker
         produce(again.bootstrap, topic, "again")
         commit_in_transaction(again.bootstrap, topic, b"committed again")

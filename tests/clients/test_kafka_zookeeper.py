@@ -10,7 +10,14 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from pyrklog.testing import TestBroker
 from pyrklog.testing.broker import BrokerExited
 from tests.clients.test_adoption import events, options
-from tests.clients.test_kafka_round_trip import RETENTION, committed, facts, produce, read_on
+from tests.clients.test_kafka_round_trip import (
+    RETENTION,
+    committed,
+    facts,
+    produce,
+    read_on,
+    set_for_all,
+)
 from tests.support import zookeeper_kafka
 from tests.support.zookeeper_kafka import NODE_ID
 
@@ -27,6 +34,7 @@ def test_options_come_from_zookeeper_or_wait_for_a_word(
             admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
             new = NewTopic(topic, 1, 1, config={"retention.ms": RETENTION})
             admin.create_topics([new])[topic].result(PATIENCE_S)
+            set_for_all(kafka.bootstrap, "log.retention.bytes", "7654321")
             produce(kafka.bootstrap, topic, "kafka")
             assert len(read_on(kafka.bootstrap, topic, 4)) == 4
             known = facts(kafka.bootstrap, topic)
@@ -41,6 +49,7 @@ def test_options_come_from_zookeeper_or_wait_for_a_word(
         assert facts(ours.bootstrap, topic) == known
         assert known[1] == RETENTION
         assert "pyrklog.adopted.unconfirmed" not in options(ours, topic)
+        assert options(ours, topic)["retention.bytes"] == "7654321"
         assert events(ours, "producer_ids_continued")[0]["first"] == 1000  # the block, not the id
         assert committed(ours.bootstrap, topic) == 4
         produce(ours.bootstrap, topic, "ours")
@@ -51,7 +60,8 @@ def test_options_come_from_zookeeper_or_wait_for_a_word(
     assert committed(ours.bootstrap, topic) == 11
     unsure = new_broker(alone).start()
     assert facts(unsure.bootstrap, topic) == (known[0], "-1")
-    assert options(unsure, topic)["pyrklog.adopted.unconfirmed"] == "true"
+    assert "retention.ms" in options(unsure, topic)["pyrklog.adopted.unconfirmed"].split(",")
+    assert options(unsure, topic)["retention.bytes"] == "-1"
     assert committed(unsure.bootstrap, topic) == 4
     brokers = AdminClient({"bootstrap.servers": unsure.bootstrap}).list_topics(timeout=PATIENCE_S)
     assert list(brokers.brokers) == [NODE_ID]

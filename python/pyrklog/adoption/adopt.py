@@ -6,15 +6,22 @@ import json
 import time
 import uuid
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import NamedTuple
 
 import trio
 
 from pyrklog.adoption import directory
+from pyrklog.adoption.broker_options import (
+    UNEXPIRED,
+    Defaults,
+    RunTimeOptions,
+    known_defaults,
+    run_time_options,
+)
 from pyrklog.adoption.kraft import KraftMetadata
 from pyrklog.adoption.plan import AdoptedTopic, Plan, is_current, make_plan
 from pyrklog.base.logs import get_logger
+from pyrklog.config.broker import BrokerConfig
 from pyrklog.errors import StartError
 from pyrklog.metastore import znodes
 from pyrklog.metastore.interface import (
@@ -47,37 +54,44 @@ class _Record(NamedTuple):
     folders: Mapping[str, Sequence[str]]
     """Of refused topics."""
     adopted_ms: int
+    unexpired: Sequence[str]
+    """See :func:`~pyrklog.adoption.broker_options.unexpired`."""
 
 
 async def adopt(
     node_id: int,
+    config: BrokerConfig,
     store: Metastore,
     found: Sequence[FoundPartition],
-    log_dirs: Sequence[Path],
-    offsets_segment_bytes: int,
     zookeeper: Zookeeper | None = None,
-) -> None:
+) -> Sequence[str]:
     """Adopts a foreign broker's directory at the first start on it.
 
     A store with an earlier elected controller is in use: then only refused topics are retried.
-    Reads files only if there is something to adopt.
+    Reads files only if there is something to adopt. Returns the names of the record's
+    ``unexpired``.
     """
     if not found:
-        return
+        return ()
     used, node = await store.get_many([znodes.CONTROLLER_EPOCH, znodes.ADOPTION])
     before = _decode(node.data) if node is not None else None
     if used is not None:
         found = _changed(found, before) if before is not None else ()
         if not found:
-            return
+            return before.unexpired if before is not None else ()
     if zookeeper is not None:
         from pyrklog.adoption.zookeeper import read_zookeeper
 
         kraft: KraftMetadata | None = await trio.to_thread.run_sync(read_zookeeper, *zookeeper)
     else:
-        kraft = await trio.to_thread.run_sync(directory.read_kraft, log_dirs)
+        kraft = await trio.to_thread.run_sync(directory.read_kraft, config.log_dirs)
     epochs = await trio.to_thread.run_sync(directory.newest_epochs, found)
-    plan = make_plan(node_id, found, epochs, kraft, offsets_segment_bytes)
+    options, defaults = _broker_options(node_id, config, kraft)
+    segment_bytes = config.integer("offsets.topic.segment.bytes")
+    plan = make_plan(node_id, found, epochs, kraft, segment_bytes, defaults)
+    if used is None:
+        # First: topics must not be without them, not even after a crash here.
+        await _enter_broker_options(store, options)
     new = await _enter_topics(node_id, store, plan.topics)
     if used is None:
         scanned = [] if is_current(found, epochs, kraft) else found
@@ -89,8 +103,36 @@ async def adopt(
     refused = {n: why for n, why in {**earlier, **plan.refused}.items() if n not in topics}
     folders = {**(before.folders if before is not None else {}), **_folders(found)}
     kept = {name: folders[name] for name in refused if name in folders}
-    await _write(store, _Record(topics, refused, kept, now_ms), exists=before is not None)
+    hides_file = not config.has_kafka_file and not (kraft is not None and kraft.is_own_export)
+    names = before.unexpired if before is not None else [*UNEXPIRED] if hides_file else []
+    record = _Record(topics, refused, kept, now_ms, names)
+    await _write(store, record, exists=before is not None)
     _tell(plan, new, kraft)
+    if used is None:
+        _tell_of_broker_options(options, plan, defaults)
+    return names
+
+
+def _broker_options(
+    node_id: int, config: BrokerConfig, kraft: KraftMetadata | None
+) -> tuple[RunTimeOptions, Defaults | None]:
+    if kraft is None:
+        return RunTimeOptions({}, {}, 0), None
+    options = run_time_options(node_id, kraft)
+    kraft.count_left_out("option of another broker", options.of_others)
+    compacted = directory.compacted_topics(config.log_dirs)
+    return options, known_defaults(config, kraft, options, compacted)
+
+
+async def _enter_broker_options(store: Metastore, options: RunTimeOptions) -> None:
+    creations: list[list[Operation]] = []
+    for entity, values in options.usable.items():
+        path = znodes.broker_config_path(entity or znodes.DEFAULT_ENTITY)
+        creations.append([Create(path, znodes.encode_config(values))])
+    for outcome in await store.multis(creations) if creations else ():
+        # Those of an interrupted start stay.
+        if isinstance(outcome, MetastoreError) and not isinstance(outcome, NodeExistsError):
+            raise outcome
 
 
 def _changed(found: Sequence[FoundPartition], before: _Record) -> Sequence[FoundPartition]:
@@ -169,6 +211,7 @@ def _decode(data: bytes) -> _Record:
             content["refused"],
             content["folders"],
             content["adopted_ms"],
+            content.get("unexpired", []),
         )
     except (ValueError, KeyError, TypeError):
         raise StartError(f"The metadata store holds no adoption at {znodes.ADOPTION}.") from None
@@ -192,3 +235,24 @@ def _tell(plan: Plan, new: Sequence[AdoptedTopic], kraft: KraftMetadata | None) 
         log.warning("options_not_adopted", topic=name, options=options)
     if kraft is not None and kraft.left_out:
         log.warning("metadata_not_adopted", records=kraft.left_out)
+
+
+def _tell_of_broker_options(options: RunTimeOptions, plan: Plan, defaults: Defaults | None) -> None:
+    for entity, values in options.usable.items():
+        log.info("broker_options_adopted", broker=entity or "all", options=sorted(values))
+    for entity, names in options.left_out.items():
+        log.warning(
+            "broker_options_not_adopted",
+            broker=entity or "all",
+            options=names,
+            reason="unknown to pyrklog, with a value that it refuses, or a password",
+        )
+    if plan.kept and defaults is not None and defaults.unseen:
+        log.warning(
+            "kafka_options_not_seen",
+            options=sorted(defaults.unseen),
+            topics=len(plan.kept),
+            reason="the start had no --config with the file that Kafka started with, which may "
+            "give topics other defaults",
+            consequence="topics without such options of their own keep everything until confirmed",
+        )

@@ -17,6 +17,9 @@ from pyrklog.protocol.primitives import DecodeError
 METADATA_FOLDER = f"{KRAFT_TOPIC}-0"
 BOOTSTRAP = "bootstrap.checkpoint"
 EPOCHS = "leader-epoch-checkpoint"
+COMPACTED = "cleaner-offset-checkpoint"
+"""In each log directory: a version, a count, then TOPIC PARTITION OFFSET of each log that was
+compacted."""
 _SNAPSHOT = re.compile(r"(\d{20})-(\d{10})\.checkpoint")
 _SEGMENT = re.compile(r"(\d{20})\.log")
 
@@ -31,6 +34,7 @@ def read_kraft(log_dirs: Sequence[Path]) -> KraftMetadata | None:
             state = KraftMetadata()
             _replay(path, 0, state, torn_end=False)
             # Our export, unused by Kafka; Kafka's own file names no topics.
+            state.is_own_export = True
             return state if state.topics else None
     return None
 
@@ -87,6 +91,18 @@ def newest_epochs(found: Iterable[FoundPartition]) -> Mapping[tuple[str, int], i
         except (OSError, ValueError, IndexError):
             continue
     return newest
+
+
+def compacted_topics(log_dirs: Iterable[Path]) -> frozenset[str]:
+    """Topics that Kafka has compacted. An unreadable file names none."""
+    found: set[str] = set()
+    for path in log_dirs:
+        try:
+            lines = (path / COMPACTED).read_text(encoding="utf-8").splitlines()[2:]
+        except (OSError, ValueError):
+            continue
+        found.update(line.split()[0] for line in lines if line.strip())
+    return frozenset(found)
 
 
 def largest_producer_id(found: Iterable[FoundPartition]) -> int:

@@ -23,6 +23,7 @@ import trio
 
 from pyrklog.adoption import kraft
 from pyrklog.adoption.batches import encode_control, encode_values
+from pyrklog.adoption.broker_options import run_time_options
 from pyrklog.adoption.directory import BOOTSTRAP, METADATA_FOLDER, read_kraft
 from pyrklog.base.durable import replace_file, sync_folder
 from pyrklog.config.broker import BrokerConfig
@@ -50,11 +51,16 @@ class ExportedTopic(NamedTuple):
     options: Mapping[str, str]
 
 
+BrokerOptions = Mapping[str, Mapping[str, str]]
+"""By broker number or :data:`kraft.ALL_BROKERS`."""
+
+
 class _State(NamedTuple):
     node_id: int
     cluster_id: str
     topics: Sequence[ExportedTopic]
     following_producer_id: int
+    broker_options: BrokerOptions
 
 
 class Exported(NamedTuple):
@@ -129,14 +135,26 @@ async def _read_state(store: Metastore) -> _State:
     node, cluster, block = await store.get_many(paths)
     if node is None or cluster is None:
         raise ConfigError("The metadata store has never been used by a broker.")
+    node_id = decode_node(node.data)
     deleted = set(await store.children(znodes.DELETE_TOPICS))
     names = [n for n in await store.children(znodes.BROKER_TOPICS) if n not in deleted]
     return _State(
-        decode_node(node.data),
+        node_id,
         znodes.decode_cluster_id(cluster.data),
         [await _read_topic(store, name) for name in names],
         znodes.decode_producer_ids(block.data).last + 1 if block is not None else 0,
+        {
+            kraft.ALL_BROKERS: await _read_options(store, znodes.DEFAULT_ENTITY),
+            str(node_id): await _read_options(store, str(node_id)),
+        },
     )
+
+
+async def _read_options(store: Metastore, entity: str) -> Mapping[str, str]:
+    path = znodes.broker_config_path(entity)
+    (node,) = await store.get_many([path])
+    options = znodes.decode_config(path, node.data) if node is not None else {}
+    return {key: value for key, value in options.items() if not key.startswith(OWN_PREFIX)}
 
 
 async def _read_topic(store: Metastore, name: str) -> ExportedTopic:
@@ -158,7 +176,8 @@ async def _read_topic(store: Metastore, name: str) -> ExportedTopic:
 
 def _write(config: BrokerConfig, state: _State) -> Exported:
     log_dirs = config.log_dirs
-    topics = [*state.topics, *_kept_for_kafka(log_dirs, state)]
+    earlier = read_kraft(log_dirs)
+    topics = [*state.topics, *_kept_for_kafka(earlier, log_dirs, state)]
     aside = config.meta_dir / f"exported-{time.time_ns() // 1_000_000}"
     aside.mkdir()
     _move_kafkas(log_dirs, aside)
@@ -169,6 +188,7 @@ def _write(config: BrokerConfig, state: _State) -> Exported:
         state.following_producer_id,
         lambda topic, index: ids[_place(log_dirs, topic, index)],
         time.time_ns() // 1_000_000,
+        _with_left_out(earlier, state),
     )
     replace_file(log_dirs[0] / BOOTSTRAP, content)
     forget_standing(log_dirs)
@@ -185,15 +205,19 @@ def encode_bootstrap(
     following_producer_id: int,
     directory_of: Callable[[str, int], bytes],
     timestamp_ms: int,
+    broker_options: BrokerOptions | None = None,
 ) -> bytes:
     records = [kraft.encode_feature_level("metadata.version", kraft.METADATA_VERSION)]
+    for entity, options in sorted((broker_options or {}).items()):
+        for name, value in sorted(options.items()):
+            records.append(kraft.encode_option(kraft.BROKER_RESOURCE, entity, name, value))
     for topic in topics:
         records.append(kraft.encode_topic(topic.name, topic.topic_id))
         for index, epoch in sorted(topic.leader_epochs.items()):
             place = directory_of(topic.name, index)
             records.append(kraft.encode_partition(index, topic.topic_id, node_id, epoch, place))
         for name, value in sorted(topic.options.items()):
-            records.append(kraft.encode_topic_option(topic.name, name, value))
+            records.append(kraft.encode_option(kraft.TOPIC_RESOURCE, topic.name, name, value))
     if following_producer_id:
         records.append(kraft.encode_producer_ids(node_id, following_producer_id))
     header = struct.pack(">hq", 0, timestamp_ms) + b"\0"
@@ -205,10 +229,25 @@ def encode_bootstrap(
     )
 
 
-def _kept_for_kafka(log_dirs: Sequence[Path], state: _State) -> list[ExportedTopic]:
+def _with_left_out(earlier: kraft.KraftMetadata | None, state: _State) -> BrokerOptions:
+    """Also options of this broker that the adoption left out, as Kafka knew them."""
+    if earlier is None:
+        return state.broker_options
+    left_out = run_time_options(state.node_id, earlier).left_out
+    return {
+        entity: {
+            **{name: earlier.broker_options[entity][name] for name in left_out.get(entity, ())},
+            **options,
+        }
+        for entity, options in state.broker_options.items()
+    }
+
+
+def _kept_for_kafka(
+    earlier: kraft.KraftMetadata | None, log_dirs: Sequence[Path], state: _State
+) -> list[ExportedTopic]:
     """Topics that we left untouched (``__transaction_state``), as Kafka knew them: otherwise it
     would take their folders for strays."""
-    earlier = read_kraft(log_dirs)
     if earlier is None:
         return []
     ours = {topic.name for topic in state.topics}

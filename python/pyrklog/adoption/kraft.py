@@ -1,8 +1,8 @@
 """KRaft's metadata records, as far as a broker's directory needs them. Pure.
 
 A record is a frame version (1), an API key and a version, each an unsigned varint, then a flexible
-message (KIP-482). Topics, partitions, topic options and producer ids are read; everything else
-(brokers, ACLs, quotas, credentials) is counted and left out.
+message (KIP-482). Topics, partitions, options of topics and brokers and producer ids are read;
+everything else (registrations, ACLs, quotas, credentials) is counted and left out.
 
 Source: the message definitions of Kafka 3.9's metadata module; KIP-868 for transactions.
 """
@@ -30,7 +30,10 @@ them."""
 KINDS = {10: "delegation token", 11: "user credentials", 14: "client quota", 18: "access rule"}
 """Names in warnings about records left out; others show their number."""
 
-TOPIC_RESOURCE = 2
+TOPIC_RESOURCE, BROKER_RESOURCE = 2, 4
+_OTHER_RESOURCES = {16: "client metrics option", 32: "group option"}
+ALL_BROKERS = ""
+"""Name of the broker resource whose options hold for all."""
 LEADER_UNCHANGED = -2
 LEADER_NONE = -1
 METADATA_VERSION = 21
@@ -62,9 +65,19 @@ class KraftMetadata:
     """By topic name."""
     next_producer_id: int = 0
     left_out: dict[str, int] = field(default_factory=dict)
+    broker_options: dict[str, dict[str, str]] = field(default_factory=dict)
+    """Set at run time, by broker number or :data:`ALL_BROKERS`."""
+    knows_broker_options: bool = True
+    """False where they could not be read."""
+    is_own_export: bool = False
+    """From :mod:`.export`; no Kafka has run since."""
 
     def by_name(self) -> dict[str, KraftTopic]:
         return {topic.name: topic for topic in self.topics.values()}
+
+    def count_left_out(self, kind: str, count: int = 1) -> None:
+        if count:
+            self.left_out[kind] = self.left_out.get(kind, 0) + count
 
 
 def replay(values: Iterable[bytes], into: KraftMetadata) -> None:
@@ -109,8 +122,7 @@ def _apply(state: KraftMetadata, key: int, version: int, data: bytes, place: int
         return
     known = _READERS.get(key)
     if known is None:
-        kind = KINDS.get(key, f"record {key}")
-        state.left_out[kind] = state.left_out.get(kind, 0) + 1
+        state.count_left_out(KINDS.get(key, f"record {key}"))
         return
     version_max, read = known
     if version > version_max:
@@ -174,10 +186,11 @@ def _config(state: KraftMetadata, data: bytes, place: int) -> None:
     entity, place = _read_string(data, place + 1)
     name, place = _read_string(data, place)
     value, place = _read_nullable(data, place)
-    if resource != TOPIC_RESOURCE:
-        state.left_out["broker option"] = state.left_out.get("broker option", 0) + 1
+    if resource not in (TOPIC_RESOURCE, BROKER_RESOURCE):
+        state.count_left_out(_OTHER_RESOURCES.get(resource, f"option of resource {resource}"))
         return
-    options = state.options.setdefault(entity, {})
+    known = state.options if resource == TOPIC_RESOURCE else state.broker_options
+    options = known.setdefault(entity, {})
     if value is None:
         options.pop(name, None)
     else:
@@ -255,10 +268,11 @@ def encode_partition(
     return _end(out + directory_id)
 
 
-def encode_topic_option(topic: str, name: str, value: str) -> bytes:
+def encode_option(resource: int, entity: str, name: str, value: str) -> bytes:
+    """Of a topic, or of a broker's number or :data:`ALL_BROKERS`."""
     out = _begin(CONFIG, 0)
-    out.append(TOPIC_RESOURCE)
-    for text in (topic, name, value):
+    out.append(resource)
+    for text in (entity, name, value):
         _write_string(out, text)
     return _end(out)
 

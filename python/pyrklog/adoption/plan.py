@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
+from pyrklog.adoption.broker_options import OF_DELETION, Defaults, kept_options, marked
 from pyrklog.adoption.kraft import KraftMetadata, KraftTopic
 from pyrklog.cluster.image import KRAFT_TOPIC
 from pyrklog.cluster.topic_names import wrong_with_name
@@ -15,15 +16,8 @@ from pyrklog.plane.seam import FoundPartition
 TRANSACTION_TOPIC = "__transaction_state"
 OFFSETS_TOPIC = "__consumer_offsets"
 SHOWN_MAX = 10
-UNCONFIRMED = "pyrklog.adopted.unconfirmed"
-"""Marks a topic whose options are unknown."""
-KEEP_EVERYTHING: Mapping[str, str] = {
-    "cleanup.policy": "delete",
-    "retention.bytes": "-1",
-    "retention.ms": "-1",
-    UNCONFIRMED: "true",
-}
-"""Options of such a topic until somebody confirms others."""
+KEEP_EVERYTHING: Mapping[str, str] = marked(OF_DELETION)
+"""Options of a topic whose own are unknown, until somebody confirms others."""
 
 
 class AdoptedTopic(NamedTuple):
@@ -45,6 +39,8 @@ class Plan(NamedTuple):
     refused: Mapping[str, str]
     options_left_out: Mapping[str, Sequence[str]]
     """Topic -> options that this broker lacks."""
+    kept: Sequence[str]
+    """Topics of known options that keep more than those say."""
 
 
 def make_plan(
@@ -53,8 +49,10 @@ def make_plan(
     epochs: Mapping[tuple[str, int], int],
     kraft: KraftMetadata | None,
     offsets_segment_bytes: int,
+    defaults: Defaults | None = None,
 ) -> Plan:
-    """``epochs``: the newest leader epoch in each folder, if any."""
+    """``epochs``: the newest leader epoch in each folder, if any. ``defaults``: those of topics in
+    ``kraft``; None = all are known."""
     folders: dict[str, dict[int, FoundPartition]] = {}
     for item in found:
         folders.setdefault(item.topic, {})[item.partition] = item
@@ -62,6 +60,7 @@ def make_plan(
     topics: list[AdoptedTopic] = []
     refused: dict[str, str] = {}
     left_out: dict[str, list[str]] = {}
+    kept: list[str] = []
     for name, partitions in sorted(folders.items()):
         if name == KRAFT_TOPIC:
             continue
@@ -75,6 +74,10 @@ def make_plan(
             options, unknown = _usable(kraft.options.get(name, {}))
             if unknown:
                 left_out[name] = unknown
+            more = kept_options(name, options, unknown, defaults) if defaults else {}
+            if more:
+                kept.append(name)
+                options = {**options, **more}
         else:
             options = _options_without_source(name, offsets_segment_bytes)
         known_id = topic.topic_id if topic and any(topic.topic_id) else None
@@ -87,7 +90,7 @@ def make_plan(
             for index in sorted(partitions)
         ]
         topics.append(AdoptedTopic(name, topic_id, newest, options, topic is not None))
-    return Plan(topics, refused, left_out)
+    return Plan(topics, refused, left_out, kept)
 
 
 def is_current(

@@ -1,4 +1,4 @@
-"""Reads a cluster's topics once from Kafka's ZooKeeper, like KRaft's records.
+"""Reads a cluster's topics and options once from Kafka's ZooKeeper, like KRaft's records.
 
 Our own store has the same layout (``metastore/znodes.py``). Nothing is written there.
 """
@@ -8,11 +8,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from pyrklog.adoption.kraft import KraftMetadata, KraftPartition, KraftTopic
+from pyrklog.adoption.kraft import ALL_BROKERS, KraftMetadata, KraftPartition, KraftTopic
 from pyrklog.errors import ConfigError, TemporaryError
 from pyrklog.metastore import znodes
 
 CONNECT_TIMEOUT_S = 10.0
+_LEFT_OUT = {
+    "/config/clients": "client quota",
+    "/config/ips": "client quota",
+    "/config/users": "user's quota or credentials",
+}
+"""Folders whose nodes are counted, and what they are."""
+_RULES = ("/kafka-acl", "/kafka-acl-extended/prefixed")
+"""A folder for each type of resource, with a node for each resource."""
 
 
 def read_zookeeper(address: str, cluster_id: str) -> KraftMetadata:
@@ -27,7 +35,7 @@ def read_zookeeper(address: str, cluster_id: str) -> KraftMetadata:
     client = KazooClient(hosts=address, timeout=CONNECT_TIMEOUT_S, read_only=True)
     try:
         client.start(timeout=CONNECT_TIMEOUT_S)
-        return _read(client, cluster_id)
+        return read_tree(client, cluster_id)
     except KazooTimeoutError:
         raise TemporaryError(
             f"No ZooKeeper answers at {address}.",
@@ -43,7 +51,8 @@ def read_zookeeper(address: str, cluster_id: str) -> KraftMetadata:
         client.close()
 
 
-def _read(client: Any, cluster_id: str) -> KraftMetadata:
+def read_tree(client: Any, cluster_id: str) -> KraftMetadata:
+    """Raises :class:`ConfigError` for another cluster, and the client's errors."""
     data, _ = client.get(znodes.CLUSTER_ID)
     theirs = znodes.decode_cluster_id(data)
     if theirs != cluster_id:
@@ -56,7 +65,12 @@ def _read(client: Any, cluster_id: str) -> KraftMetadata:
         topic = _read_topic(client, name)
         # Topics from before Kafka 2.8 have no id, but need a unique key.
         state.topics[topic.topic_id if any(topic.topic_id) else name.encode()] = topic
-        state.options[name] = _read_options(client, name)
+        state.options[name] = _read_options(client, znodes.topic_config_path(name))
+    _read_broker_options(client, state)
+    for folder, kind in _LEFT_OUT.items():
+        _count(client, state, folder, kind)
+    for path in (f"{root}/{kind}" for root in _RULES for kind in _children(client, root)):
+        _count(client, state, path, "access rule")
     if client.exists(znodes.PRODUCER_ID_BLOCK) is not None:
         block, _ = client.get(znodes.PRODUCER_ID_BLOCK)
         state.next_producer_id = znodes.decode_producer_ids(block).last + 1
@@ -78,8 +92,34 @@ def _read_topic(client: Any, name: str) -> KraftTopic:
     return KraftTopic(name, assignment.topic_id, partitions)
 
 
-def _read_options(client: Any, name: str) -> dict[str, str]:
-    path = znodes.topic_config_path(name)
+def _read_broker_options(client: Any, state: KraftMetadata) -> None:
+    from kazoo.exceptions import NoAuthError
+
+    try:
+        for entity in _children(client, znodes.CONFIG_BROKERS):
+            options = _read_options(client, znodes.broker_config_path(entity))
+            name = ALL_BROKERS if entity == znodes.DEFAULT_ENTITY else entity
+            state.broker_options[name] = options
+    except NoAuthError:  # zookeeper.set.acl: they may hold secrets
+        state.broker_options.clear()
+        state.knows_broker_options = False
+        state.count_left_out("broker options that only Kafka's brokers may read")
+
+
+def _count(client: Any, state: KraftMetadata, folder: str, kind: str) -> None:
+    from kazoo.exceptions import NoAuthError
+
+    try:
+        state.count_left_out(kind, len(_children(client, folder)))
+    except NoAuthError:
+        state.count_left_out(f"{kind}, of unknown number")
+
+
+def _children(client: Any, path: str) -> list[str]:
+    return sorted(client.get_children(path)) if client.exists(path) is not None else []
+
+
+def _read_options(client: Any, path: str) -> dict[str, str]:
     if client.exists(path) is None:
         return {}
     options: Mapping[str, str] = znodes.decode_config(path, client.get(path)[0])

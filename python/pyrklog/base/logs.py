@@ -156,9 +156,7 @@ def configure(stream: TextIO | None = None, *, level: str | None = None) -> None
         _sink.minimum = LEVELS[level]
     terminal = _sink.format == "text" or (_sink.format == "auto" and out.isatty())
     renderer: Any = (
-        structlog.dev.ConsoleRenderer(
-            colors=out.isatty() and "NO_COLOR" not in os.environ, pad_event_to=0
-        )
+        structlog.dev.ConsoleRenderer(colors=_may_colour(out), pad_event_to=0)
         if terminal
         else structlog.processors.JSONRenderer(default=str)
     )
@@ -189,6 +187,11 @@ def configure(stream: TextIO | None = None, *, level: str | None = None) -> None
     for line in waiting:
         if LEVELS[line[2]] >= _minimum(line[1]):
             _emit(*line)
+
+
+def _may_colour(out: TextIO) -> bool:
+    is_plain = "NO_COLOR" in os.environ or os.environ.get("TERM") == "dumb"
+    return out.isatty() and not is_plain
 
 
 def load() -> None:

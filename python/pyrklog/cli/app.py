@@ -83,7 +83,9 @@ def _environment_bootstrap() -> str | None:
 @app.command("serve")
 def serve_command(
     data: str | None = option(
-        "--data DIR", "Where the data lies. Default: ~/.local/share/pyrklog/default.", None
+        "--data DIR",
+        "Where the data lies. Default: pyrklog/default below $XDG_DATA_HOME, or ~/.local/share.",
+        None,
     ),
     listen: str | None = option(
         "--listen HOST:PORT",

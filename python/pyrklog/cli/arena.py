@@ -85,7 +85,7 @@ def _refuse_undropped(place: Path, log_dir: Path) -> None:
     from pyrklog.plane.offline import list_arenas
 
     # An arena may outlive its directory.
-    found = [row for row in list_arenas(str(place)) if Path(row.log_dir) == log_dir.resolve()]
+    found = [row for row in list_arenas(str(place)) if _is_same(Path(row.log_dir), log_dir)]
     if not found and not os.path.isdir(log_dir):
         raise CliError(
             Exit.NOT_FOUND, f"there is no directory {log_dir}", "see `pyrklog arena list`"
@@ -106,6 +106,13 @@ def _refuse_undropped(place: Path, log_dir: Path) -> None:
             raise CliError(Exit.DENIED, what, "stop its broker first")
         if row.state in ("abandoned", "stale", "damaged"):
             raise CliError(Exit.FAILED, what, f"`pyrklog arena remove {row.path}`")
+
+
+def _is_same(one: Path, other: Path) -> bool:
+    try:
+        return one.samefile(other)
+    except OSError:
+        return one == other.absolute()
 
 
 @app.command("drain")

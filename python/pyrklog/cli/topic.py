@@ -173,14 +173,16 @@ def alter(
 
     connection = connect(options)
     names = list(dict.fromkeys(names))
+    groups = [(names, unset or [])]
     if confirm_adopted:
-        unset = topic_details.to_confirm(connection, names, changes, unset or [])
+        groups = topic_details.to_confirm(connection, names, changes, unset or [])
     if partitions is not None:
         counts = {name: len(found) for name, found in connection.topic_partitions(names).items()}
         _add_partitions(connection, counts, partitions, dry_run)
-    if changes or unset:
-        lines = topic_details.alter_configs(connection, names, changes, unset or [], dry_run)
-        say(options, *lines)
+    if changes or unset or confirm_adopted:
+        for some, reset in groups:
+            lines = topic_details.alter_configs(connection, some, changes, reset, dry_run)
+            say(options, *lines)
 
 
 def _refuse_empty(names: list[str]) -> None:

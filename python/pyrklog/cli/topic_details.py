@@ -223,14 +223,21 @@ def _source(name: str) -> str:
 
 
 UNCONFIRMED = "pyrklog.adopted.unconfirmed"
-_KEPT_BY_ADOPTION = {"cleanup.policy": "delete", "retention.bytes": "-1", "retention.ms": "-1"}
-"""Options of a topic adopted without its own, until it is confirmed."""
+_CENTURY_MS = "3155760000000"
+_KEPT_BY_ADOPTION = {
+    "cleanup.policy": "delete",
+    "delete.retention.ms": _CENTURY_MS,
+    "min.compaction.lag.ms": _CENTURY_MS,
+    "retention.bytes": "-1",
+    "retention.ms": "-1",
+}
+"""Values of adopted topics for options that are not known, until they are confirmed."""
 
 
 def to_confirm(
     connection: Connection, names: list[str], changes: dict[str, str], unset: list[str]
-) -> list[str]:
-    """The options to reset so that adopted topics get ``changes`` and else the defaults.
+) -> list[tuple[list[str], list[str]]]:
+    """Topics and the options to reset so that they get ``changes`` and else the defaults.
 
     Values set since stay. Raises :class:`CliError` for a topic that waits for no confirmation.
     """
@@ -246,13 +253,23 @@ def to_confirm(
                 f"topic {name} waits for no confirmation",
                 "only topics taken over without their options do (see `topic describe --configs`)",
             )
-    untouched = [
-        option
-        for option, value in _KEPT_BY_ADOPTION.items()
-        if all(options[name].get(option) == value for name in names)
-    ]
-    wanted = [*unset, *untouched, UNCONFIRMED]
-    return [option for option in dict.fromkeys(wanted) if option not in changes]
+    groups: dict[tuple[str, ...], list[str]] = {}
+    for name in names:
+        wanted = [*unset, *_untouched(options[name]), UNCONFIRMED]
+        gone = tuple(option for option in dict.fromkeys(wanted) if option not in changes)
+        groups.setdefault(gone, []).append(name)
+    return [(some, list(gone)) for gone, some in groups.items()]
+
+
+def _untouched(options: dict[str, Any]) -> list[str]:
+    """Options that still have the values of the adoption."""
+    marked = str(options[UNCONFIRMED]).split(",")
+    given = {**_KEPT_BY_ADOPTION}
+    # Not above the topic's largest.
+    given["min.compaction.lag.ms"] = str(
+        min(int(_CENTURY_MS), int(options["max.compaction.lag.ms"]))
+    )
+    return [option for option in given if option in marked and options[option] == given[option]]
 
 
 def alter_configs(

@@ -1,9 +1,11 @@
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from pyrklog.base.data_home import data_home
 from pyrklog.config.broker_options import BROKER_OPTIONS
 from pyrklog.config.dynamic import LISTENER_PREFIX, listener_option
 from pyrklog.config.entry import Source
@@ -23,7 +25,8 @@ DEFAULTS_ALONE: Mapping[str, Value] = {"group.initial.rebalance.delay.ms": 0}
 """Defaults of a broker without ZooKeeper where they differ."""
 
 NODE_ID_NAMES = ("broker.id", "node.id")
-DEFAULT_DATA_DIR = "~/.local/share/pyrklog/default"
+DEFAULT_DATA_DIR = "default"
+"""Below :func:`data_home`."""
 REQUEST_MAX_BYTES = "socket.request.max.bytes"
 REQUEST_MIN_BYTES = 16 * 2**20
 """Least default of ``socket.request.max.bytes``."""
@@ -63,11 +66,14 @@ class BrokerConfig:
         notices: Sequence[str] = (),
         dynamic_default: Mapping[str, str] | None = None,
         dynamic_broker: Mapping[str, str] | None = None,
+        has_kafka_file: bool = False,
     ) -> None:
+        """``has_kafka_file``: the file among ``given`` is one with which Kafka starts."""
         self.given = dict(given)
         self.notices = list(notices)
         self.dynamic_default = dict(dynamic_default or {})
         self.dynamic_broker = dict(dynamic_broker or {})
+        self.has_kafka_file = has_kafka_file
         self._is_alone = False
         self._is_alone = not self.candidates("zookeeper.connect")[0].text
         self._values: dict[str, Value] = {}
@@ -118,6 +124,15 @@ class BrokerConfig:
             return DEFAULTS_ALONE[option.name]
         return option.default
 
+    def with_given(self, more: Mapping[str, Given]) -> BrokerConfig:
+        return BrokerConfig(
+            {**self.given, **more},
+            notices=self.notices,
+            dynamic_default=self.dynamic_default,
+            dynamic_broker=self.dynamic_broker,
+            has_kafka_file=self.has_kafka_file,
+        )
+
     def with_dynamic(
         self, *, default: Mapping[str, str], broker: Mapping[str, str]
     ) -> BrokerConfig:
@@ -126,6 +141,7 @@ class BrokerConfig:
             notices=self.notices,
             dynamic_default={k: v for k, v in default.items() if is_dynamic(k)},
             dynamic_broker={k: v for k, v in broker.items() if is_dynamic(k)},
+            has_kafka_file=self.has_kafka_file,
         )
 
     @property
@@ -186,7 +202,10 @@ class BrokerConfig:
 
     @property
     def data_dir(self) -> Path:
-        return Path(self.string("pyrklog.data.dir") or DEFAULT_DATA_DIR).expanduser().absolute()
+        given = self.string("pyrklog.data.dir")
+        if given is None:
+            return data_home(os.environ) / DEFAULT_DATA_DIR
+        return Path(given).expanduser().absolute()
 
     @property
     def _is_foreign_data_dir(self) -> bool:

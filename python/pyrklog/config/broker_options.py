@@ -166,7 +166,7 @@ REPLICATION = (
 PLACES = (
     string("pyrklog.data.dir", None, importance="high").described(
         "Directory of this broker's data: logs/ (unless log.dirs is given) and meta/. Default: "
-        "~/.local/share/pyrklog/default."
+        "pyrklog/default below $XDG_DATA_HOME, or below ~/.local/share."
     ),
     string("pyrklog.meta.dir", None).described(
         "Directory of the embedded metadata store and the state-change log. Default: meta/ in "

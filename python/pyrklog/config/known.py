@@ -1,4 +1,4 @@
-"""Broker options of Kafka 3.9 without effect here, except the defaults of topic options.
+"""Broker options of Kafka without effect here, except the defaults of topic options.
 
 A ``server.properties`` for Kafka is accepted: these keys give one notice each, unknown keys are
 errors.
@@ -99,7 +99,25 @@ _WITHOUT_EFFECT = """
     zookeeper.ssl.ocsp.enable zookeeper.ssl.protocol
     zookeeper.ssl.truststore.password zookeeper.ssl.truststore.type
 """
-WITHOUT_EFFECT = frozenset(_WITHOUT_EFFECT.split())
+_OF_AUTHORIZERS = """
+    allow.everyone.if.no.acl.found authorizer.zookeeper.connection.timeout.ms
+    authorizer.zookeeper.max.in.flight.requests authorizer.zookeeper.session.timeout.ms
+    authorizer.zookeeper.url super.users
+"""
+"""Options that Kafka's authorizers read. Without ``authorizer.class.name``, which is refused, they
+have no effect in Kafka either."""
+_OF_KAFKA_4 = """
+    share.coordinator.append.linger.ms share.coordinator.load.buffer.size
+    share.coordinator.snapshot.update.records.per.snapshot
+    share.coordinator.state.topic.compression.codec share.coordinator.state.topic.min.isr
+    share.coordinator.state.topic.num.partitions
+    share.coordinator.state.topic.prune.interval.ms
+    share.coordinator.state.topic.replication.factor
+    share.coordinator.state.topic.segment.bytes share.coordinator.threads
+    share.coordinator.write.timeout.ms
+"""
+"""Options of share groups (KIP-932); some are in the ``server.properties`` that Kafka 4 brings."""
+WITHOUT_EFFECT = frozenset(f"{_WITHOUT_EFFECT} {_OF_AUTHORIZERS} {_OF_KAFKA_4}".split())
 """Options of features that pyrklog lacks (skipped.md)."""
 
 PREFIXES = ("listener.name.", "confluent.", "log4j.")

@@ -21,6 +21,8 @@ _REFUSED = {
     "them would be open to everyone",
 }
 
+_OF_KAFKAS_FILE = frozenset({"process.roles", "zookeeper.connect"})
+"""Kafka starts with one of these in its file only."""
 OF_COMMANDS = ("PYRKLOG_BOOTSTRAP", "PYRKLOG_TRACEBACK")
 
 
@@ -38,14 +40,21 @@ def load_config(
     """
     given: dict[str, Given] = {}
     refused: dict[str, Given] = {}
+    unknown: dict[str, Given] = {}
     notices: list[str] = []
-    if file is not None:
-        _take(given, refused, notices, _from_file(file, notices))
-    _take(given, refused, notices, _from_environment(environ or {}, notices))
+
+    def take(found: Iterable[tuple[str, Given]]) -> None:
+        _take(given, refused, unknown, notices, found)
+
+    in_file = _from_file(file, notices) if file is not None else []
+    take(in_file)
+    take(_from_environment(environ or {}, notices))
     flag_origin = ((name, Given(text, "flag")) for name, text in (flags or {}).items())
-    _take(given, refused, notices, [*flag_origin, *_from_overrides(overrides)])
+    take([*flag_origin, *_from_overrides(overrides)])
     _check_refused(refused)
-    config = BrokerConfig(given, notices=notices)
+    _refuse_unknown(unknown)
+    has_kafka_file = any(name in _OF_KAFKAS_FILE for name, _ in in_file)
+    config = BrokerConfig(given, notices=notices, has_kafka_file=has_kafka_file)
     _check_together(config)
     return config
 
@@ -53,6 +62,7 @@ def load_config(
 def _take(
     given: dict[str, Given],
     refused: dict[str, Given],
+    unknown: dict[str, Given],
     notices: list[str],
     found: Iterable[tuple[str, Given]],
 ) -> None:
@@ -66,7 +76,11 @@ def _take(
         if name in _REFUSED:
             refused[name] = value
             continue
-        notices.append(_notice_about(name, value))
+        notice = _notice_about(name, value)
+        if notice is None:
+            unknown.setdefault(name, value)
+            continue
+        notices.append(notice)
         given[name] = value
 
 
@@ -74,20 +88,37 @@ def _check_refused(given: Mapping[str, Given]) -> None:
     """Only values in force count: an empty ``--set`` cancels the file's value."""
     for name, value in given.items():
         if value.text.strip():
-            raise ConfigError(f"{name} ({value.origin}) is refused: {_REFUSED[name]}.")
+            raise ConfigError(
+                f"{name} ({value.origin}) is refused: {_REFUSED[name]}.",
+                fix=f"where everyone who can connect may do everything, {_removal(value)}, or "
+                f"give --set {name}= (empty)",
+            )
 
 
-def _notice_about(name: str, value: Given) -> str:
-    """Raises :class:`ConfigError` for an unknown name."""
+def _refuse_unknown(unknown: Mapping[str, Given]) -> None:
+    """Refuses the first; what is refused for a better reason comes before."""
+    from pyrklog.config.known import WITHOUT_EFFECT
+
+    for name, value in unknown.items():
+        near = nearest(name, [*OPTIONS, *WITHOUT_EFFECT])
+        hint = f"; did you mean {near}?" if near else "."
+        fix = f"correct the name, or {_removal(value)}"
+        raise ConfigError(f"Unknown option {name} ({value.origin}){hint}", fix=fix)
+
+
+def _removal(value: Given) -> str:
+    return "remove the line" if " line " in value.origin else f"leave the {value.origin} out"
+
+
+def _notice_about(name: str, value: Given) -> str | None:
+    """None for an unknown name."""
     from pyrklog.config.known import JVM_ONLY, PREFIXES, WITHOUT_EFFECT
 
     if name in JVM_ONLY:
         return f"{name} ({value.origin}) concerns the Java virtual machine only; ignored"
     if name in WITHOUT_EFFECT or name.startswith(PREFIXES):
         return _without_effect(name, value)
-    near = nearest(name, [*OPTIONS, *WITHOUT_EFFECT])
-    hint = f"; did you mean {near}?" if near else "."
-    raise ConfigError(f"Unknown option {name} ({value.origin}){hint}")
+    return None
 
 
 def _without_effect(name: str, value: Given) -> str:

@@ -281,9 +281,9 @@ TOPIC_OPTIONS = (
         )
     ),
     TopicOption(
-        boolean("pyrklog.adopted.unconfirmed", False).described(
-            "The topic was adopted without its options, and keeps everything until they are "
-            "confirmed."
+        items("pyrklog.adopted.unconfirmed", ()).described(
+            "Options with which the topic keeps everything since it was adopted, because Kafka's "
+            "are not known, until they are confirmed."
         )
     ),
     TopicOption(

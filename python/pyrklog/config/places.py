@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,14 +18,36 @@ _STORE_NAME = "store.db"
 def check_places(config: BrokerConfig) -> None:
     """Refuses nested log directories, those whose metadata is in another store than ours, and
     places that this user cannot enter."""
+    cache_dir = config.string("pyrklog.cache.dir")
     try:
         _check_places(config)
+        if cache_dir is not None and config.integer("pyrklog.cache.max.bytes") != 0:
+            check_cache_dir(cache_dir)
     except OSError as error:
         place = Path(error.filename).parent if error.filename else config.data_dir
         raise ConfigError(
             f"cannot enter {place}: {error.strerror or error}",
             fix="make it accessible for this user, or choose another place with --data",
         ) from None
+
+
+def check_cache_dir(text: str) -> None:
+    """A directory that was asked for by name: without it the broker would be slower unnoticed."""
+    wrong = wrong_with_directory(Path(text))
+    if wrong is not None:
+        raise ConfigError(
+            f"pyrklog.cache.dir: {wrong}.",
+            fix="name a directory in shared memory, or set pyrklog.cache.max.bytes=0 to do without "
+            "a block cache",
+        )
+
+
+def wrong_with_directory(directory: Path) -> str | None:
+    if not directory.is_dir():
+        return f"{directory} is not a directory"
+    if not os.access(directory, os.W_OK | os.X_OK):
+        return f"{directory} cannot be written to"
+    return None
 
 
 def _check_places(config: BrokerConfig) -> None:

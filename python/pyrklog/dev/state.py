@@ -24,6 +24,7 @@ from typing import Literal
 
 import msgspec
 
+from pyrklog.base.data_home import data_home
 from pyrklog.dev import processes
 from pyrklog.dev.errors import DevError, Problem
 from pyrklog.dev.ports import HOST, client_port, routed_peer_port, zookeeper_port
@@ -212,9 +213,7 @@ def dev_command(name: str, *words: str) -> str:
 
 
 def dev_root(environment: Mapping[str, str]) -> Path:
-    given = environment.get("XDG_DATA_HOME", "")
-    home = Path(given) if given.startswith("/") else Path.home() / ".local" / "share"
-    return home / "pyrklog" / "dev"
+    return data_home(environment) / "dev"
 
 
 def write_whole(file: Path, content: bytes) -> None:

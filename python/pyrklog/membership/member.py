@@ -66,6 +66,8 @@ class Member:
         self.node_id = node_id
         self.store = store
         self.broker_epoch = -1
+        self.registered = trio.Event()
+        """Set by the first registration."""
         self._connect = connect
         self._registration = registration
         self._registration_wait_seconds = registration_wait_seconds
@@ -146,6 +148,7 @@ class Member:
                 nursery.start_soon(_cancel_when_expired, session, nursery.cancel_scope)
                 try:
                     self.broker_epoch = await self._register()
+                    self.registered.set()
                     registered(self.broker_epoch)
                     for part in parts:
                         await nursery.start(_keep_up, part, has_begun)

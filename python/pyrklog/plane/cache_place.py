@@ -6,6 +6,8 @@ import os
 from pathlib import Path
 from typing import NamedTuple
 
+from pyrklog.config.places import check_cache_dir, wrong_with_directory
+
 SHARED_MEMORY = Path("/dev/shm")
 
 # The inode of the machine's first process namespace, the same on every Linux (proc_ns.h).
@@ -22,13 +24,16 @@ class CachePlace(NamedTuple):
 def cache_place(configured: str | None, max_bytes: int) -> CachePlace:
     """Resolves `pyrklog.cache.dir` and `pyrklog.cache.max.bytes`.
 
+    Raises :class:`ConfigError` for a named directory that cannot be used.
+
     A container has a cache only in an explicit directory: its shared memory is small and ends with
     it, while its log directories may stay.
     """
     if max_bytes == 0:
         return CachePlace(None, None)
     if configured:
-        return _usable(Path(configured))
+        check_cache_dir(configured)
+        return CachePlace(Path(configured), None)
     if in_container():
         return CachePlace(
             None,
@@ -39,11 +44,8 @@ def cache_place(configured: str | None, max_bytes: int) -> CachePlace:
 
 
 def _usable(directory: Path) -> CachePlace:
-    if not directory.is_dir():
-        return CachePlace(None, f"{directory} is not a directory")
-    if not os.access(directory, os.W_OK | os.X_OK):
-        return CachePlace(None, f"{directory} cannot be written to")
-    return CachePlace(directory, None)
+    wrong = wrong_with_directory(directory)
+    return CachePlace(directory if wrong is None else None, wrong)
 
 
 def in_container(namespace: Path = Path("/proc/self/ns/pid")) -> bool:

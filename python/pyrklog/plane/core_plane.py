@@ -105,6 +105,10 @@ class Plane:
         except OSError as error:
             raise _listen_error(listener, host, port, error) from None
 
+    def check_port(self, listener: str, host: str, port: int) -> None:
+        """See :func:`refuse_taken_port`."""
+        refuse_taken_port(listener, host, port)
+
     def apply_image(self, delta: ImageDelta) -> None:
         """Applies the next version of the image."""
         self._plane.apply_image(delta)
@@ -512,6 +516,23 @@ def _refused_log_dir(log_dirs: Sequence[str]) -> ConfigError | None:
                     "log.dirs",
                 )
     return None
+
+
+def refuse_taken_port(listener: str, host: str, port: int) -> None:
+    """Whether another program listens there, without accepting: a start that must fail is to fail
+    before it acts. Raises :class:`TemporaryError`; :meth:`Plane.listen` tells everything else.
+    """
+    import errno
+    import socket
+
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        with socket.socket(family, socket.SOCK_STREAM) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind((host, port))
+    except OSError as error:
+        if error.errno == errno.EADDRINUSE:
+            raise _listen_error(listener, host, port, error) from None
 
 
 def _listen_error(listener: str, host: str, port: int, error: OSError) -> StartError:

@@ -68,6 +68,11 @@ def banner(
     return "\n".join(lines)
 
 
+def printable(text: str, encoding: str) -> str:
+    """The text with ``?`` for what the encoding lacks: a terminal need not know UTF-8."""
+    return text.encode(encoding, "replace").decode(encoding)
+
+
 def _address(endpoint: Endpoint, everywhere: str) -> str:
     host = f"[{endpoint.host}]" if ":" in endpoint.host else endpoint.host or everywhere
     return f"{host}:{endpoint.port}"

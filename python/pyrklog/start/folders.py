@@ -103,15 +103,19 @@ def _known_ends(
 
 
 def warn_of_unconfirmed(image: ClusterImage) -> None:
-    """Topics adopted without their options keep everything; logged at each start."""
-    topics = [name for name in image.topics if ADOPTED_UNCONFIRMED in image.overrides(name)]
+    """Topics adopted without all their options keep everything; logged at each start."""
+    marks = {name: image.overrides(name).get(ADOPTED_UNCONFIRMED) for name in image.topics}
+    topics = [name for name, mark in marks.items() if mark is not None]
     if topics:
         log.warning(
             "adopted_topics_unconfirmed",
             count=len(topics),
             topics=sorted(topics)[:SHOWN_MAX],
-            consequence="their options are not known, so nothing of them is deleted or compacted",
-            fix="pyrklog topic alter NAME --confirm-adopted, with --set for options of their own",
+            options=sorted({name for mark in marks.values() if mark for name in mark.split(",")}),
+            consequence="Kafka's values of these options are not known, so nothing of the topics "
+            "is deleted or compacted that Kafka may have kept",
+            fix="pyrklog topic alter NAME --confirm-adopted for the defaults of this broker, with "
+            "--set for other values",
         )
 
 

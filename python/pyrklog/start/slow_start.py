@@ -15,18 +15,26 @@ log = logs.get_logger("broker")
 
 
 async def tell_slow_start(
-    ready: trio.Event, metadata: Metadata, controller_id: Callable[[], int]
+    ready: trio.Event,
+    registered: trio.Event,
+    metadata: Metadata,
+    controller_id: Callable[[], int],
 ) -> None:
     """Starts to write log lines when the broker is not ready in time.
 
-    Also warns where the controller has told this broker nothing: most often it is registered
-    without the listener between brokers.
+    Also warns where the controller has told this broker nothing since it was registered: most
+    often without the listener between brokers. Before that the number may be another's.
     """
     with trio.move_on_after(PATIENCE_SECONDS):
         await ready.wait()
         return
     await trio.to_thread.run_sync(logs.load)
     logs.ensure_configured()
+    if not registered.is_set():
+        await registered.wait()
+        with trio.move_on_after(PATIENCE_SECONDS):
+            await ready.wait()
+            return
     if not metadata.image.brokers:
         log.warning(
             "waiting_for_controller",

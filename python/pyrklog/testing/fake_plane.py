@@ -225,6 +225,10 @@ class FakePlane(Plane):
         self._notify()
         return self.ports[listener]
 
+    def check_port(self, listener: str, host: str, port: int) -> None:
+        if port in self.ports_taken:
+            raise TemporaryError(f"{host}:{port} is taken by another program.")
+
     def apply_image(self, delta: ImageDelta) -> None:
         assert delta.version > (self.deltas[-1].version if self.deltas else 0)
         self._refuse(delta)

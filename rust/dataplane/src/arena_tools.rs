@@ -152,10 +152,9 @@ pub struct Dropped {
 /// # Errors
 /// The directory cannot be read.
 pub fn drop_kept(dir: &Path, log_dir: Option<&Path>) -> io::Result<Dropped> {
-    let wanted = log_dir.map(kept_arena::full_path);
     let mut dropped = Dropped::default();
     for row in list(dir)? {
-        let is_wanted = wanted.as_ref().is_none_or(|path| *path == row.log_dir);
+        let is_wanted = log_dir.is_none_or(|wanted| is_of(&row, wanted));
         let is_gone = is_wanted
             && match row.state {
                 "kept" => remove(&row.path, false).is_ok(),
@@ -169,6 +168,12 @@ pub fn drop_kept(dir: &Path, log_dir: Option<&Path>) -> io::Result<Dropped> {
         }
     }
     Ok(dropped)
+}
+
+/// Whether the directory is the arena's, under whatever name.
+fn is_of(row: &ArenaRow, log_dir: &Path) -> bool {
+    row.log_dir == kept_arena::full_path(log_dir)
+        || kept_arena::is_same(Path::new(&row.log_dir), log_dir)
 }
 
 fn unwritten_bytes(found: &FoundPartition) -> u64 {

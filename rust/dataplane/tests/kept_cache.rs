@@ -271,6 +271,18 @@ fn tools_show_and_drop_a_kept_arena() {
 }
 
 #[test]
+fn an_arena_is_dropped_by_any_name_of_its_directory() {
+    for name in ["link", "logs/../logs"] {
+        let dir = tempfile::tempdir().unwrap();
+        ended(&keeping(dir.path()), &["t"]);
+        std::os::unix::fs::symlink(dir.path().join("logs"), dir.path().join("link")).unwrap();
+        let dropped = arena_tools::drop_kept(dir.path(), Some(&dir.path().join(name))).unwrap();
+        assert_eq!(dropped.arenas, 1, "{name}");
+        assert!(arenas(dir.path()).is_empty());
+    }
+}
+
+#[test]
 fn draining_a_directory_that_ended_in_order_leaves_it_clean() {
     let dir = tempfile::tempdir().unwrap();
     let config = keeping(dir.path());

@@ -60,7 +60,8 @@ pub fn full_path(log_dir: &Path) -> String {
     path.display().to_string()
 }
 
-fn is_same(one: &Path, other: &Path) -> bool {
+/// Whether both are one directory. Those that are missing are none.
+pub fn is_same(one: &Path, other: &Path) -> bool {
     let id = |path: &Path| Some(fs::metadata(path).ok()?).map(|dir| (dir.dev(), dir.ino()));
     id(one).is_some_and(|found| Some(found) == id(other))
 }

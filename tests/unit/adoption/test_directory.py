@@ -5,7 +5,12 @@ from pathlib import Path
 import pytest
 
 from pyrklog.adoption.batches import encode_values, read_values
-from pyrklog.adoption.directory import METADATA_FOLDER, newest_epochs, read_kraft
+from pyrklog.adoption.directory import (
+    METADATA_FOLDER,
+    compacted_topics,
+    newest_epochs,
+    read_kraft,
+)
 from pyrklog.adoption.export import ExportedTopic, encode_bootstrap
 from pyrklog.errors import ConfigError
 from pyrklog.plane.seam import FoundPartition
@@ -44,7 +49,19 @@ def test_directory_without_metadata_gives_none(tmp_path: Path) -> None:
 
 def test_bootstrap_checkpoint_of_an_export_is_read(tmp_path: Path) -> None:
     (tmp_path / "bootstrap.checkpoint").write_bytes(snapshot(("t", A)))
-    assert names(tmp_path) == {"t"}
+    state = read_kraft([tmp_path])
+    assert state is not None
+    assert state.by_name().keys() == {"t"}
+    assert state.is_own_export
+
+
+def test_topics_that_were_compacted(tmp_path: Path) -> None:
+    for name, text in (("a", "0\n2\nt 0 5\nu 3 0\n"), ("b", "0\n1\nv 0 7\n\n"), ("c", "0")):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "cleaner-offset-checkpoint").write_text(text)
+    (tmp_path / "d").mkdir()
+    found = compacted_topics([tmp_path / name for name in "abcd"])
+    assert found == {"t", "u", "v"}
 
 
 def test_the_newest_snapshot_and_what_follows_it(folder: Path) -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from pyrklog.adoption.batches import read_values
 from pyrklog.adoption.export import ExportedTopic, encode_bootstrap
-from pyrklog.adoption.kraft import KraftMetadata, KraftPartition, replay
+from pyrklog.adoption.kraft import ALL_BROKERS, KraftMetadata, KraftPartition, replay
 from pyrklog.protocol.primitives import DecodeError
 
 A, B, DIR = b"a" * 16, b"b" * 16, b"d" * 16
@@ -65,14 +65,27 @@ def test_changes_of_a_partition() -> None:
     assert partition.leader_epoch == 5
 
 
-def test_options_end_with_null_and_those_of_brokers_are_counted() -> None:
+def test_options_of_topics_and_brokers_end_with_null() -> None:
     head = b"\x01\x04\x00"
     cleared = head + b"\x02\x02t\x0dretention.ms\x00\x00"
     of_a_broker = head + b"\x04\x021\x0dretention.ms\x027\x00"
+    of_all = head + b"\x04\x01\x0dretention.ms\x028\x00"
+    ended = head + b"\x04\x01\x0dretention.ms\x00\x00"
+    of_a_group = head + b"\x20\x02g\x0dretention.ms\x027\x00"
     rule = b"\x01\x12\x00"
-    found = state([*records(), cleared, of_a_broker, rule])
+    found = state([*records(), cleared, of_a_broker, of_all, of_a_group, rule])
     assert found.options == {"t": {}}
-    assert found.left_out == {"broker option": 1, "access rule": 1}
+    assert found.broker_options == {"1": {"retention.ms": "7"}, ALL_BROKERS: {"retention.ms": "8"}}
+    assert found.left_out == {"group option": 1, "access rule": 1}
+    assert state([*records(), of_all, ended]).broker_options == {ALL_BROKERS: {}}
+
+
+def test_exported_broker_options_read_back() -> None:
+    options = {ALL_BROKERS: {"log.retention.ms": "-1"}, "1": {"log.segment.bytes": "9"}}
+    data = encode_bootstrap(1, OURS, 0, lambda _topic, _index: DIR, 9, options)
+    found = state([value.data for value in read_values(data, 0, torn_end=False)])
+    assert found.broker_options == options
+    assert found.options == {"t": {"retention.ms": "7"}}
 
 
 @pytest.mark.parametrize(

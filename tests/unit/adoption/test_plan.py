@@ -1,7 +1,9 @@
 import pytest
 
+from pyrklog.adoption.broker_options import known_defaults, run_time_options
 from pyrklog.adoption.kraft import KraftMetadata, KraftPartition, KraftTopic
 from pyrklog.adoption.plan import KEEP_EVERYTHING, is_current, make_plan
+from pyrklog.config.load import load_config
 from pyrklog.plane.seam import FoundPartition
 
 A, B = b"a" * 16, b"b" * 16
@@ -84,3 +86,20 @@ def test_whether_the_metadata_is_as_new_as_the_folders(
     epochs = {("t", 0): epoch}
     assert is_current(found, epochs, known("t", (1,))) is current
     assert not is_current(found, epochs, None)
+
+
+def test_topics_keep_what_the_defaults_do_not_tell() -> None:
+    kraft = known("t", (1,))
+    kraft.options["t"] = {"cleanup.policy": "compact", "segment.ms": "never"}
+    config = load_config()
+    defaults = known_defaults(config, kraft, run_time_options(1, kraft), ())
+    plan = make_plan(1, [folder("t", 0)], {}, kraft, 99, defaults)
+    [topic] = plan.topics
+    assert topic.options_known
+    assert topic.options.keys() == {
+        "cleanup.policy",
+        "delete.retention.ms",
+        "min.compaction.lag.ms",
+        "pyrklog.adopted.unconfirmed",
+    }
+    assert (plan.kept, plan.options_left_out) == (["t"], {"t": ["segment.ms"]})

@@ -1,14 +1,18 @@
-"""Calls to an ending plane wait to be cancelled and break nothing."""
+"""The plane's ports, and calls to an ending plane, which wait to be cancelled and break nothing."""
 
+import os
+import socket
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+import pytest
 import trio
 import trio.testing
 
 from pyrklog import _core
 from pyrklog.config.load import load_config
-from pyrklog.plane.core_plane import Plane
+from pyrklog.errors import TemporaryError
+from pyrklog.plane.core_plane import Plane, refuse_taken_port
 from pyrklog.plane.plane_settings import plane_settings
 from pyrklog.plane.seam import Request, Session, VerifyTransaction
 
@@ -72,3 +76,17 @@ async def test_a_command_after_the_shutdown_never_completes(tmp_path: Path) -> N
         await trio.testing.wait_all_tasks_blocked()
         nursery.cancel_scope.cancel()
     assert completed == []
+
+
+def test_a_taken_port_is_known_before_anybody_can_connect() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        with pytest.raises(
+            TemporaryError, match=f"127.0.0.1:{port} is taken by .*pid {os.getpid()}"
+        ):
+            refuse_taken_port("PLAINTEXT", "127.0.0.1", port)
+    refuse_taken_port("PLAINTEXT", "127.0.0.1", port)
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection(("127.0.0.1", port)).close()
+    # What only listening tells is left to it.
+    refuse_taken_port("PLAINTEXT", "no.such.host.invalid", port)

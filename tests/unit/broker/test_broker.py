@@ -3,6 +3,7 @@
 import json
 from collections.abc import Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -97,7 +98,7 @@ async def test_clients_can_connect_only_when_the_image_is_whole(tmp_path: Path) 
         broker.stop()
 
 
-async def test_a_taken_port(tmp_path: Path) -> None:
+async def test_a_taken_port(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def make_plane(settings: PlaneSettings) -> FakePlane:
         plane = FakePlane(settings)
         plane.ports_taken.add(19999)
@@ -106,8 +107,12 @@ async def test_a_taken_port(tmp_path: Path) -> None:
     config = load_config(
         flags={"pyrklog.data.dir": str(tmp_path), "listeners": "PLAINTEXT://127.0.0.1:19999"}
     )
+    told: list[str] = []
+    note = lambda event, **_fields: told.append(event)  # noqa: E731
+    monkeypatch.setattr(member, "log", SimpleNamespace(info=note, warning=note))
     with pytest.RaisesGroup(pytest.RaisesExc(TemporaryError, match="19999"), allow_unwrapped=True):
         await Broker(config, make_plane).run()
+    assert told == []  # it was not registered
     # The failed start does not block the next one.
     async with running_broker(tmp_path):
         pass

@@ -14,7 +14,7 @@ import pytest
 from pyrklog.base import logs
 from pyrklog.base.diagnosis import lock_holder, port_holder
 from pyrklog.config.listeners import Endpoint
-from pyrklog.start.banner import banner, own_command, seconds_since_exec
+from pyrklog.start.banner import banner, own_command, printable, seconds_since_exec
 from pyrklog.start.folders import warn_of_full_disks
 
 
@@ -54,11 +54,33 @@ def test_an_error_carries_its_traceback_in_one_line(sink: logs._Sink) -> None:
     assert "ValueError: a bug" in json.loads(line)["exception"]
 
 
-def test_a_terminal_gets_text(sink: logs._Sink) -> None:
-    class Terminal(io.StringIO):
-        def isatty(self) -> bool:
-            return True
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
 
+
+@pytest.mark.parametrize(
+    ("term", "no_color", "coloured"),
+    [("xterm", None, True), ("dumb", None, False), ("xterm", "1", False), (None, None, True)],
+)
+def test_colours_are_for_terminals_that_have_them(
+    sink: logs._Sink,
+    monkeypatch: pytest.MonkeyPatch,
+    term: str | None,
+    no_color: str | None,
+    coloured: bool,
+) -> None:
+    for name, value in (("TERM", term), ("NO_COLOR", no_color)):
+        monkeypatch.delenv(name, raising=False)
+        if value is not None:
+            monkeypatch.setenv(name, value)
+    out = Terminal()
+    logs.configure(out)
+    logs.get_logger("test").info("listening", port=9092)
+    assert ("\x1b[" in out.getvalue()) is coloured
+
+
+def test_a_terminal_gets_text(sink: logs._Sink) -> None:
     out = Terminal()
     logs.configure(out)
     logs.get_logger("test").info("listening", port=9092)
@@ -73,6 +95,12 @@ def test_a_reader_that_went_away_harms_nothing(sink: logs._Sink) -> None:
     logs.configure(out)
     out.close()
     logs.get_logger("test").info("unheard")
+
+
+def test_banner_is_shown_by_terminals_without_its_characters(tmp_path: Path) -> None:
+    text = banner([Endpoint("PLAINTEXT", "127.0.0.1", 9092)], [tmp_path], 0.31)
+    assert printable(text, "utf-8") == text
+    assert printable(text, "ascii").splitlines()[0].endswith(" ? single node ? embedded metadata")
 
 
 def test_banner_shows_address_data_and_start_time(tmp_path: Path) -> None:

@@ -1,7 +1,9 @@
+import os
 from pathlib import Path
 
 import pytest
 
+from pyrklog.base.data_home import data_home
 from pyrklog.config.broker import Candidate
 from pyrklog.config.entry import Source
 from pyrklog.config.listeners import Endpoint
@@ -55,11 +57,73 @@ def test_without_anything_the_defaults_hold() -> None:
     config = load_config()
     assert config.integer("num.partitions") == 1
     assert config.listeners.bound == [Endpoint("PLAINTEXT", "127.0.0.1", 9092)]
-    assert config.data_dir == Path("~/.local/share/pyrklog/default").expanduser()
+    assert config.data_dir == data_home(os.environ) / "default"
     assert config.log_dirs == [config.data_dir / "logs"]
     assert config.meta_dir == config.data_dir / "meta"
     assert config.configured_node_id == -1
     assert config.notices == []
+
+
+def test_the_data_directory_follows_xdg(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", "/home/x")
+    monkeypatch.setenv("XDG_DATA_HOME", "/d")
+    assert load_config().data_dir == Path("/d/pyrklog/default")
+    monkeypatch.setenv("XDG_DATA_HOME", "relative")  # which XDG requires to be ignored
+    assert load_config().data_dir == Path("/home/x/.local/share/pyrklog/default")
+
+
+@pytest.mark.parametrize(
+    ("text", "is_kafkas"),
+    [
+        ("process.roles=broker\nlog.retention.hours=-1", True),
+        ("zookeeper.connect=z:1", True),
+        ("listeners=PLAINTEXT://:9092", False),
+    ],
+)
+def test_a_file_of_kafkas_is_known_by_what_it_needs(
+    tmp_path: Path, text: str, is_kafkas: bool
+) -> None:
+    config = load_config(file=write(tmp_path, text), overrides=["zookeeper.connect="])
+    assert config.has_kafka_file is is_kafkas
+    assert config.with_dynamic(default={}, broker={}).has_kafka_file is is_kafkas
+
+
+def test_only_a_file_tells_what_kafka_started_with() -> None:
+    assert not load_config(overrides=["process.roles=broker"]).has_kafka_file
+
+
+def test_an_authorizer_is_the_first_thing_that_is_refused(tmp_path: Path) -> None:
+    lines = "super.users=User:a\nno.such.option=1\nauthorizer.class.name=kafka.security.Authorizer"
+    file = write(tmp_path, f"{lines}\nallow.everyone.if.no.acl.found=true")
+    with pytest.raises(ConfigError, match=r"authorizer.class.name .*line 3") as refused:
+        load_config(file=file)
+    assert refused.value.fix is not None
+    assert "remove the line, or give --set authorizer.class.name= (empty)" in refused.value.fix
+    with pytest.raises(ConfigError, match=r"Unknown option no.such.option") as unknown:
+        load_config(file=file, overrides=["authorizer.class.name="])
+    assert unknown.value.fix == "correct the name, or remove the line"
+    with pytest.raises(ConfigError) as given:
+        load_config(overrides=["no.such.option=1"])
+    assert given.value.fix == "correct the name, or leave the --set out"
+
+
+def test_options_of_authorizers_and_of_kafka_4_are_known(tmp_path: Path) -> None:
+    names = [
+        "super.users",
+        "allow.everyone.if.no.acl.found",
+        "share.coordinator.state.topic.replication.factor",
+        "share.coordinator.state.topic.min.isr",
+    ]
+    config = load_config(file=write(tmp_path, "".join(f"{name}=1\n" for name in names)))
+    assert [notice.split()[0] for notice in config.notices] == names
+
+
+def test_a_named_cache_directory_must_be_there(tmp_path: Path) -> None:
+    missing = f"pyrklog.cache.dir={tmp_path / 'none'}"
+    with pytest.raises(ConfigError, match=r"pyrklog.cache.dir: .*none is not a directory"):
+        load_config(overrides=[missing])
+    load_config(overrides=[missing, "pyrklog.cache.max.bytes=0"])
+    load_config(overrides=[f"pyrklog.cache.dir={tmp_path}"])
 
 
 def test_flags_before_environment_before_file_before_default(tmp_path: Path) -> None:

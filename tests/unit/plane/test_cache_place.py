@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from pyrklog.errors import ConfigError
 from pyrklog.plane import cache_place
 from pyrklog.plane.cache_place import CachePlace, in_container
 
@@ -31,10 +32,19 @@ def test_block_cache_is_in_shared_memory_by_default(
     assert cache_place.cache_place(None, -1) == CachePlace(tmp_path, None)
 
 
-def test_missing_cache_directory_gives_a_reason(tmp_path: Path) -> None:
-    directory, reason = cache_place.cache_place(str(tmp_path / "none"), -1)
+def test_missing_shared_memory_gives_a_reason(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(cache_place, "in_container", lambda: False)
+    monkeypatch.setattr(cache_place, "SHARED_MEMORY", tmp_path / "none")
+    directory, reason = cache_place.cache_place(None, -1)
     assert directory is None
     assert reason == f"{tmp_path / 'none'} is not a directory"
+
+
+def test_a_named_directory_that_is_missing_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"pyrklog\.cache\.dir: .*/none is not a directory"):
+        cache_place.cache_place(str(tmp_path / "none"), -1)
 
 
 def test_disabled_block_cache_gives_no_reason(tmp_path: Path) -> None:
