@@ -83,7 +83,7 @@ def test_a_killed_brokers_arena_is_listed_kept_and_drained(
     assert "arena drain" in refused
     folder = logs / f"{topic}-0"
     assert len(written(folder)) < count
-    assert run("drain", str(logs)) == f"1 partitions, {row['unwritten_bytes']} bytes written\n"
+    assert run("drain", str(logs)) == f"1 partition, {row['unwritten_bytes']} bytes written\n"
     assert written(folder) == list(range(count))
     assert listed(cache_dir) == []
     assert "has no arena" in run("drain", str(logs), code=FAILED)

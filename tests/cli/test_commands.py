@@ -179,11 +179,74 @@ def test_ranges(run: Run, topic: str, offset: str, expected: range) -> None:
 def test_offsets_outside_of_the_log(run: Run, topic: str) -> None:
     run("topic", "create", topic, "-p", "1")
     run("produce", topic, "a")
-    assert "is behind the end of the log, which is 1" in run(
-        "consume", topic, "-o", "2", "-e", code=1
-    )
+    told = run("consume", topic, "-o", "2", "-e", code=1)
+    assert f"{topic} [0]: offset 2 is past the end of the log, which is 1; fix: give" in told
     assert "has no partition 3" in run("consume", topic, "-p", "3", code=4)
     assert "not written" in run("produce", topic, "x", "-p", "3", code=4)
+
+
+def said(*arguments: str) -> tuple[str, str]:
+    """A command's standard output and error; it must end well."""
+    done = CliRunner().invoke(app, ["--timeout", "20", *arguments])
+    assert done.exit_code == 0, done.stderr
+    return done.stdout, done.stderr
+
+
+def test_ranges_that_not_every_partition_has(run: Run, bootstrap: str, topic: str) -> None:
+    run("topic", "create", topic, "-p", "2")
+    run("produce", topic, "a", "b", "c", "-p", "0")
+    run("produce", topic, "d", "-p", "1")
+    out, err = said("-b", bootstrap, "consume", topic, "-o", "2", "-e")
+    assert (out, err) == (
+        "c\n",
+        f"note: {topic} [1]: offset 2 is past the end of the log, which is 1\n",
+    )
+    assert said("-b", bootstrap, "consume", topic, "-o", ":2", "-e")[1] == ""
+    assert "ends before it begins" in run("consume", topic, "-o", "5:2", code=2)
+
+
+def test_an_end_past_the_log_is_waited_for(run: Run, bootstrap: str, topic: str) -> None:
+    run("topic", "create", topic, "-p", "1")
+    run("produce", topic, "a", "b")
+    command = ["-b", bootstrap, "consume", topic, "-o", ":3"]
+    with subprocess.Popen(
+        [sys.executable, "-m", "pyrklog", *command],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdout is not None
+        assert [process.stdout.readline() for _ in range(2)] == ["a\n", "b\n"]
+        run("produce", topic, "c", "d")
+        out, err = process.communicate(timeout=30)
+    assert (process.returncode, out) == (0, "c\n"), err
+    assert err == (
+        f"note: {topic} [0] ends at 2, before 3: waiting for records; -e stops at the end\n"
+    )
+
+
+def test_what_kafkas_console_clients_are_given(run: Run, topic: str) -> None:
+    run("topic", "create", topic)
+    told = run("produce", topic, "v", "--property", "parse.key=true", code=2)
+    assert 'configuration property: "parse.key"; fix: `produce -K TEXT` takes lines' in told
+    told = run("consume", topic, "-e", "--property", "print.key=true", code=2)
+    assert 'configuration property: "print.key"; fix: `consume -K TEXT` prints' in told
+
+
+def test_internal_topics_are_guarded(run: Run, bootstrap: str, topic: str) -> None:
+    run("topic", "create", topic)
+    run("produce", topic, "v")
+    run("consume", topic, "-e", "-g", topic)  # makes the topic of offsets
+    name = "__consumer_offsets"
+    told = run("topic", "alter", name, "-p", "60", code=2)
+    assert "with more of them it is lost; fix: `pyrklog topic add-partitions TOPIC" in told
+    out, err = said("-b", bootstrap, "topic", "delete", name, "--dry-run")
+    assert (out, err) == (
+        f"{name}: 50 partitions would be deleted\n",
+        f"note: deleting {name} loses the committed offsets of all groups\n",
+    )
+    assert "internal topic takes no records" in run("produce", name, "v", code=1)
+    assert "would be deleted" in run("topic", "delete", topic, "--dry-run")
 
 
 def test_json_lines_copy_a_topic_without_loss(run: Run, topic: str) -> None:

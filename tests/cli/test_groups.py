@@ -240,6 +240,10 @@ def test_impossible_seeks_are_refused(run: Run, group: str, tmp_path: Path) -> N
     assert "not 'nowhere': there is no such file" in told
     assert "is no time" in run("group", "seek", group, "--to", "@noon", code=2)
     missing = ["--topic", f"{group}:7"]
+    beyond = tmp_path / "beyond"
+    beyond.write_text(f"{group},0,1\n{group},99,2\n")
+    told = run("group", "seek", group, "--to", str(beyond), code=4)
+    assert f"topic {group} has no partition 99, only 3" in told
     assert "no partition 7, only 3" in run("group", "seek", group, "--to", "end", *missing, code=4)
     assert "no offsets" in run("group", "seek", f"{group}-x", "--to", "end", code=4)
     assert "committed nothing" in run("group", "seek", group, "--to", "group:none", code=4)

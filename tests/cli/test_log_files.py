@@ -25,6 +25,34 @@ def run(*arguments: str | Path, code: int = 0) -> tuple[str, str]:
     return done.stdout, done.stderr
 
 
+@pytest.mark.jvm
+@pytest.mark.parametrize(
+    ("command", "fix"),
+    [
+        ("verify", "kafka-replica-verification.sh"),
+        ("merge-state", "name files of pyrklog's brokers"),
+    ],
+)
+def test_what_only_our_brokers_know_is_not_asked_of_others(
+    apache_kafka: str, command: str, fix: str
+) -> None:
+    out, err = run("-b", apache_kafka, "log", command, code=1)
+    assert out == ""
+    assert err.startswith(f"error: the brokers at {apache_kafka} are not pyrklog's, and cannot")
+    assert fix in err
+    assert err.count("\n") == 1
+
+
+def test_a_topic_without_a_line_is_told(tmp_path: Path, broker: TestBroker, topic: str) -> None:
+    line = {"at": "2026-01-31T12:00:00Z", "event": "leader_changed", "topic": "t", "partition": 0}
+    (tmp_path / "state-change.jsonl").write_text(json.dumps(line) + "\n")
+    assert "leader_changed" in run("log", "merge-state", tmp_path, "--topic", "t")[0]
+    out, err = run("log", "merge-state", tmp_path, "--topic", "nope", code=4)
+    assert (out, err) == ("", "error: no log has a line about a topic nope\n")
+    _, err = run("-b", broker.bootstrap, "log", "merge-state", "--topic", f"{topic}-x", code=4)
+    assert f"topic {topic}-x does not exist" in err
+
+
 @pytest.fixture
 def partition(new_broker: Callable[..., TestBroker]) -> Path:
     """A stopped broker's partition folder with 200 records in several batches."""

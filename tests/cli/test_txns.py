@@ -1,7 +1,7 @@
 """``pyrklog cluster txns`` on our broker and on Apache Kafka."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import confluent_kafka
@@ -118,6 +118,20 @@ def test_readers_of_committed_records_say_what_stops_them(
     assert copied[-2:] == ["in a transaction", "after"]
 
 
+def test_a_cluster_that_is_too_small_for_internal_topics_says_so(
+    new_broker: Callable[..., TestBroker],
+) -> None:
+    factors = ("offsets.topic.replication.factor", "transaction.state.log.replication.factor")
+    broker = new_broker(options=dict.fromkeys(factors, 3)).start()
+    lists = (["group", "list"], ["cluster", "txns", "list"])
+    for command, factor in zip(lists, factors, strict=True):
+        _, err = said(broker.bootstrap, *command)
+        assert f"needs 3 brokers ({factor}), and 1 broker is alive" in err
+        assert said(broker.bootstrap, *command, "-q")[1] == ""
+    alone = new_broker().start()
+    assert [said(alone.bootstrap, *command)[1] for command in lists] == ["", ""]
+
+
 def test_where_no_transaction_hangs_others_are_pointed_to(
     run: Run, either: str, topic: str
 ) -> None:
@@ -130,6 +144,14 @@ def test_where_no_transaction_hangs_others_are_pointed_to(
         either, "cluster", "txns", "list", "--hanging", "-t", topic, "--longer-than", "0s"
     )
     assert "has been idle for 0s" in told
+    _, told = said(
+        either, "cluster", "txns", "list", "--hanging", "-t", topic, "--longer-than", "5"
+    )
+    assert "has been idle for 5 s (--longer-than)" in told
+    create(run, f"{topic}-plain")
+    there = ["--partition", f"{topic}-plain:0", "--start-offset", "0", "-y"]
+    told = run("cluster", "txns", "abort", *there, code=4)
+    assert f"{topic}-plain [0] has no open transaction; fix: see" in told
     owned.abort_transaction(TIMEOUT_S)
 
 

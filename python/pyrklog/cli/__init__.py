@@ -1,11 +1,13 @@
 """The command line. Slow modules are imported only by the command that needs them."""
 
+import io
 import os
 import sys
 
 
 def main() -> None:
     _open_missing_streams()
+    _print_anything()
     try:
         _run(sys.argv[1:])
     except KeyboardInterrupt:
@@ -39,3 +41,10 @@ def _open_missing_streams() -> None:
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
             setattr(sys, name, open(os.devnull, mode))  # noqa: SIM115
+
+
+def _print_anything() -> None:
+    """Lets what a terminal's encoding lacks be question marks, not the end of the command."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper) and stream.errors == "strict":
+            stream.reconfigure(errors="replace")

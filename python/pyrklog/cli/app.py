@@ -15,6 +15,7 @@ from pyrklog.cli.options import (
     option,
     settings,
 )
+from pyrklog.cli.usage import Commands
 
 HELP = """A distributed log broker that speaks Kafka's protocol, and tools for any Kafka.
 
@@ -23,7 +24,7 @@ Exit codes: 0 ok, 1 failed, 2 usage, 3 unreachable, 4 not found, 5 exists, 6 den
 75 try again, 74 disk.
 """
 
-app = typer.Typer(
+app = Commands(
     cls=HintingGroup,
     help=HELP,
     no_args_is_help=True,

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from pyrklog.cli.admin_common import show
-from pyrklog.cli.failures import CliError, Exit, guarded
+from pyrklog.cli.failures import CliError, Exit, counted, guarded
 from pyrklog.cli.options import Output, OutputFormat, argument, command_group, option
 
 Directory = Annotated[Path | None, option("--dir DIR", "As pyrklog.cache.dir; default /dev/shm.")]
@@ -77,7 +77,7 @@ def drop(
         raise CliError(Exit.NOT_FOUND, f"{place}: {error.strerror or error}") from error
     if log_dir is not None and not count:
         _refuse_undropped(place, log_dir)
-    typer.echo(f"{count} arenas dropped, {size} bytes freed")
+    typer.echo(f"{counted(count, 'arena')} dropped, {counted(size, 'byte')} freed")
 
 
 def _refuse_undropped(place: Path, log_dir: Path) -> None:
@@ -134,7 +134,7 @@ def drain(
         partitions, count = drain_arena(str(log_dir))
     except OSError as error:
         raise CliError(Exit.FAILED, str(error)) from error
-    typer.echo(f"{partitions} partitions, {count} bytes written")
+    typer.echo(f"{counted(partitions, 'partition')}, {counted(count, 'byte')} written")
 
 
 @app.command("remove")

@@ -9,7 +9,7 @@ from pyrklog.cli.connection import PartitionKey
 from pyrklog.cli.consumer import RecordConsumer
 from pyrklog.cli.failures import CliError, Exit
 from pyrklog.cli.held_back import HeldBack
-from pyrklog.cli.offsets import OffsetRange, ResolvedRange, resolve
+from pyrklog.cli.offsets import OffsetRange, RangeError, ResolvedRange, resolve
 from pyrklog.cli.options import Settings
 from pyrklog.cli.topic_details import query_offsets
 
@@ -34,10 +34,14 @@ class AssignedConsumer(RecordConsumer):
         record that is not there yet. ``more`` properties override ours."""
         super().__init__(settings, topics, read_committed=read_committed)
         self._ends_now = ends_now
+        if ends_now:
+            self._fix_of_missing = None  # a new topic has no records
         self._more = dict(more or {})
         self._partitions = partitions or ()
         self._wanted = wanted
         self._bounded: dict[PartitionKey, ResolvedRange] = {}
+        self._ends: dict[PartitionKey, int] = {}
+        """Where logs ended at the start."""
         self._open: set[PartitionKey] = set()
         self.held: dict[PartitionKey, HeldBack] = {}
         """Partitions whose stop is not reached, once it has started."""
@@ -45,8 +49,8 @@ class AssignedConsumer(RecordConsumer):
     def start(self) -> None:
         """Connects, turns the range into offsets and begins to read.
 
-        Raises :class:`RangeError`, and :class:`CliError` if a partition is missing or no broker
-        answers.
+        Raises :class:`RangeError` if all partitions end before the range, and :class:`CliError` if
+        a partition is missing or no broker answers.
         """
         self._connect()
         from confluent_kafka import TopicPartition
@@ -64,14 +68,27 @@ class AssignedConsumer(RecordConsumer):
         self._make_consumer(**{"group.id": GROUP_ID, "auto.offset.reset": "error", **self._more})
         self._consumer.assign(
             [
-                TopicPartition(name, partition, self._bounded[name, partition].start)
-                for name, partition in sorted(self._open)
+                TopicPartition(*key, min(self._bounded[key].start, self._ends[key]))
+                for key in sorted(self._open)
             ]
         )
 
     def ranges(self) -> dict[PartitionKey, ResolvedRange]:
         """The offsets to read of each partition, once it has started."""
         return dict(self._bounded)
+
+    def awaited(self) -> dict[PartitionKey, tuple[int, int]]:
+        stops = {key: self._bounded[key].stop for key in sorted(self._open)}
+        return {
+            key: (self._ends[key], stop)
+            for key, stop in stops.items()
+            if stop is not None and stop > self._ends[key]
+        }
+
+    def check_progress(self) -> None:
+        """As :class:`RecordConsumer`, but what is not written yet may take any time."""
+        if not self._open <= self._at_end:
+            super().check_progress()
 
     def held_back(self) -> dict[PartitionKey, HeldBack]:
         """Of partitions with a stop, as it was at the start; of others as it is now."""
@@ -91,15 +108,16 @@ class AssignedConsumer(RecordConsumer):
                 self._on_message_error(message, key)
             elif key in self._open and not self._past_stop(key, message.offset()):
                 self._at_end.discard(key)
-                found.append(message)
+                # Before it only where the log ended before the start.
+                if message.offset() >= self._bounded[key].start:
+                    found.append(message)
                 self._past_stop(key, message.offset() + 1)
         return found
 
     def _left(self) -> str:
         keys = sorted(self._open - self._at_end)
-        shown = ", ".join(f"{topic} [{partition}]" for topic, partition in keys[:SHOWN_MAX])
-        more = "" if len(keys) <= SHOWN_MAX else ", ..."
-        return f"{shown}{more} was not read to its end"
+        shown = _listed([f"{topic} [{partition}]" for topic, partition in keys])
+        return f"{shown} was not read to its end"
 
     def written(self, messages: Sequence[Any]) -> None:
         """Keeps no offsets: there is no group."""
@@ -111,7 +129,7 @@ class AssignedConsumer(RecordConsumer):
 
         query = self._connection
         lows = query_offsets(query, keys, OffsetSpec.earliest())
-        highs = query_offsets(query, keys, OffsetSpec.latest())
+        highs = self._ends = query_offsets(query, keys, OffsetSpec.latest())
         stable = highs
         if self._committed:
             stable = query_offsets(query, keys, OffsetSpec.latest(), committed=True)
@@ -121,6 +139,7 @@ class AssignedConsumer(RecordConsumer):
             if place is not None and place.kind == "time"
         }
         found: dict[PartitionKey, ResolvedRange] = {}
+        remarks: dict[PartitionKey, str] = {}
         for key in keys:
             offsets = {timestamp_ms: answer[key] for timestamp_ms, answer in at.items()}
             found[key], remark = resolve(
@@ -130,14 +149,21 @@ class AssignedConsumer(RecordConsumer):
                 offsets.__getitem__,
                 stable=None if self._ends_now else stable[key],
             )
-            stop = found[key].stop
-            if self._ends_now:
-                end = highs[key] if stop is None else min(stop, highs[key])
-                found[key] = found[key]._replace(stop=end)
-            found[key] = self._stop_where_stable(key, found[key], stable[key], highs[key])
-            if remark is not None and not self._settings.quiet:
-                typer.echo(f"note: {key[0]} [{key[1]}]: {remark}", err=True)
-        return found
+            if remark is not None:
+                remarks[key] = f"{key[0]} [{key[1]}]: {remark}"
+        if keys and all(found[key].start > highs[key] for key in keys):
+            raise RangeError(_listed(list(remarks.values())))
+        if not self._settings.quiet:
+            for remark in remarks.values():
+                typer.echo(f"note: {remark}", err=True)
+        return {key: self._ended(key, one, stable[key]) for key, one in found.items()}
+
+    def _ended(self, key: PartitionKey, found: ResolvedRange, stable: int) -> ResolvedRange:
+        high = self._ends[key]
+        if self._ends_now:
+            stop = high if found.stop is None else min(found.stop, high)
+            found = ResolvedRange(min(found.start, high), stop)
+        return self._stop_where_stable(key, found, stable, high)
 
     def _stop_where_stable(
         self, key: PartitionKey, found: ResolvedRange, stable: int, high: int
@@ -170,6 +196,10 @@ class AssignedConsumer(RecordConsumer):
                 self._past_stop(key, message.offset())
             return
         self._on_error(error, key)
+
+
+def _listed(texts: Sequence[str]) -> str:
+    return ", ".join([*texts[:SHOWN_MAX], "..."] if len(texts) > SHOWN_MAX else texts)
 
 
 def _chosen(name: str, existing: list[int], partitions: Sequence[int]) -> list[int]:

@@ -87,8 +87,12 @@ def describe(
     from pyrklog.cli import config_tables
 
     _refuse_empty(names, only)
+    from pyrklog.cli.config_cluster import with_unset
+
     with _admin(options, kind) as admin:
         found = admin.describe(list(dict.fromkeys(names)), only or ())
+        if kind is Kind.BROKER:
+            found = {name: with_unset(name, entries, only) for name, entries in found.items()}
         if changed:
             found = {
                 name: [one for one in entries if one.source != "default"]
@@ -114,8 +118,9 @@ def _refuse_missing(kind: Kind, found: "dict[str, list[Entry]]", only: Sequence[
         missing = [one for one in only if all(one != entry.name for entry in entries)]
         if missing and name != ALL_BROKERS:
             what = f"{kind} {name} has no option {missing[0]}"
+            fix = like_option(missing, known) or explained(missing[:1])
             raise CliError(
-                Exit.NOT_FOUND, what, like_option(missing, known) or explained(missing[:1])
+                Exit.NOT_FOUND, what, fix or f"see `pyrklog config describe {kind} {name}`"
             )
 
 

@@ -10,10 +10,13 @@ from pyrklog.cli.cluster_requests import (
     error_code,
     refused,
 )
+from pyrklog.cli.config_effect import broker_option
 from pyrklog.cli.config_kinds import ALL_BROKERS, Kind
 from pyrklog.cli.connection import missing_topic
 from pyrklog.cli.failures import CliError, Exit
 from pyrklog.cli.option_advice import like_option
+from pyrklog.cli.options import Settings
+from pyrklog.config.dynamic import LISTENER_PREFIX
 from pyrklog.config.entry import OptionType, Source
 from pyrklog.protocol.configs import (
     DESCRIBE_CONFIGS,
@@ -56,6 +59,12 @@ _SOURCES = {
     _OF_CLIENT_METRICS: "client-metrics",
     8: "group",
 }
+_TOLD_WHILE_SET = (
+    "leader.replication.throttled.rate",
+    "follower.replication.throttled.rate",
+    "replica.alter.log.dirs.io.max.bytes.per.second",
+)
+"""Brokers' options of Kafka's ``DynamicConfig``; those of one listener are told so, too."""
 _UNITS = ("hours", "minutes")
 _VALUE_TYPES = {one.value: one.name.lower() for one in OptionType}
 
@@ -119,14 +128,18 @@ class ConfigAdmin:
     def broker_names(self) -> list[str]:
         return [str(number) for number in sorted(self._brokers)]
 
-    def is_pyrklog(self) -> bool:
-        """Whether a broker has an option that no other Kafka has; False if it does not answer."""
+    def is_pyrklog(self) -> bool | None:
+        """Whether a broker has an option that no other Kafka has; None if it does not answer."""
+        if not self._brokers:
+            return None
         number, address = min(self._brokers.items())
         asked = DescribeConfigsResource(_TYPES[Kind.BROKER], str(number), [_ONLY_OURS])
         try:
             told = self._ask(address, DescribeConfigsRequest([asked]))
         except CliError:
-            return False
+            return None
+        if not told or any(result.error_code for result in told):
+            return None
         return any(one.name == _ONLY_OURS for result in told for one in result.configs)
 
     def describe(self, names: Sequence[str], options: Sequence[str] = ()) -> dict[str, list[Entry]]:
@@ -223,6 +236,14 @@ class ConfigAdmin:
         return refused(about, code, message)
 
 
+def refuse_others(settings: Settings, fix: str) -> None:
+    """Raises :class:`CliError` where brokers answer that are not ours, for what only ours know."""
+    with ClusterRequests(settings) as requests:
+        if ConfigAdmin(requests, Kind.BROKER).is_pyrklog() is False:
+            what = f"the brokers at {settings.bootstrap} are not pyrklog's, and cannot tell this"
+            raise CliError(Exit.FAILED, what, fix)
+
+
 def _own_source(kind: Kind, name: str) -> int:
     """The source of values that were set on the resource itself at run time."""
     if kind is not Kind.BROKER:
@@ -276,6 +297,33 @@ def _shown(value: str | None) -> str:
     return "-" if value is None else value
 
 
+def with_unset(name: str, entries: Sequence[Entry], asked: Iterable[str] | None) -> list[Entry]:
+    """Also those asked for that brokers have, but tell only while they are set."""
+    told = {one.name for one in entries}
+    added = (_unset(option) for option in asked or () if option not in told)
+    return [*entries, *(one for one in added if one is not None and name != ALL_BROKERS)]
+
+
+def _unset(name: str) -> Entry | None:
+    is_listeners = name.startswith(LISTENER_PREFIX)
+    option = broker_option(name) if is_listeners or name in _TOLD_WHILE_SET else None
+    if option is None:
+        return None
+    default = option.format(option.default)
+    return Entry(
+        name=name,
+        value=default,
+        source=source(Source.DEFAULT),
+        unset=default,
+        default=default,
+        type=option.type_name,
+        is_hidden=option.is_secret,
+        read_only=False,
+        documentation=option.documentation,
+        synonyms=(),
+    )
+
+
 def altered_lines(
     kind: Kind,
     name: str,
@@ -312,10 +360,12 @@ def refuse_unknown(
     kind: Kind, name: str, operations: Sequence[Operation], before: Mapping[str, Entry]
 ) -> None:
     """Refuses to reset an unknown option, which brokers would silently accept. All brokers'
-    options are known only once they are set."""
+    options are known only once they are set, and so are some of one broker."""
     if name == ALL_BROKERS and kind is Kind.BROKER:
         return
     for one in operations:
+        if kind is Kind.BROKER and _unset(one.option) is not None:
+            continue
         if one.number == DELETE and one.option not in before:
             what = f"{kind} {name} has no option {one.option}"
             raise CliError(Exit.FAILED, what, like_option([one.option], list(before)))

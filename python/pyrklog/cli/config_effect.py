@@ -23,8 +23,13 @@ def _option(kind: Kind, name: str) -> Option | None:
         known = TOPIC_OPTIONS_BY_NAME.get(name)
         return None if known is None else known.option
     if kind is Kind.BROKER:
-        return OPTIONS.get(name) or listener_option(name) or dynamic_without_effect(name)
+        return broker_option(name)
     return None
+
+
+def broker_option(name: str) -> Option | None:
+    """One that brokers have, or that they take and keep."""
+    return OPTIONS.get(name) or listener_option(name) or dynamic_without_effect(name)
 
 
 def _remark(option: Option | None) -> str:

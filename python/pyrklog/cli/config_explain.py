@@ -8,6 +8,7 @@ from pyrklog.cli.output import columns
 from pyrklog.config.broker import OPTIONS
 from pyrklog.config.dynamic import dynamic_without_effect, listener_option
 from pyrklog.config.known import JVM_ONLY, PREFIXES, WITHOUT_EFFECT
+from pyrklog.config.load import _REFUSED as REFUSED
 from pyrklog.config.log_options import TOPIC_OPTIONS, TopicOption
 from pyrklog.config.option import READ_ONLY, Option
 from pyrklog.config.topic import OWN_PREFIX, TOPIC_OPTIONS_BY_NAME
@@ -33,7 +34,20 @@ def explain(names: Iterable[str]) -> list[dict[str, Any]]:
     return [item for name in dict.fromkeys(names) for item in _explain(name)]
 
 
+def is_known(name: str) -> bool:
+    return bool(_found(name))
+
+
 def _explain(name: str) -> list[dict[str, Any]]:
+    found = _found(name)
+    if found:
+        return found
+    raise CliError(
+        Exit.NOT_FOUND, f"neither Kafka 3.9 nor pyrklog has an option {name}", _like(name)
+    )
+
+
+def _found(name: str) -> list[dict[str, Any]]:
     items = []
     topic = TOPIC_OPTIONS_BY_NAME.get(name)
     if topic is not None:
@@ -44,13 +58,9 @@ def _explain(name: str) -> list[dict[str, Any]]:
     if items:
         return items
     changed = dynamic_without_effect(name)
-    if name in JVM_ONLY or name in WITHOUT_EFFECT or changed is not None:
+    if name in JVM_ONLY or name in WITHOUT_EFFECT or name in REFUSED or changed is not None:
         return [_without_effect(name, changed)]
-    if name.startswith(PREFIXES):
-        return [_without_effect(name, None)]
-    raise CliError(
-        Exit.NOT_FOUND, f"neither Kafka 3.9 nor pyrklog has an option {name}", _like(name)
-    )
+    return [_without_effect(name, None)] if name.startswith(PREFIXES) else []
 
 
 def _like(name: str) -> str | None:
@@ -101,12 +111,18 @@ def _without_effect(name: str, option: Option | None) -> dict[str, Any]:
         "default": None,
         "valid": "",
         "documentation": "",
-        "effect": _JVM if name in JVM_ONLY else _LACKING,
+        "effect": _effect(name),
         "kafka": "",
         "changes": "at start" if option is None else _changes(option),
         "defaults_from": [],
         "default_of": None,
     }
+
+
+def _effect(name: str) -> str:
+    if name in REFUSED:
+        return f"refused: {REFUSED[name]}"
+    return _JVM if name in JVM_ONLY else _LACKING
 
 
 def _changes(option: Option) -> str:

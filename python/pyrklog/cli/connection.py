@@ -138,9 +138,9 @@ class Connection:
         try:
             return kind(configuration)
         except KafkaException as error:
-            raise CliError(Exit.USAGE, str(error.args[0].str()), "see -X") from None
+            raise _refused_property(str(error.args[0].str())) from None
         except (TypeError, ValueError) as error:
-            raise CliError(Exit.USAGE, str(error), "see -X") from None
+            raise _refused_property(str(error)) from None
 
     def admin_result(self, call: Any, about: str, *arguments: Any, **options: Any) -> Any:
         from confluent_kafka import KafkaException
@@ -210,6 +210,13 @@ class Connection:
                 raise cli_error(topic.error, f"topic {name}", topic=name)
             found[name] = sorted(topic.partitions)
         return found
+
+
+def _refused_property(refusal: str) -> CliError:
+    from pyrklog.cli.hints import property_hint
+
+    fix = property_hint(refusal) or "-X takes properties of librdkafka"
+    return CliError(Exit.USAGE, refusal, fix)
 
 
 def missing_topic(name: str, names: list[str], fix: str | None = None) -> CliError:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from pyrklog.cli.failures import CliError, Exit, refuse_empty
+from pyrklog.cli.failures import CliError, Exit, counted, refuse_empty
 from pyrklog.cli.interrupts import held
 from pyrklog.cli.options import (
     CONNECTION,
@@ -83,6 +83,8 @@ def consume(
     started = time.monotonic()
     try:
         reading.start()
+        if not exit_at_end and not options.quiet:
+            _tell_awaited(reading)
         is_bounded = exit_at_end or wanted.stop is not None
         read = _copy(reading, write, count, exit_at_end, is_bounded)
         if read_committed and not options.quiet and reading.finished(exit_at_end):
@@ -93,7 +95,17 @@ def consume(
         reading.close()
     if options.verbose:
         elapsed_s = time.monotonic() - started
-        typer.echo(f"{read} records in {elapsed_s:.2f} s", err=True)
+        typer.echo(f"{counted(read, 'record')} in {elapsed_s:.2f} s", err=True)
+
+
+def _tell_awaited(reading: "RecordConsumer") -> None:
+    waiting = reading.awaited()
+    if waiting:
+        (topic, partition), (end, stop) = next(iter(waiting.items()))
+        others = len(waiting) - 1
+        more = f" (also {counted(others, 'other partition')})" if others else ""
+        what = f"{topic} [{partition}] ends at {end}, before {stop}{more}"
+        typer.echo(f"note: {what}: waiting for records; -e stops at the end", err=True)
 
 
 def _tell_held_back(reading: "RecordConsumer") -> None:

@@ -20,6 +20,10 @@ FETCH_WAIT_MS = 100
 class RecordConsumer(ABC):
     """Reads partitions with a ``confluent_kafka.Consumer``; subclasses choose the partitions."""
 
+    _fix_of_missing: str | None = (
+        "create it with `pyrklog topic create`, or write to it where topics create themselves"
+    )
+
     def __init__(self, settings: Settings, topics: Sequence[str], *, read_committed: bool) -> None:
         self._settings = settings
         self._topics = list(dict.fromkeys(topics))
@@ -38,8 +42,7 @@ class RecordConsumer(ABC):
         self._connection = Connection(self._settings)
 
     def _existing_topics(self) -> dict[str, list[int]]:
-        fix = "create it with `pyrklog topic create`, or write to it where topics create themselves"
-        return self._connection.topic_partitions(self._topics, fix)
+        return self._connection.topic_partitions(self._topics, self._fix_of_missing)
 
     def _make_consumer(self, **more: Any) -> None:
         from confluent_kafka import Consumer
@@ -62,6 +65,10 @@ class RecordConsumer(ABC):
     @abstractmethod
     def start(self) -> None:
         """Connects and begins to read."""
+
+    def awaited(self) -> dict[PartitionKey, tuple[int, int]]:
+        """Once it has started: partitions that end before their stop, their end and stop."""
+        return {}
 
     @abstractmethod
     def finished(self, at_end: bool) -> bool:

@@ -8,6 +8,8 @@ from enum import IntEnum
 from functools import wraps
 from typing import Any, ParamSpec, TypeVar
 
+from pyrklog.cli.internal_topics import TAKES_NO_RECORDS, internal_of
+
 TRACEBACK = "PYRKLOG_TRACEBACK"
 """Environment variable that shows tracebacks of unexpected exceptions."""
 P = ParamSpec("P")
@@ -87,6 +89,8 @@ _SPECIAL_FIXES = {
 }
 
 _NAME_REFUSED = "TOPIC_EXCEPTION"
+_ANY_CAUSE = "Broker: "
+"""How librdkafka's text begins; it takes the place of a broker's own."""
 _NAME_FIX = "names have up to 249 letters, digits, dots, underscores and hyphens"
 
 
@@ -102,6 +106,8 @@ def cli_error(
     code, name = exit_code(kafka_error), kafka_error.name()
     reason = kafka_error.str() or name
     if name == _NAME_REFUSED and topic is not None:
+        if internal_of([topic]) and reason.startswith(_ANY_CAUSE):
+            return CliError(code, f"{about}: {TAKES_NO_RECORDS}", fix)
         fix = fix or _fix_of_name(topic, reason)
     return CliError(code, f"{about}: {reason}", fix or _SPECIAL_FIXES.get(name) or _FIXES.get(code))
 
@@ -111,8 +117,7 @@ def _fix_of_name(topic: str, reason: str) -> str | None:
 
     if wrong_with_name(topic) is not None:
         return _NAME_FIX
-    # Without the broker's text there is librdkafka's, the same for all causes.
-    return f"`pyrklog topic create {topic}` tells why" if reason.startswith("Broker: ") else None
+    return f"`pyrklog topic create {topic}` tells why" if reason.startswith(_ANY_CAUSE) else None
 
 
 def worst(codes: Iterable[Exit]) -> Exit:
@@ -178,7 +183,14 @@ def refuse_non_text(value: str) -> None:
 def refuse_empty(argument: str, kind: str, names: Iterable[str]) -> None:
     """Raises :class:`CliError` for an empty name, as from an unset shell variable."""
     if not all(names):
-        raise CliError(Exit.USAGE, f"{argument} takes the name of a {kind}, not an empty text")
+        article = "an" if kind[0] in "aeiou" else "a"
+        what = f"{argument} takes the name of {article} {kind}, not an empty text"
+        raise CliError(Exit.USAGE, what)
+
+
+def counted(count: int, noun: str, plural: str | None = None) -> str:
+    """``1 record``, ``2 records``."""
+    return f"{count} {noun}" if count == 1 else f"{count} {plural or f'{noun}s'}"
 
 
 def ending(command: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:

@@ -53,13 +53,16 @@ def list_groups(
 ) -> None:
     """List consumer groups."""
     from pyrklog.cli import group_tables
+    from pyrklog.cli.too_few_brokers import OFFSETS_TOPIC, tell_too_few_brokers
 
     limits = group_tables.parse_limits(lag_over)
     connection = connect(options)
 
-    def once(_before: object) -> "Listing":
+    def once(before: "Listing | None") -> "Listing":
         listing = group_tables.list_groups(connection, states or [], lag, limits)
         show(listing, output)
+        if before is None and not listing.items:
+            tell_too_few_brokers(options, OFFSETS_TOPIC)
         return listing
 
     _repeat(once, watch)

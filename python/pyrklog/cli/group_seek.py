@@ -59,13 +59,15 @@ def select(
     keys: list[Key] = []
     for topic, partitions in wanted.items():
         for partition in existing[topic] if partitions is None else dict.fromkeys(partitions):
-            if partition not in existing[topic]:
-                count = len(existing[topic])
-                raise CliError(
-                    Exit.NOT_FOUND, f"topic {topic} has no partition {partition}, only {count}"
-                )
+            _refuse_missing(topic, partition, existing[topic])
             keys.append((topic, partition))
     return sorted(keys)
+
+
+def _refuse_missing(topic: str, partition: int, existing: Sequence[int]) -> None:
+    if partition not in existing:
+        count = len(existing)
+        raise CliError(Exit.NOT_FOUND, f"topic {topic} has no partition {partition}, only {count}")
 
 
 def read_file(path: Path) -> dict[Key, int]:
@@ -154,7 +156,9 @@ def plan(
             Exit.NOT_FOUND, f"group {group} has no offsets to move", "name topics with --topic"
         )
     if not selected:
-        connection.topic_partitions(sorted({topic for topic, _ in keys}))
+        existing = connection.topic_partitions(sorted({topic for topic, _ in keys}))
+        for topic, partition in keys:
+            _refuse_missing(topic, partition, existing[topic])
     lows = query_offsets(connection, keys, OffsetSpec.earliest())
     highs = query_offsets(connection, keys, OffsetSpec.latest())
     wanted = _targets(connection, target, keys, given, committed, lows, highs, now_ms)

@@ -1,3 +1,7 @@
+"""Answers to the words of other tools: kcat's, rpk's and those of Kafka's own."""
+
+import re
+from collections.abc import Collection
 from typing import Any
 
 from typer.core import TyperGroup
@@ -86,6 +90,76 @@ _OF_COMMANDS = {
 }
 
 
+_COMMANDS = {
+    "rm": ("delete", "remove", "purge"),
+    "remove": ("delete",),
+    "del": ("delete",),
+    "drop": ("delete",),
+    "reset": ("seek",),
+    "reset-offsets": ("seek",),
+    "set": ("alter",),
+    "edit": ("alter",),
+    "update": ("alter",),
+    "ls": ("list",),
+    "show": ("describe", "list"),
+    "get": ("describe",),
+    "info": ("describe",),
+    "delete-records": ("trim",),
+    "trim-prefix": ("trim",),
+    "add-partition": ("add-partitions",),
+}
+"""Words of other tools, and ours: the first that the group has."""
+_ELSEWHERE = {
+    "version": "`pyrklog --version` prints it",
+    "topic consume": "it is `pyrklog consume TOPIC`",
+    "topic produce": "it is `pyrklog produce TOPIC`",
+    "cluster info": "`pyrklog cluster brokers` and `pyrklog cluster health` tell it",
+    "cluster config": "it is `pyrklog config`",
+}
+_OF_PROPERTIES = {
+    "parse.key": "`produce -K TEXT` takes lines as key, TEXT, value",
+    "parse.headers": "`produce -H NAME=VALUE` adds headers, `produce -f jsonl` reads them",
+    "key.separator": "`produce -K TEXT`, `consume -K TEXT`: TEXT is between key and value",
+    "ignore.error": "lines without the text of `produce -K TEXT` are values without a key",
+    "null.marker": "`produce -Z` takes empty keys and values as null",
+    "print.key": "`consume -K TEXT` prints the key, TEXT, and the value",
+    "line.separator": r"`consume -f '%v\n'` ends records as it says",
+    "headers.delimiter": "`produce -H NAME=VALUE` adds headers, `produce -f jsonl` reads them",
+    "null.literal": "`consume -Z TEXT` prints null keys and values as TEXT",
+}
+"""``--property`` of Kafka's console clients; ours are librdkafka's."""
+_VERBS = {
+    "value": "%v",
+    "offset": "%o",
+    "partition": "%p",
+    "epoch": "%e",
+    "timestamp": "%T or %d{iso}",
+    "headers": "%h",
+}
+_OF_PROPERTIES |= {
+    f"print.{name}": f"`consume -f FORMAT` says what to print: {verb}"
+    for name, verb in _VERBS.items()
+}
+_NO_COMMAND = re.compile(r"No such command '([^']*)'")
+
+
+def property_hint(refusal: str) -> str | None:
+    """About librdkafka's refusal of a property."""
+    named = re.search(r'"([^"]*)"', refusal)
+    return None if named is None else _OF_PROPERTIES.get(named[1])
+
+
+def command_hint(group: str, word: str, known: Collection[str]) -> str | None:
+    """About an unknown command of a group ("" is the outermost)."""
+    path = f"{group} {word}".strip()
+    if word == "help":
+        return f"`pyrklog {group} --help` shows it".replace("  ", " ")
+    if path in _ELSEWHERE:
+        return _ELSEWHERE[path]
+    ours = next((name for name in _COMMANDS.get(word, ()) if name in known), None)
+    return None if ours is None else f"it is `pyrklog {group} {ours}`"
+
+
 def hint(command: str, option: str) -> str | None:
     group = "groups stand behind the command without an option"
     if option == "--group" and command.startswith("group"):
@@ -110,11 +184,21 @@ class HintingGroup(TyperGroup):
 
 
 def _add_hint(error: Any) -> None:
-    """Adds a hint to typer's error about an option; its class has no public name."""
-    option, context = getattr(error, "option_name", None), getattr(error, "ctx", None)
-    if type(error).__name__ != "NoSuchOption" or option is None or context is None:
+    """Adds a hint to typer's error about a command or an option; their classes have no public
+    names."""
+    context = getattr(error, "ctx", None)
+    if context is None:
         return
-    found = hint(" ".join(context.command_path.split()[1:]), option)
-    if found is not None:
-        error.message = f"{error.message}; {found}"
-        error.possibilities = None
+    path = " ".join(context.command_path.split()[1:])
+    option = getattr(error, "option_name", None)
+    if type(error).__name__ == "NoSuchOption" and option is not None:
+        found = hint(path, option)
+        if found is not None:
+            error.message = f"{error.message}; {found}"
+            error.possibilities = None
+        return
+    unknown = _NO_COMMAND.match(str(getattr(error, "message", "")))
+    if unknown is not None:
+        found = command_hint(path, unknown[1], getattr(context.command, "commands", {}))
+        if found is not None:
+            error.message = f"{unknown[0]}; {found}"

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import typer
 
-from pyrklog.cli.failures import CliError, Exit, guarded
+from pyrklog.cli.failures import CliError, Exit, counted, guarded
 from pyrklog.cli.options import (
     CONNECTION,
     Output,
@@ -49,8 +49,7 @@ def dump(
         printer.end()
     printer.finish()
     if printer.damages:
-        what = "damage" if printer.damages == 1 else "damages"
-        raise CliError(Exit.DIFFERS, f"{printer.damages} {what} found")
+        raise CliError(Exit.DIFFERS, f"{counted(printer.damages, 'damage')} found")
 
 
 @command(app, "verify", *CONNECTION)
@@ -158,7 +157,8 @@ def export_kraft(
         done = export(settings)
     except StartError as error:
         raise CliError(Exit.FAILED, error.what.rstrip("."), error.fix) from None
-    typer.echo(f"{done.topics} topics, {done.partitions} partitions, for Kafka 3.9 in KRaft mode")
+    what = f"{counted(done.topics, 'topic')}, {counted(done.partitions, 'partition')}"
+    typer.echo(f"{what}, for Kafka 3.9 in KRaft mode")
     typer.echo(f"node.id={done.node_id}")
     typer.echo(f"log.dirs={','.join(map(str, settings.log_dirs))}")
     typer.echo(f"cluster id: {done.cluster_id} (kept in meta.properties; do not format again)")

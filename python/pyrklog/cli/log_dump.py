@@ -1,5 +1,4 @@
 import base64
-import json
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -7,9 +6,9 @@ from typing import Any
 
 import typer
 
-from pyrklog.cli.failures import CliError, Exit
+from pyrklog.cli.failures import CliError, Exit, counted
 from pyrklog.cli.options import OutputFormat
-from pyrklog.cli.output import Column, Listing, print_listing, text
+from pyrklog.cli.output import Column, Listing, as_json, print_listing, text
 
 Row = dict[str, Any]
 
@@ -30,6 +29,16 @@ _BATCH = """
     position base_offset last_offset count size_bytes leader_epoch compression max_timestamp_ms
     producer_id base_sequence valid
 """
+_NOUNS = {
+    "aborted_txn": ("aborted transaction", "aborted transactions"),
+    "batch": ("batch", "batches"),
+    "checkpoint_entry": ("checkpoint entry", "checkpoint entries"),
+    "index_entry": ("index entry", "index entries"),
+    "messages": ("entry of messages", "entries of messages"),
+    "property": ("property", "properties"),
+    "time_index_entry": ("time index entry", "time index entries"),
+}
+"""Kinds of rows that do not get an s only."""
 _NARROW = {"batch": _BATCH.split()}
 """Columns of the narrow table by kind; other kinds show all columns."""
 
@@ -100,7 +109,7 @@ class Printer:
         if kind == DAMAGE:
             self._add_damage(row)
         if self._output is OutputFormat.JSONL:
-            sys.stdout.write(json.dumps(row, ensure_ascii=False) + "\n")
+            sys.stdout.write(as_json(row) + "\n")
         elif not self._is_for_people():
             self._waiting.append(row)
         elif kind == DAMAGE:
@@ -117,7 +126,11 @@ class Printer:
     def end(self) -> None:
         if self._is_for_people():
             self._flush()
-            counts = [f"{kind} {count}" for kind, count in self._counts.items() if kind != DAMAGE]
+            counts = [
+                counted(count, *_NOUNS.get(kind, (kind, f"{kind}s")))
+                for kind, count in self._counts.items()
+                if kind != DAMAGE
+            ]
             state = f"{self._file_damages} damaged" if self._file_damages else "no damage found"
             typer.echo(f"{', '.join(counts) or 'empty'}; {state}\n")
 
@@ -171,4 +184,4 @@ def _line(row: Row) -> str:
 
 
 def _word(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False) if isinstance(value, str | list) else text(value)
+    return as_json(value) if isinstance(value, str | list) else text(value)

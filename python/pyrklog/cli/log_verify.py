@@ -17,6 +17,7 @@ from pyrklog.cli.cluster_election import parse_places
 from pyrklog.cli.cluster_reading import read_state
 from pyrklog.cli.cluster_state import NO_BROKER, ClusterState, PartitionState
 from pyrklog.cli.cluster_views import is_plain
+from pyrklog.cli.config_cluster import refuse_others
 from pyrklog.cli.connection import Connection, missing_topic
 from pyrklog.cli.failures import CliError, Exit
 from pyrklog.cli.offsets import RangeError, parse_time_ms
@@ -141,10 +142,11 @@ def verify(
 ) -> tuple[Listing, Exit]:
     """Compares the replicas of topics or partitions; of all if none is named.
 
-    Raises :class:`CliError` if no broker can be asked.
+    Raises :class:`CliError` if no broker can be asked, or the cluster is not pyrklog's.
     """
     if not is_plain(connection.settings):
         raise CliError(Exit.FAILED, "this command reaches brokers over plain text only")
+    refuse_others(connection.settings, "use Apache Kafka's kafka-replica-verification.sh")
     state = read_state(connection)
     chosen = _chosen(state, texts)
     starts = _starts(connection, chosen, since)

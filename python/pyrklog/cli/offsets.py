@@ -60,7 +60,18 @@ def parse_range(texts: list[str], now_ms: int) -> OffsetRange:
             start = _place(first, now_ms)
         if colon and second:
             stop = _place(second, now_ms)
-    return OffsetRange(start or BEGINNING, stop)
+    found = OffsetRange(start or BEGINNING, stop)
+    refuse_backwards(found, f"-o {' -o '.join(texts)}")
+    return found
+
+
+def refuse_backwards(wanted: OffsetRange, text: str) -> None:
+    """Raises :class:`RangeError` for a range of offsets or of times that ends before it begins."""
+    start, stop = wanted
+    if stop is None or stop.kind != start.kind or start.kind not in ("offset", "time"):
+        return
+    if stop.value < start.value:
+        raise RangeError(f"{text} ends before it begins")
 
 
 def parse_position(text: str, now_ms: int, option: str) -> OffsetPosition:
@@ -124,7 +135,7 @@ def resolve(
 
     ``offset_at(timestamp_ms)`` is the first offset of that time or later, -1 for none. A reader of
     committed records counts its start from ``stable`` (None: ``high``), but its stop from ``high``.
-    Raises :class:`RangeError`.
+    Both may be past the end.
     """
 
     def offset(place: OffsetPosition, high: int) -> int:
@@ -145,6 +156,8 @@ def resolve(
     stop = None if wanted.stop is None else offset(wanted.stop, high)
     if start < low:
         return ResolvedRange(low, stop), f"offset {start} is gone; the log starts at {low}"
-    if start > high:
-        raise RangeError(f"offset {start} is behind the end of the log, which is {high}")
-    return ResolvedRange(start, stop), None
+    return ResolvedRange(start, stop), None if start <= high else past_end(start, high)
+
+
+def past_end(offset: int, high: int) -> str:
+    return f"offset {offset} is past the end of the log, which is {high}"

@@ -15,9 +15,13 @@ def advice(message: str, given: Iterable[str], known: Sequence[str]) -> str | No
         return None
     if _READ_ONLY in message:
         return "set it in the broker's file (pyrklog: --config, or serve --set), and restart it"
-    like = like_option(given, known)
+    options = list(given)
+    like = like_option(options, known)
     invalid = _INVALID.search(message)
-    return like if like or invalid is None else explained([invalid[1]])
+    if like or invalid is None:
+        return like
+    # Kafka does not name the option in all of these messages.
+    return explained([invalid[1]] if invalid[1] in options else options)
 
 
 def like_option(given: Iterable[str], known: Sequence[str]) -> str | None:
@@ -28,5 +32,9 @@ def like_option(given: Iterable[str], known: Sequence[str]) -> str | None:
     return None
 
 
-def explained(options: Iterable[str]) -> str:
-    return f"see `pyrklog config explain {' '.join(options)}`"
+def explained(options: Iterable[str]) -> str | None:
+    """None if we know none of them, either."""
+    from pyrklog.cli.config_explain import is_known
+
+    known = [option for option in options if is_known(option)]
+    return f"see `pyrklog config explain {' '.join(known)}`" if known else None

@@ -13,6 +13,7 @@ from typing import Annotated, Any
 import typer
 
 from pyrklog.cli.failures import CliError, Exit, guarded
+from pyrklog.cli.usage import Commands
 
 DEFAULT_BOOTSTRAP = "127.0.0.1:9092"
 DEFAULT_TIMEOUT_S = 30.0
@@ -176,29 +177,35 @@ _SHARED: dict[str, tuple[Any, Any]] = {
     "verbose": (Verbose, False),
     "quiet": (Quiet, False),
 }
+_EVERYWHERE: dict[str, tuple[Any, Any]] = {
+    "verbose": (Annotated[bool, option("-v, --verbose", "", hidden=True)], False),
+    "quiet": (Annotated[bool, option("-q, --quiet", "", hidden=True)], False),
+}
+"""Shared options that commands take without showing them, because they change little there."""
 CONNECTION = ("bootstrap", "properties", "timeout_s")
 
 
-def command_group(about: str) -> typer.Typer:
+def command_group(about: str) -> Commands:
     """Commands of one subject."""
-    return typer.Typer(help=about, no_args_is_help=True, rich_markup_mode=None)
+    return Commands(help=about, no_args_is_help=True, rich_markup_mode=None)
 
 
 def with_settings(*names: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Guards a command, and makes its ``options: Settings`` of these shared options, which follow
-    the command's own."""
+    the command's own, and of hidden ``-v`` and ``-q``."""
+    added_options = {**_EVERYWHERE, **{name: _SHARED[name] for name in names}}
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
         @wraps(command)
         def run(context: typer.Context, **given: Any) -> None:
-            shared = {name: given.pop(name) for name in names}
+            shared = {name: given.pop(name) for name in added_options}
             command(settings(context, **shared), **given)
 
         _, *own = signature(command, eval_str=True).parameters.values()
         kind = Parameter.POSITIONAL_OR_KEYWORD
         added = [
-            Parameter(name, kind, annotation=_SHARED[name][0], default=_SHARED[name][1])
-            for name in names
+            Parameter(name, kind, annotation=annotation, default=default)
+            for name, (annotation, default) in added_options.items()
         ]
         context = Parameter("context", kind, annotation=typer.Context)
         run.__signature__ = Signature([context, *own, *added])  # type: ignore[attr-defined]

@@ -61,12 +61,11 @@ def print_listing(listing: Listing, output: OutputFormat) -> None:
 def render(listing: Listing, output: OutputFormat) -> str:
     match output:
         case OutputFormat.JSON:
-            return json.dumps(envelope(listing), indent=2, ensure_ascii=False) + "\n"
+            return as_json(envelope(listing), indent=2) + "\n"
         case OutputFormat.YAML:
             return "".join(_yaml(envelope(listing), 0))
         case OutputFormat.JSONL:
-            lines = (json.dumps(item, ensure_ascii=False) for item in listing.items)
-            return "".join(f"{line}\n" for line in lines)
+            return "".join(f"{as_json(item)}\n" for item in listing.items)
         case OutputFormat.CSV:
             return _csv(listing)
         case OutputFormat.NAME:
@@ -74,6 +73,12 @@ def render(listing: Listing, output: OutputFormat) -> str:
             return "".join(f"{text(item.get(key))}\n" for item in listing.items)
         case _:
             return plain_table(_shown(listing, output), listing.items)
+
+
+def as_json(value: Any, *, indent: int | None = None) -> str:
+    """Escapes what is not ASCII where the output's encoding may lack it: programs get all."""
+    is_unicode = str(sys.stdout.encoding or "utf").lower().startswith("utf")
+    return json.dumps(value, indent=indent, ensure_ascii=not is_unicode)
 
 
 def envelope(listing: Listing) -> dict[str, Any]:
@@ -93,7 +98,7 @@ def text(value: Any) -> str:
     if isinstance(value, list):
         return ",".join(map(text, value))
     if isinstance(value, Mapping):
-        return json.dumps(value, ensure_ascii=False)
+        return as_json(value)
     return str(value)
 
 
@@ -163,7 +168,7 @@ def _yaml(value: Any, depth: int) -> Iterable[str]:
             block = "".join(_yaml(inner, depth + 1))
             yield f"{pad}- {block[len(pad) + 2 :]}"
     else:
-        yield f"{pad}{json.dumps(value, ensure_ascii=False)}\n"
+        yield f"{pad}{as_json(value)}\n"
 
 
 def _yaml_entry(head: str, value: Any, depth: int) -> Iterable[str]:
@@ -171,11 +176,11 @@ def _yaml_entry(head: str, value: Any, depth: int) -> Iterable[str]:
         yield f"{head}\n"
         yield from _yaml(value, depth)
     else:
-        yield f"{head} {json.dumps(value, ensure_ascii=False)}\n"
+        yield f"{head} {as_json(value)}\n"
 
 
 def _yaml_key(key: str) -> str:
     plain = key.replace("_", "").replace(".", "").replace("-", "")
     if plain.isalnum() and plain[0].isalpha() and key.lower() not in _YAML_WORDS:
         return key
-    return json.dumps(key, ensure_ascii=False)
+    return as_json(key)

@@ -7,7 +7,7 @@ from typing import Any, BinaryIO
 import typer
 
 from pyrklog.cli.connection import Connection
-from pyrklog.cli.failures import CliError, Exit, cli_error, exit_code, refuse_non_text
+from pyrklog.cli.failures import CliError, Exit, cli_error, counted, exit_code, refuse_non_text
 from pyrklog.cli.interrupts import held
 from pyrklog.cli.options import Settings
 from pyrklog.cli.records import BadLineError, Headers, InputRecord, from_json
@@ -104,8 +104,10 @@ class RecordProducer:
         acks: str,
         idempotent: bool,
         more: Mapping[str, Any] | None = None,
+        fixes: Mapping[str, str] | None = None,
     ) -> None:
-        """``more`` properties override ours. Raises :class:`CliError` if no broker answers.
+        """``more`` properties override ours, and so do ``fixes`` by the error's name. Raises
+        :class:`CliError` if no broker answers.
 
         librdkafka takes half a second to get an idempotent producer's id.
         """
@@ -113,6 +115,7 @@ class RecordProducer:
 
         self._verbose = settings.verbose
         self._topic = topic
+        self._fixes = fixes or {}
         self._connection = Connection(settings)
         configuration = self._connection.configuration(
             **{
@@ -188,10 +191,11 @@ class RecordProducer:
     def failure(self) -> CliError | None:
         if self._first_error is None:
             return None
-        about = f"{self._failed} of {self._failed + self._delivered} records not written"
+        total = counted(self._failed + self._delivered, "record")
+        about = f"{self._failed} of {total} not written"
         error = self._connection.explain(self._first_error, about, [self._topic])
         code = Exit.PARTIAL if self._delivered else exit_code(self._first_error)
-        return CliError(code, error.what, error.fix)
+        return CliError(code, error.what, self._fixes.get(self._first_error.name(), error.fix))
 
     def with_written(self, problem: CliError) -> CliError:
         if not self._delivered or self._first_error is not None:
@@ -202,8 +206,7 @@ class RecordProducer:
 
     def sum_up(self) -> None:
         if sys.stderr.isatty():
-            plural = "" if self._delivered == 1 else "s"
-            typer.echo(f"{self._delivered} record{plural} written to {self._topic}", err=True)
+            typer.echo(f"{counted(self._delivered, 'record')} written to {self._topic}", err=True)
 
     def _on_delivery(self, error: Any, message: Any) -> None:
         if error is not None:

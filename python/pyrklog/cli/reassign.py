@@ -268,7 +268,7 @@ def _brokers(text: str | None, live: "dict[int, str | None]") -> list[int]:
     dead = [part for part in parts if int(part) not in live]
     if dead:
         what = f"broker {','.join(dead)} is not there"
-        raise CliError(Exit.NOT_FOUND, what, f"brokers {_list(sorted(live))} are")
+        raise CliError(Exit.NOT_FOUND, what, f"any of {_list(sorted(live))}")
     return sorted({int(part) for part in parts})
 
 

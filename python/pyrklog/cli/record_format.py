@@ -77,6 +77,9 @@ class RecordFormat:
                 position += 1
         if literal:
             self._writers.append(_literal(literal))
+        if "%" not in source:
+            what = f"-f {source!r} has no verb such as %v, so it shows nothing of a record"
+            raise FormatError(f"{what}; the only format with a name is jsonl")
 
     def write(self, record: Record) -> bytes:
         return b"".join([writer(record) for writer in self._writers])

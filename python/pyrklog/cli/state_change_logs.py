@@ -10,11 +10,14 @@ import typer
 from pyrklog.cli.admin_common import connect
 from pyrklog.cli.broker_connection import BrokerConnection
 from pyrklog.cli.cluster_reading import read_state
+from pyrklog.cli.cluster_state import ClusterState
 from pyrklog.cli.cluster_views import is_plain
+from pyrklog.cli.config_cluster import refuse_others
+from pyrklog.cli.connection import missing_topic
 from pyrklog.cli.failures import CliError, Exit
 from pyrklog.cli.options import OutputFormat, Settings
 from pyrklog.cli.output import Listing, print_listing
-from pyrklog.cli.state_changes import COLUMNS, SCHEMA, Filter, parse, read_paths, timeline
+from pyrklog.cli.state_changes import COLUMNS, SCHEMA, Change, Filter, parse, read_paths, timeline
 from pyrklog.protocol.errors import ErrorCode
 from pyrklog.protocol.verification import STATE_CHANGES, StateChangesRequest
 
@@ -25,12 +28,16 @@ WRONG_SHOWN_MAX = 5
 def merge(settings: Settings, paths: Sequence[Path], wanted: Filter, output: OutputFormat) -> Exit:
     """Prints the timeline; returns the exit code. Raises :class:`CliError` without any log."""
     errors: list[str] = []
-    cluster_id = None
+    state = None
     if paths:
         logs = read_paths(paths)
     else:
-        logs, cluster_id = _of_brokers(settings, errors)
+        state = _state(settings)
+        logs = _of_brokers(state, settings, errors)
+    cluster_id = None if state is None else state.cluster_id
     changes = [parse(source, data, errors) for source, data in logs.items()]
+    if wanted.topic is not None and not errors:
+        _refuse_unknown(wanted.topic, changes, state)
     items = list(timeline(changes, wanted))
     print_listing(Listing(SCHEMA, COLUMNS, items, cluster_id), output)
     for error in errors[:WRONG_SHOWN_MAX]:
@@ -40,12 +47,30 @@ def merge(settings: Settings, paths: Sequence[Path], wanted: Filter, output: Out
     return Exit.PARTIAL if errors else Exit.OK
 
 
-def _of_brokers(settings: Settings, errors: list[str]) -> tuple[dict[str, bytes], str | None]:
+def _refuse_unknown(
+    topic: str, logs: Sequence[Sequence[Change]], state: ClusterState | None
+) -> None:
+    """Raises :class:`CliError` for a topic that no line of any time names, and that does not
+    exist."""
+    if any(change.fields.get("topic") == topic for log in logs for change in log):
+        return
+    if state is None:
+        raise CliError(Exit.NOT_FOUND, f"no log has a line about a topic {topic}")
+    existing = sorted({one.topic for one in state.partitions})
+    if topic not in existing:
+        raise missing_topic(topic, existing)
+
+
+def _state(settings: Settings) -> ClusterState:
     connection = connect(settings)
     if not is_plain(settings):
         what = "this command reaches brokers over plain text only"
         raise CliError(Exit.FAILED, what, "name their files instead")
-    state = read_state(connection)
+    refuse_others(settings, "name files of pyrklog's brokers, or use kafka-topics.sh --describe")
+    return read_state(connection)
+
+
+def _of_brokers(state: ClusterState, settings: Settings, errors: list[str]) -> dict[str, bytes]:
     logs: dict[str, bytes] = {}
     for one in state.brokers:
         try:
@@ -55,7 +80,7 @@ def _of_brokers(settings: Settings, errors: list[str]) -> tuple[dict[str, bytes]
             errors.append(f"broker {one.number} at {one.host}:{one.port}: {error}")
     if not logs:
         raise CliError(Exit.UNREACHABLE, "; ".join(errors) or "no broker is alive", "name files")
-    return logs, state.cluster_id
+    return logs
 
 
 def _log_of(broker: BrokerConnection) -> bytes:

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from pyrklog.cli.admin_common import confirm, connect, report_each, say, show
-from pyrklog.cli.failures import CliError, Exit, exit_with, refuse_empty
+from pyrklog.cli.failures import CliError, Exit, counted, exit_with, refuse_empty
+from pyrklog.cli.internal_topics import deleted, internal_of, renumbered
 from pyrklog.cli.options import (
     CONNECTION,
     INT32_MAX,
@@ -29,7 +30,7 @@ from pyrklog.cli.options import (
 
 if TYPE_CHECKING:
     from pyrklog.cli.connection import Connection
-    from pyrklog.cli.offsets import OffsetPosition
+    from pyrklog.cli.offsets import OffsetPosition, OffsetRange
     from pyrklog.cli.topic_copy import Copied
     from pyrklog.cli.topic_skew import By
     from pyrklog.cli.topic_trim import Trim
@@ -41,8 +42,6 @@ PARTITIONS_MAX = 100_000
 REPLICAS_MAX = 10_000
 """librdkafka's limits."""
 INTERNAL_PREFIX = "__"
-PLACED_BY_NUMBER = ("__consumer_offsets", "__transaction_state", "__share_group_state")
-"""Topics whose partition for a name depends on their number of partitions."""
 OVER_S = 5.0
 OVER_MIN_S, OVER_MAX_S = 0.1, 60.0
 
@@ -169,6 +168,9 @@ def alter(
         raise CliError(Exit.USAGE, "nothing to change", "give --set, --unset or --partitions")
     if partitions is not None:
         _check_count("--partitions", partitions, PARTITIONS_MAX)
+        if not dry_run:
+            fix = f"`pyrklog topic add-partitions TOPIC --to {partitions} -y` does it all the same"
+            _refuse_renumbering(names, fix)
     from pyrklog.cli import topic_details
 
     connection = connect(options)
@@ -187,6 +189,12 @@ def alter(
 
 def _refuse_empty(names: list[str]) -> None:
     refuse_empty("TOPIC", "topic", names)
+
+
+def _refuse_renumbering(names: list[str], fix: str) -> None:
+    found = internal_of(names)
+    if found:
+        raise CliError(Exit.USAGE, renumbered(found[0]), fix)
 
 
 def _check_count(option: str, count: int, most: int, *, or_default: bool = False) -> None:
@@ -223,9 +231,12 @@ def delete(
     connection = connect(options)
     names = list(dict.fromkeys(names))
     found = connection.topic_partitions(names)
+    for name in internal_of(names):
+        if not options.quiet:
+            typer.echo(f"note: {deleted(name)}", err=True)
     if dry_run:
         for name in names:
-            say(options, f"{name}: {len(found[name])} partitions would be deleted")
+            say(options, f"{name}: {counted(len(found[name]), 'partition')} would be deleted")
         return
     if not yes:
         confirm(names)
@@ -252,15 +263,13 @@ def add_partitions(
     """Add partitions, and say how many keys move to others. Records stay where they are."""
     _refuse_empty(names)
     names = list(dict.fromkeys(names))
-    internal = [name for name in names if name in PLACED_BY_NUMBER]
-    if internal and not yes and not dry_run:
-        what = f"groups or transactions are found by the number of partitions of {internal[0]}"
-        raise CliError(Exit.USAGE, f"{what}: more of them lose their state", "give -y to have it")
+    if not yes and not dry_run:
+        _refuse_renumbering(names, "give -y to have it")
     connection = connect(options)
     counts = {name: len(found) for name, found in connection.topic_partitions(names).items()}
     for name, count in counts.items():
         if total <= count:
-            what = f"topic {name} has {count} partitions already"
+            what = f"topic {name} has {counted(count, 'partition')} already"
             raise CliError(Exit.FAILED, what, f"--to takes more than {count}")
     say(options, *_moved_keys(counts, total, keys or []))
     _add_partitions(connection, counts, total, dry_run)
@@ -305,7 +314,7 @@ def trim(
     if not dry_run and wanted:
         if not yes:
             names = list(dict.fromkeys(one.key[0] for one in wanted))
-            action = f"delete {sum(one.records for one in wanted)} records"
+            action = f"delete {counted(sum(one.records for one in wanted), 'record')}"
             confirm(names, action)
         plans, failed = _trim(connection, plans, wanted)
     if not options.quiet:
@@ -375,7 +384,7 @@ def copy(
     Exit code 9 if --read-committed stops before.
     """
     from pyrklog.cli import topic_copy
-    from pyrklog.cli.offsets import OffsetRange, RangeError
+    from pyrklog.cli.offsets import RangeError
     from pyrklog.cli.produce import refuse_codec
 
     _refuse_empty([source, target])
@@ -383,7 +392,7 @@ def copy(
     configs = parse_pairs(overrides, "-c")
     if configs and not create:
         raise CliError(Exit.USAGE, "-c needs --create", "see `pyrklog topic alter`")
-    wanted = OffsetRange(_position(start, "--from"), _position(before, "--before"))
+    wanted = _range(start, before)
     # Acknowledged records are not printed one by one.
     there = replace(options, bootstrap=to or options.bootstrap, verbose=False)
     goal = topic_copy.Target(there, target, create, configs)
@@ -409,12 +418,23 @@ def copy(
     topic_copy.refuse_held_back(reading.held, "would stop" if dry_run else "stopped")
 
 
+def _range(start: str, before: str) -> "OffsetRange":
+    from pyrklog.cli.offsets import OffsetRange, RangeError, refuse_backwards
+
+    found = OffsetRange(_position(start, "--from"), _position(before, "--before"))
+    try:
+        refuse_backwards(found, f"--from {start} --before {before}")
+    except RangeError as error:
+        raise CliError(Exit.USAGE, str(error)) from None
+    return found
+
+
 def _show_copied(
     connection: "Connection", done: "dict[tuple[str, int], Copied]", output: OutputFormat, dry: bool
 ) -> None:
     from pyrklog.cli import topic_copy
 
-    show(topic_copy.listing(done, connection.metadata().cluster_id), output)
+    show(topic_copy.listing(done, connection.metadata().cluster_id, dry=dry), output)
     if output is OutputFormat.TABLE and sys.stderr.isatty():
         told = topic_copy.total(done)
         typer.echo(f"{told} {'would be copied' if dry else 'copied'}", err=True)

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from pyrklog.cli.assigned_consumer import AssignedConsumer
 from pyrklog.cli.connection import Connection, PartitionKey
-from pyrklog.cli.failures import CliError, Exit, cli_error
+from pyrklog.cli.failures import CliError, Exit, cli_error, counted
 from pyrklog.cli.held_back import HeldBack, sentence, where_seen
 from pyrklog.cli.offsets import OffsetRange, ResolvedRange
 from pyrklog.cli.option_advice import advice
@@ -30,6 +30,15 @@ POLL_S = 0.1
 WRITTEN_WITHIN_S = 60.0
 """Time that a record may take to be written, for the slowest target (it waits behind the queue)."""
 _CONSUMER = {"queued.max.messages.kbytes": QUEUE_BYTES_MAX // 1024, "fetch.max.bytes": 2**24}
+_NO_KEY = (
+    "the target is compacted and takes no records without a key: copy to a topic with "
+    "cleanup.policy=delete (--create -c cleanup.policy=delete makes one)"
+)
+_FIXES = {
+    "INVALID_RECORD": _NO_KEY,
+    "_INVALID_DIFFERENT_RECORD": _NO_KEY,
+    "MSG_SIZE_TOO_LARGE": "raise the target's max.message.bytes",
+}
 # The brokers decide which records are too large, not librdkafka.
 _PRODUCER = {"queue.buffering.max.kbytes": QUEUE_BYTES_MAX // 1024, "message.max.bytes": 10**9}
 
@@ -79,9 +88,10 @@ def prepare(
         return
     missing = [one for one in chosen if one not in known.partitions]
     if missing and not by_key:
-        what = f"topic {target.topic} has {len(known.partitions)} partitions, none of number "
-        fix = f"`topic add-partitions {target.topic} --to {max(missing) + 1}`, or --repartition"
-        raise CliError(Exit.FAILED, f"{what}{missing[0]}", fix)
+        count = counted(len(known.partitions), "partition")
+        what = f"topic {target.topic} has {count}, none of number "
+        add = f"`pyrklog topic add-partitions {target.topic} --to {max(missing) + 1}`"
+        raise CliError(Exit.FAILED, f"{what}{missing[0]}", f"{add}, or --repartition")
 
 
 def _create(
@@ -152,6 +162,7 @@ def writer(target: Target, codec: str) -> RecordProducer:
             **_PRODUCER,
             "message.timeout.ms": round(max(WRITTEN_WITHIN_S, target.settings.timeout_s) * 1000),
         },
+        fixes=_FIXES,
     )
 
 
@@ -169,7 +180,9 @@ def copy(
     try:
         _copy(reading, writing, done, by_key=by_key)
     except KafkaException as error:
-        raise writing.with_written(cli_error(error.args[0], "a record was not written")) from None
+        why = error.args[0]
+        refused = cli_error(why, "a record was not written", _FIXES.get(why.name()))
+        raise writing.with_written(refused) from None
     finally:
         writing.finish()
     failure = writing.failure()
@@ -195,7 +208,7 @@ def expected(reading: AssignedConsumer) -> dict[PartitionKey, Copied]:
 
 def total(done: Mapping[PartitionKey, Copied]) -> str:
     count = sum(one.records for one in done.values())
-    return "1 record" if count == 1 else f"{count} records"
+    return counted(count, "record")
 
 
 def _copy(
@@ -243,7 +256,10 @@ def _count(record: Record, copied: Copied) -> int:
     return size
 
 
-def listing(done: Mapping[PartitionKey, Copied], cluster_id: str | None) -> Listing:
+def listing(
+    done: Mapping[PartitionKey, Copied], cluster_id: str | None, *, dry: bool = False
+) -> Listing:
+    """``dry``: nothing was read, so the bytes are unknown."""
     items = [
         {
             "topic": topic,
@@ -251,7 +267,7 @@ def listing(done: Mapping[PartitionKey, Copied], cluster_id: str | None) -> List
             "from": one.range.start,
             "to": one.range.stop,
             "records": one.records,
-            "bytes": one.bytes,
+            "bytes": None if dry else one.bytes,
         }
         for (topic, partition), one in sorted(done.items())
     ]

@@ -15,6 +15,7 @@ COLUMNS = columns(
     "topic, partition> PART, start_before> START, start_after> NEW START, end> END, records>, "
     "bytes>, remark"
 )
+SHOWN_MAX = 3
 _FIXES = {
     "POLICY_VIOLATION": "its cleanup.policy has no delete: only such logs can be trimmed",
     "UNSUPPORTED_VERSION": "the cluster is older than Kafka 0.11",
@@ -59,7 +60,8 @@ class Trim:
 
 
 def plan(connection: Connection, places: Sequence[str], before: OffsetPosition) -> list[Trim]:
-    """What to delete of partitions (``TOPIC``, ``TOPIC:0,3``). Raises :class:`CliError`."""
+    """What to delete of partitions (``TOPIC``, ``TOPIC:0,3``). Raises :class:`CliError`, also if
+    one of them ends before the wanted offset."""
     from confluent_kafka.admin import OffsetSpec
 
     keys = list(dict.fromkeys(select(connection, places, (), "trim")))
@@ -68,7 +70,18 @@ def plan(connection: Connection, places: Sequence[str], before: OffsetPosition) 
     at_time: Mapping[PartitionKey, int] = {}
     if before.kind == "time":
         at_time = query_offsets(connection, keys, OffsetSpec.for_timestamp(before.value))
+    _refuse_past_end(before, ends)
     return [_trim(key, starts[key], ends[key], before, at_time.get(key, -1)) for key in keys]
+
+
+def _refuse_past_end(before: OffsetPosition, ends: Mapping[PartitionKey, int]) -> None:
+    """As brokers do: such an offset is most often that of another partition."""
+    past = [key for key, end in ends.items() if before.kind == "offset" and before.value > end]
+    if past:
+        shown = [f"{topic} [{index}] ends at {ends[topic, index]}" for topic, index in past]
+        listed = ", ".join([*shown[:SHOWN_MAX], "..."] if len(shown) > SHOWN_MAX else shown)
+        what = f"{listed}, before {before.value}; nothing was deleted"
+        raise CliError(Exit.FAILED, what, "name partitions as TOPIC:P, or give --before end")
 
 
 def _trim(key: PartitionKey, start: int, end: int, before: OffsetPosition, at_time: int) -> Trim:
@@ -84,7 +97,7 @@ def _trim(key: PartitionKey, start: int, end: int, before: OffsetPosition, at_ti
         case _:
             wanted = before.value
     new_start = min(max(wanted, start), end)
-    remark = "" if new_start == wanted else f"{wanted} is outside the log"
+    remark = "" if new_start == wanted else f"the log starts behind {wanted} already"
     return Trim(key, start, end, new_start, remark)
 
 

@@ -77,6 +77,7 @@ def list_transactions(
 ) -> None:
     """List transactional ids with their coordinators, or hanging transactions (--hanging)."""
     from pyrklog.cli import txns_tables
+    from pyrklog.cli.too_few_brokers import TRANSACTION_TOPIC, tell_too_few_brokers
 
     longer_ms = None if longer_than is None else _milliseconds(longer_than)
     if hanging:
@@ -92,6 +93,8 @@ def list_transactions(
         longer = {} if longer_ms is None else {"longer_than_ms": longer_ms}
         found = admin.listed(known, producer_ids or (), **longer)
         show(txns_tables.listed(found, cluster_id), output)
+    if not found:
+        tell_too_few_brokers(options, TRANSACTION_TOPIC)
 
 
 def _list_hanging(
@@ -119,8 +122,9 @@ def _list_hanging(
 
 
 def _none_hangs(longer: str) -> str:
+    unit = " s" if longer.strip()[-1:].isdecimal() else ""
     return (
-        f"note: none without a coordinator has been idle for {longer} (--longer-than); "
+        f"note: none without a coordinator has been idle for {longer}{unit} (--longer-than); "
         "`pyrklog cluster txns list --state Ongoing` lists open ones that have one"
     )
 
@@ -338,10 +342,12 @@ def _open_at(
     found = txns_hanging.open_transactions(admin, {topic: [index]})
     matching = [one for one in found if one.start_offset == start_offset]
     if not matching:
+        if not found:
+            what = f"{topic} [{index}] has no open transaction"
+            raise CliError(Exit.NOT_FOUND, what, "see `pyrklog cluster txns list --hanging`")
         starts = ", ".join(str(one.start_offset) for one in found[:5])
-        fix = f"open ones start at {starts}" if found else "it has no open transaction"
         what = f"no open transaction of {topic} [{index}] starts at {start_offset}"
-        raise CliError(Exit.NOT_FOUND, what, fix)
+        raise CliError(Exit.NOT_FOUND, what, f"open ones start at {starts}")
     one = matching[0]
     known = None if force else txns_hanging.owner(one, txns_hanging.owners(admin, [one]))
     if known is not None:

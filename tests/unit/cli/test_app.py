@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from pyrklog import __version__
 from pyrklog.cli.app import app
-from pyrklog.cli.hints import _OF_COMMANDS
+from pyrklog.cli.hints import _COMMANDS, _OF_COMMANDS, property_hint
 
 
 @pytest.fixture
@@ -166,6 +166,10 @@ def test_the_address_may_come_first_or_from_the_environment(
         ["topic", "trim", "a", "--before", "noon"],
         ["topic", "copy", "a"],
         ["topic", "copy", "a", "b", "--from", "@noon"],
+        ["topic", "copy", "a", "b", "--from", "5", "--before", "2"],
+        ["topic", "alter", "__consumer_offsets", "-p", "60"],
+        ["consume", "a", "-o", "5:2"],
+        ["consume", "a", "-f", "csv"],
         ["topic", "skew", "--by", "age"],
         ["config", "describe", "cluster", "a"],
         ["config", "alter", "topic", "a"],
@@ -236,6 +240,7 @@ EMPTY_NAMES = [
     (["topic", "copy", "a", ""], "TOPIC takes the name of a topic"),
     (["topic", "skew", ""], "TOPIC takes the name of a topic"),
     (["config", "describe", "topic", ""], "NAME takes the name of a topic or broker"),
+    (["config", "explain", ""], "OPTION takes the name of an option"),
     (["cluster", "txns", "describe", ""], "ID takes the name of a transactional id"),
     (["group", "describe", "a", ""], "GROUP takes the name of a group"),
     (["group", "seek", "", "--to", "start"], "GROUP takes the name of a group"),
@@ -248,7 +253,8 @@ EMPTY_NAMES = [
 
 @pytest.mark.parametrize(("command", "said"), EMPTY_NAMES, ids=lambda one: str(one))
 def test_an_empty_name_is_the_users_mistake(command: list[str], said: str, nobody: str) -> None:
-    code, out, err = invoke(*command, "-b", nobody)
+    broker = [] if command[:2] == ["config", "explain"] else ["-b", nobody]
+    code, out, err = invoke(*command, *broker)
     assert (code, out, err) == (2, "", f"error: {said}, not an empty text\n")
 
 
@@ -275,6 +281,90 @@ def test_options_of_kafkas_tools_are_answered_with_ours(command: list[str], said
     assert (code, out) == (2, "")
     assert "No such option: --" in err
     assert said in err.splitlines()[-1]
+
+
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [
+        ("topic rm a", "it is `pyrklog topic delete`"),
+        ("topic remove a", "it is `pyrklog topic delete`"),
+        ("topic delete-records a", "it is `pyrklog topic trim`"),
+        ("topic consume a", "it is `pyrklog consume TOPIC`"),
+        ("group rm a", "it is `pyrklog group delete`"),
+        ("group reset a", "it is `pyrklog group seek`"),
+        ("config set a", "it is `pyrklog config alter`"),
+        ("arena rm a", "it is `pyrklog arena remove`"),
+        ("cluster txns show a", "it is `pyrklog cluster txns describe`"),
+        ("version", "`pyrklog --version` prints it"),
+        ("help", "`pyrklog --help` shows it"),
+        ("topic help", "`pyrklog topic --help` shows it"),
+    ],
+)
+def test_commands_of_other_tools_are_answered_with_ours(command: str, said: str) -> None:
+    code, out, err = invoke(*command.split())
+    word = command.split()[-2 if command.endswith(" a") else -1]
+    assert (code, out) == (2, "")
+    assert err.endswith(f"Error: No such command '{word}'; {said}\n")
+
+
+def test_each_such_answer_is_a_command_that_exists() -> None:
+    root: Any = typer.main.get_command(app)
+    groups = [root, *(one for one in root.commands.values() if hasattr(one, "commands"))]
+    names = {name for group in groups for name in group.commands}
+    for word, ours in _COMMANDS.items():
+        assert names & set(ours), word
+
+
+def test_a_like_command_is_proposed_as_ever() -> None:
+    assert "No such command 'lst'. Did you mean 'list'" in invoke("topic", "lst")[2]
+
+
+@pytest.mark.parametrize(
+    ("refused", "ours"),
+    [
+        ("parse.key", "`produce -K TEXT`"),
+        ("print.key", "`consume -K TEXT`"),
+        ("print.offset", "%o"),
+        ("null.literal", "`consume -Z TEXT`"),
+    ],
+)
+def test_properties_of_kafkas_console_clients_are_answered(refused: str, ours: str) -> None:
+    said = property_hint(f'No such configuration property: "{refused}"')
+    assert said is not None
+    assert ours in said
+    assert property_hint('No such configuration property: "x.y"') is None
+    assert property_hint("something else") is None
+
+
+def _commands(group: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+    for name, one in group.commands.items():
+        here = f"{path} {name}".strip()
+        if hasattr(one, "commands"):
+            yield from _commands(one, here)
+        else:
+            yield here, one
+
+
+def test_usage_lines_have_no_braces_but_for_choices() -> None:
+    usages = {
+        path: " ".join(one.collect_usage_pieces(typer.Context(one, info_name=path)))
+        for path, one in _commands(typer.main.get_command(app))
+    }
+    assert usages["topic create"] == "[OPTIONS] TOPIC..."
+    assert usages["topic list"] == "[OPTIONS] [TOPIC...]"
+    assert usages["log dump"] == "[OPTIONS] PATH..."
+    assert usages["consume"] == "[OPTIONS] TOPIC..."
+    assert usages["config alter"] == "[OPTIONS] {topic|broker|client-metrics} NAME..."
+    for path, usage in usages.items():
+        assert ("{" in usage) == ("|" in usage), path
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
+@pytest.mark.parametrize("shared", ["-q", "-v"])
+def test_a_shared_option_may_follow_any_command(
+    command: list[str], shared: str, nobody: str
+) -> None:
+    assert invoke(*command, "-b", nobody, shared)[0] == 3
 
 
 def test_each_hint_is_for_an_option_that_the_command_does_not_have() -> None:

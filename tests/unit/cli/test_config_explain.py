@@ -48,6 +48,11 @@ def test_options_without_effect(name: str, effect: str) -> None:
     assert f"  effect    {effect}\n" in pages([item])
 
 
+def test_a_refused_option_is_not_called_accepted() -> None:
+    (item,) = explain(["authorizer.class.name"])
+    assert item["effect"].startswith("refused: access control lists are not served")
+
+
 def test_an_option_of_one_listener() -> None:
     (item,) = explain(["listener.name.plaintext.max.connections"])
     assert (item["type"], item["effect"]) == ("int", "as documented")

@@ -10,10 +10,10 @@ from confluent_kafka import KafkaError, KafkaException
 from pyrklog.cli import failures
 from pyrklog.cli.bootstrap import addresses
 from pyrklog.cli.connection import missing_topic
-from pyrklog.cli.failures import CliError, Exit, cli_error, exit_code, guarded, worst
+from pyrklog.cli.failures import CliError, Exit, cli_error, counted, exit_code, guarded, worst
 from pyrklog.cli.group_seek import _given
 from pyrklog.cli.group_state import patiently
-from pyrklog.cli.option_advice import like_option
+from pyrklog.cli.option_advice import advice, explained, like_option
 from pyrklog.cli.options import Settings, parse_pairs
 from pyrklog.errors import ConfigError
 
@@ -177,6 +177,48 @@ def test_a_coordinator_that_loads_is_waited_for() -> None:
     impatient: Any = SimpleNamespace(settings=Settings(timeout_s=-1))
     with pytest.raises(KafkaException):
         patiently(impatient, _Asked(loading))
+
+
+@pytest.mark.parametrize("name", ["__consumer_offsets", "__transaction_state"])
+def test_an_internal_topic_takes_no_records(name: str) -> None:
+    told = cli_error(KafkaError(KafkaError.TOPIC_EXCEPTION), "nothing written", topic=name)
+    assert told.line() == ("error: nothing written: an internal topic takes no records of clients")
+    own = KafkaError(KafkaError.TOPIC_EXCEPTION, "A broker's own words.")
+    assert cli_error(own, "topic a", topic=name).what == "topic a: A broker's own words."
+
+
+def test_counts_agree_with_their_nouns() -> None:
+    assert [counted(count, "record") for count in (0, 1, 2)] == [
+        "0 records",
+        "1 record",
+        "2 records",
+    ]
+    assert counted(2, "batch", "batches") == "2 batches"
+
+
+@pytest.mark.parametrize(
+    ("message", "given", "fix"),
+    [
+        (
+            "Invalid value 99 for configuration Invalid dynamic configuration",
+            ["log.cleaner.threads"],
+            "see `pyrklog config explain log.cleaner.threads`",
+        ),
+        (
+            "Invalid value soon for configuration retention.ms: Not a number",
+            ["retention.ms", "segment.ms"],
+            "see `pyrklog config explain retention.ms`",
+        ),
+        ("Invalid value 1 for configuration no.such: Bad", ["no.such"], None),
+        ("Something else", ["retention.ms"], None),
+    ],
+)
+def test_only_known_options_are_to_be_explained(
+    message: str, given: list[str], fix: str | None
+) -> None:
+    assert advice(message, given, given) == fix
+    assert explained(["no.such", "retention.ms"]) == "see `pyrklog config explain retention.ms`"
+    assert explained(["no.such"]) is None
 
 
 def test_key_value_pairs_are_parsed() -> None:

@@ -56,7 +56,7 @@ def test_damage_is_located_and_ends_with_8(folder: Path) -> None:
         str(folder / LOG),
         "POSITION  BASE_OFFSET  VALID",
         "       0            5    yes",
-        "batch 1; 1 damaged",
+        "1 batch; 1 damaged",
         "",
     ]
 
@@ -65,7 +65,7 @@ def test_dump_without_verification_reports_no_damage(folder: Path) -> None:
     code, out, err = dump(folder / LOG, "--no-verify", "-o", "wide")
     assert (code, err) == (0, "")
     assert "CRC" in out
-    assert "batch 1; no damage found" in out
+    assert "1 batch; no damage found" in out
 
 
 def test_a_folder_stands_for_the_files_that_are_ours(folder: Path) -> None:

@@ -131,6 +131,18 @@ def test_an_offset_that_is_gone_is_remarked_upon() -> None:
     assert remark == "offset 3 is gone; the log starts at 10"
 
 
-def test_an_offset_behind_the_end_is_an_error() -> None:
-    with pytest.raises(RangeError, match="behind the end of the log, which is 20"):
-        resolve(parse_range(["21"], NOW_MS), 10, 20, no_time)
+def test_an_offset_past_the_end_is_remarked_upon() -> None:
+    found, remark = resolve(parse_range(["21:30"], NOW_MS), 10, 20, no_time)
+    assert found == ResolvedRange(21, 30)
+    assert remark == "offset 21 is past the end of the log, which is 20"
+
+
+@pytest.mark.parametrize("text", ["5:2", "@2000:@1000", "@2024-01-31:@2024-01-30", "@now:@-1h"])
+def test_a_range_that_ends_before_it_begins_is_refused(text: str) -> None:
+    with pytest.raises(RangeError, match=f"^-o {text} ends before it begins$"):
+        parse_range([text], NOW_MS)
+
+
+@pytest.mark.parametrize("text", ["5:5", "end:start", "-1:-5", "5:@1000"])
+def test_a_range_may_be_empty_where_only_a_log_can_tell(text: str) -> None:
+    assert parse_range([text], NOW_MS).stop is not None

@@ -48,7 +48,7 @@ def written(source: str, record: Record = RECORD, null: bytes = b"") -> bytes:
         ("%k{base64}", b"awA="),
         ("%k{json} %v{json}", '"k\\u0000" "né"'.encode()),
         ("100%% \\t\\r\\0\\\\\\x41", b"100% \t\r\0\\A"),
-        ("", b""),
+        ("%%", b"%"),
     ],
 )
 def test_verbs(source: str, expected: bytes) -> None:
@@ -100,6 +100,12 @@ def test_formats_that_mean_nothing(source: str, complaint: str) -> None:
     with pytest.raises(FormatError, match=r"^-f, character \d+: ") as caught:
         written(source)
     assert complaint in str(caught.value)
+
+
+@pytest.mark.parametrize("source", ["csv", "", "k v\\n", "yaml"])
+def test_a_text_without_a_verb_is_no_format(source: str) -> None:
+    with pytest.raises(FormatError, match=r"has no verb such as %v.*jsonl$"):
+        written(source)
 
 
 def _is_plain(text: str) -> bool:

@@ -120,6 +120,14 @@ def test_everything_is_counted_and_kept() -> None:
     assert writer.is_finished
 
 
+def test_the_bytes_of_a_plan_are_unknown() -> None:
+    done = {("t", 0): topic_copy.Copied(ResolvedRange(0, 7), records=7)}
+    (planned,) = topic_copy.listing(done, None, dry=True).items
+    assert (planned["records"], planned["bytes"]) == (7, None)
+    (copied,) = topic_copy.listing(done, None).items
+    assert copied["bytes"] == 0
+
+
 def test_records_are_placed_by_key() -> None:
     writer = Writer()
     run(Reader([Message(0, 0, b"v")]), writer, by_key=True)
