@@ -53,7 +53,8 @@ def list_groups(
 ) -> None:
     """List consumer groups."""
     from pyrklog.cli import group_tables
-    from pyrklog.cli.too_few_brokers import OFFSETS_TOPIC, tell_too_few_brokers
+    from pyrklog.cli.too_few_brokers import tell_too_few_brokers
+    from pyrklog.groups.partitioner import OFFSETS_TOPIC
 
     limits = group_tables.parse_limits(lag_over)
     connection = connect(options)

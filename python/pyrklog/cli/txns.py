@@ -77,7 +77,8 @@ def list_transactions(
 ) -> None:
     """List transactional ids with their coordinators, or hanging transactions (--hanging)."""
     from pyrklog.cli import txns_tables
-    from pyrklog.cli.too_few_brokers import TRANSACTION_TOPIC, tell_too_few_brokers
+    from pyrklog.cli.too_few_brokers import tell_too_few_brokers
+    from pyrklog.transactions.manager import TRANSACTION_TOPIC
 
     longer_ms = None if longer_than is None else _milliseconds(longer_than)
     if hanging:

@@ -255,7 +255,7 @@ def _as_read(option: Option, text: str) -> str | None:
 
 def _of_same_meaning() -> Mapping[str, Sequence[str]]:
     """Broker option -> itself and the others that set the same, in other units."""
-    found = {}
+    found: dict[str, Sequence[str]] = {}
     for item in TOPIC_OPTIONS:
         names = [fallback.name for fallback in item.fallbacks]
         found |= dict.fromkeys(names, names)

@@ -3,7 +3,9 @@
 import pytest
 
 from pyrklog.cli.config_cluster import Entry
-from pyrklog.cli.too_few_brokers import OFFSETS_TOPIC, TRANSACTION_TOPIC, note
+from pyrklog.cli.too_few_brokers import note
+from pyrklog.groups.partitioner import OFFSETS_TOPIC
+from pyrklog.transactions.manager import TRANSACTION_TOPIC
 
 OFFSETS = "offsets.topic.replication.factor"
 TRANSACTIONS = "transaction.state.log.replication.factor"
