@@ -148,7 +148,8 @@ def test_options_that_brokers_tell_only_while_they_are_set(
     for _ in range(2):
         told = run(*alter, "--unset", option)
         assert told.startswith(f"broker {number}: {option} ")
-    await_value(run, "broker", number, option, default)
+    await_value(run, "broker", number, option, None)
+    assert entries(run, "broker", number, "-k", option)[option]["value"] == default
 
 
 @pytest.mark.jvm

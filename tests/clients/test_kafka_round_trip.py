@@ -13,16 +13,14 @@ import pytest
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 from confluent_kafka.admin import (
     AdminClient,
-    AlterConfigOpType,
-    ConfigEntry,
     ConfigResource,
     NewTopic,
-    ResourceType,
 )
 
 from pyrklog.testing import TestBroker
 from pyrklog.testing.broker import BrokerExited
 from tests.clients.test_dump_log import dump
+from tests.support import kafka_tools
 from tests.support.clients import Confluent, Record
 from tests.support.kafka_broker import KafkaBroker
 from tests.support.transactions import producer_of, read, read_committed_when
@@ -101,10 +99,9 @@ def facts(bootstrap: str, topic: str) -> tuple[str, str | None]:
 
 def set_for_all(bootstrap: str, option: str, value: str) -> None:
     """Sets an option of all brokers at run time."""
-    entry = ConfigEntry(option, value, incremental_operation=AlterConfigOpType.SET)
-    everyone = ConfigResource(ResourceType.BROKER, "", incremental_configs=[entry])
-    admin = AdminClient({"bootstrap.servers": bootstrap})
-    admin.incremental_alter_configs([everyone])[everyone].result(PATIENCE_S)
+    for_all = "configs --alter --entity-type brokers --entity-default"
+    [done] = kafka_tools.run(bootstrap, [f"{for_all} --add-config {option}={value}"])
+    assert done.status == 0, done.text
 
 
 def retention_bytes(bootstrap: str, topic: str) -> str | None:

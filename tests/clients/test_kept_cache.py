@@ -121,7 +121,7 @@ def test_a_consumer_reads_nothing_from_the_disk_after_a_restart(
     elsewhere.mkdir()
     (elsewhere / "meta.properties").touch()
     assert arena(cache_dir, "drop", str(elsewhere)).startswith("0 arenas")
-    assert arena(cache_dir, "drop", str(broker.data / "logs")).startswith("1 arenas")
+    assert arena(cache_dir, "drop", str(broker.data / "logs")).startswith("1 arena ")
     assert list(cache_dir.iterdir()) == []
     broker.start()
     assert consume(broker.bootstrap, topic) == list(range(COUNT))
