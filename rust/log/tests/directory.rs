@@ -8,7 +8,9 @@ use std::sync::Arc;
 use common::{DIR, Rig, batch, small};
 use pyrklog_log::disk::testing::{Fault, FaultyDisk, MemDisk, Operation};
 use pyrklog_log::disk::{Disk, OpenMode, RealDisk};
-use pyrklog_log::{Checkpoint, Identity, LogConfig, LogDir, LogDirError, LogEnv, OpenState};
+use pyrklog_log::{
+    Checkpoint, Identity, Leaving, LogConfig, LogDir, LogDirError, LogEnv, OpenState,
+};
 
 fn identity() -> Identity {
     Identity {
@@ -447,4 +449,32 @@ fn a_log_lives_on_a_real_disk() {
     rig.log = log;
     rig.drain();
     assert_eq!(rig.contents().len(), 100);
+}
+
+#[test]
+fn a_line_whose_writing_failed_is_removed_again() {
+    let memory = MemDisk::default();
+    let disk = FaultyDisk::new(Arc::new(memory.clone()));
+    let env = LogEnv::new(Arc::new(disk.clone()), 16);
+    let dir = LogDir::open(env, Path::new(DIR), &identity()).unwrap();
+    let leaving = Leaving {
+        topic: "t".to_owned(),
+        partition: 0,
+        copy: format!("t-0.{:032x}-future", 7),
+        destination: "/elsewhere".to_owned(),
+    };
+    // Nothing was written: there is no line, not even in memory.
+    disk.fail(Operation::Open, "leaving", 0, 1, Fault::NoDescriptor);
+    dir.begin_leaving(leaving.clone()).unwrap_err();
+    assert!(dir.leaving().is_empty());
+    // The file has its name, perhaps not durably.
+    disk.fail(Operation::SyncDir, DIR, 0, 1, Fault::InputOutput);
+    dir.begin_leaving(leaving).unwrap_err();
+    assert!(text(&memory, ".pyrklog-leaving").starts_with("t-0 "));
+    dir.end_leaving("t", 0).unwrap();
+    assert_eq!(
+        memory.content(&Path::new(DIR).join(".pyrklog-leaving")),
+        None
+    );
+    assert!(dir.leaving().is_empty());
 }
