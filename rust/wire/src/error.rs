@@ -11,9 +11,9 @@ pub enum DecodeError {
     /// An array announces more elements than the rest can hold.
     #[error("a count of {count} does not fit in the {remaining} bytes that remain")]
     CountTooLarge { count: u64, remaining: usize },
-    /// A request with more array elements than any client needs.
-    #[error("it has more than {max} elements")]
-    TooManyElements { max: usize },
+    /// More array elements than the message can need.
+    #[error("it has more elements than are allowed")]
+    TooManyElements,
     /// A negative length or count where the protocol has no null.
     #[error("a length of {0} where null is not allowed")]
     UnexpectedNull(i64),

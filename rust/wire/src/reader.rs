@@ -52,9 +52,13 @@ impl<'a> Reader<'a> {
 
     /// The same for a request, with at most [`REQUEST_ELEMENTS_MAX`] array elements.
     pub fn of_request(bytes: &'a [u8], position: usize, flexible: bool) -> Self {
-        let mut reader = Reader::at(bytes, position, flexible);
-        reader.elements_left = REQUEST_ELEMENTS_MAX;
-        reader
+        Reader::at(bytes, position, flexible).with_elements_max(REQUEST_ELEMENTS_MAX)
+    }
+
+    /// The same with at most so many array elements from here on.
+    pub fn with_elements_max(mut self, elements_max: usize) -> Self {
+        self.elements_left = elements_max;
+        self
     }
 
     /// Reads `bytes` from `position` on; spans and positions count from the start.
@@ -252,11 +256,10 @@ impl<'a> Reader<'a> {
                 remaining,
             });
         }
-        let max = REQUEST_ELEMENTS_MAX;
         self.elements_left = self
             .elements_left
             .checked_sub(count)
-            .ok_or(DecodeError::TooManyElements { max })?;
+            .ok_or(DecodeError::TooManyElements)?;
         Ok(Some(count))
     }
 
@@ -385,9 +388,7 @@ mod tests {
         bytes[4..8].copy_from_slice(&(half as i32).to_be_bytes());
         let mut request = Reader::of_request(&bytes, 0, false);
         assert_eq!(request.array_len(1), Ok(half));
-        let refused = Err(DecodeError::TooManyElements {
-            max: REQUEST_ELEMENTS_MAX,
-        });
+        let refused = Err(DecodeError::TooManyElements);
         assert_eq!(request.array_len(1), refused);
         let mut response = Reader::new(&bytes, false);
         assert_eq!(response.array_len(1), Ok(half));
