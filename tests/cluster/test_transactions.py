@@ -4,16 +4,26 @@ killed broker leaves of them."""
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 
+from pyrklog.errors import ErrorCode
 from pyrklog.groups.partitioner import OFFSETS_TOPIC, partition_for
+from pyrklog.protocol.transaction_admin import (
+    DESCRIBE_PRODUCERS,
+    DescribeProducersRequest,
+    DescribeProducersTopic,
+    ProducerState,
+)
 from pyrklog.transactions.manager import TRANSACTION_TOPIC
+from tests.support import kafka_tools
 from tests.support.cluster import BrokerCluster
 from tests.support.cluster_clients import create, in_sync, leaders
+from tests.support.raw_client import RawClient
 from tests.support.transactions import committed, producer_of, read, read_committed_when
 from tests.support.waiting import PATIENCE_S, wait_until
 
@@ -101,6 +111,44 @@ def test_transactions_over_all_brokers(
     assert set(leaders(admin, OFFSETS_TOPIC).values()) == ALL
     for number in range(3):
         assert committed(cluster.bootstrap, group, topic, number) == 10 * number + 1
+
+
+def test_each_replica_tells_of_its_own_producers(
+    cluster: BrokerCluster, admin: AdminClient, topic: str
+) -> None:
+    producer = producer_of(cluster.bootstrap, topic)
+    write(producer, topic, b"open")
+    await_replicas(admin, topic)
+    asked = DescribeProducersRequest([DescribeProducersTopic(topic, list(range(PARTITIONS)))])
+
+    def told_by(number: int) -> list[tuple[int, list[ProducerState]]]:
+        with RawClient(cluster.brokers[number].bootstrap) as client:
+            [told] = client.ask(DESCRIBE_PRODUCERS, 0, asked).topics
+        return [(one.error_code, one.active_producers) for one in told.partitions]
+
+    def agrees(number: int) -> bool:
+        return told_by(number) == first
+
+    # Replicas in sync may be a moment behind.
+    wait_until(lambda: all(found for _, found in told_by(1)), "it tells of no producers")
+    first = told_by(1)
+    for error, found in first:
+        assert error == ErrorCode.NONE
+        assert [one.current_txn_start_offset for one in found] == [0]
+    for number in ALL - {1}:
+        wait_until(partial(agrees, number), f"{number} tells something else")
+    commands = [
+        f"transactions describe-producers --broker-id {number} --topic {topic} --partition 0"
+        for number in sorted(ALL)
+    ]
+    commands += [f"transactions find-hanging --broker-id {number}" for number in sorted(ALL)]
+    outputs = kafka_tools.run(cluster.bootstrap, commands)
+    assert [one.status for one in outputs] == [0] * len(commands), outputs
+    described, hanging = outputs[: len(ALL)], outputs[len(ALL) :]
+    producer_id = first[0][1][0].producer_id
+    assert all(one.lines[-1].startswith(f"{producer_id} ") for one in described), described
+    assert len({tuple(one.lines) for one in hanging}) == 1
+    producer.commit_transaction(PATIENCE_S)
 
 
 @pytest.mark.parametrize("is_commit", [True, False], ids=["commit", "abort"])

@@ -65,15 +65,30 @@ async def create_topics(
     return refused
 
 
+async def find_obstacles(store: Metastore, names: Sequence[str]) -> dict[str, ApiError]:
+    """Which topics the store could not create, for the name is taken: by a topic that is being
+    deleted, or one that is not in the image yet."""
+    try:
+        nodes = await store.get_many([znodes.topic_path(name) for name in names])
+        taken = [name for name, node in zip(names, nodes, strict=True) if node is not None]
+        return {name: await _name_taken(store, name) for name in taken}
+    except MetastoreError as error:
+        return dict.fromkeys(names, store_error(error))
+
+
 _MOVED = (BadVersionError, NoNodeError, NodeExistsError)
 
 
 async def _creation_error(store: Metastore, name: str, error: MetastoreError) -> ApiError:
     if isinstance(error, NodeExistsError):
-        marked = await store.exists(znodes.delete_topic_path(name))
-        why = "is marked for deletion" if marked is not None else "already exists"
-        return ApiError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' {why}.")
+        return await _name_taken(store, name)
     return store_error(error)
+
+
+async def _name_taken(store: Metastore, name: str) -> ApiError:
+    marked = await store.exists(znodes.delete_topic_path(name))
+    why = "is marked for deletion" if marked is not None else "already exists"
+    return ApiError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' {why}.")
 
 
 async def mark_for_deletion(

@@ -18,6 +18,7 @@ from pyrklog.admin.creation import (
 from pyrklog.admin.topic_writes import (
     change_assignment,
     create_topics,
+    find_obstacles,
     mark_for_deletion,
     store_error,
     unknown_topic,
@@ -57,6 +58,10 @@ AUTO_CREATE_LIMIT_SECONDS = 8.0
 """Limit of the whole, including the store."""
 NODES_GONE_SECONDS = 2.0
 """How long an applied deletion waits for the end of the topic's last replica."""
+_FIXED_COUNT = (
+    "The number of partitions of an internal topic is fixed: another one would move groups and "
+    "transactional ids to partitions, and brokers, that do not have their records."
+)
 _GIVEN_TWICE = ApiError(ErrorCode.INVALID_REQUEST, "The topic is given by its name and by its id.")
 
 log = get_logger("topics")
@@ -97,7 +102,14 @@ class TopicAdmin:
         term = self._controller.term if as_controller else None
         results, planned = self._plan_all(specs, as_controller)
         if validate_only:
-            return [result._replace(topic_id=NO_TOPIC_ID) for result in results]
+            names = [specs[i].name for i in planned]
+            refused = await find_obstacles(self._store, names)
+            return [
+                TopicResult(result.name, why.code, why.message)
+                if (why := refused.get(result.name)) is not None and index in planned
+                else result._replace(topic_id=NO_TOPIC_ID)
+                for index, result in enumerate(results)
+            ]
         if not planned:
             return results
         topics = {specs[i].name: (_overrides(specs[i]), planned[i]) for i in planned}
@@ -458,6 +470,8 @@ class TopicAdmin:
                 )
             leaving = self._controller.leaving
             added = assign_added_partitions(spec, current.replicas, self._racks(), leaving)
+            if spec.name in INTERNAL_TOPICS:
+                raise ApiError(ErrorCode.INVALID_REQUEST, _FIXED_COUNT)
             if not validate_only:
                 enlarged = current._replace(replicas={**current.replicas, **added})
                 version = node.stat.version

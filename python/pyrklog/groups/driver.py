@@ -53,6 +53,7 @@ from pyrklog.plane.internal_log import AppendResult
 
 LOAD_RETRY_SECONDS = 0.5
 LOAD_FAILED_SECONDS = 10.0
+ENLARGED = "they are in another partition than their names tell: the topic had fewer"
 STALL_SECONDS = 0.5
 """A timer seen so late shows that the process was stopped."""
 CATCH_UP_SECONDS = 1.0
@@ -366,12 +367,13 @@ class GroupDriver:
     async def load(self, partition: int) -> None:
         began = trio.current_time()
         loader = await self._read_groups(partition)
-        served = 0
+        served = elsewhere = 0
         groups = loader.finish()
         while some := list(islice(groups, EVENTS_BETWEEN_CHECKPOINTS)):
             done = self.manager.take_loaded(partition, some, self._wall_ms())
             self._serve_loaded(done)
             served += len(done.served)
+            elsewhere += len(done.elsewhere)
             await trio.lowlevel.checkpoint()
         self.manager.finish_load(partition, (), self._wall_ms())
         self.changes.notify()
@@ -386,6 +388,8 @@ class GroupDriver:
             log.error("offsets_records_skipped", count=loader.skipped, examples=examples, **facts)
         elif loader.records:
             log.info("offsets_partition_loaded", **facts)
+        if elsewhere:
+            log.error("groups_not_served", count=elsewhere, partition=partition, reason=ENLARGED)
 
     def _serve_loaded(self, done: Loaded) -> None:
         for group_id, error in done.failed:

@@ -54,10 +54,12 @@ class GroupEffects(NamedTuple):
 
 
 class Loaded(NamedTuple):
-    """Groups that serve after a load; ``failed``: groups set aside, with reasons."""
+    """Groups that serve after a load; ``failed``: groups set aside, with reasons; ``elsewhere``:
+    groups that are left out, since their hash names another partition."""
 
     served: list[tuple[GroupMachine, Effects]]
     failed: list[tuple[str, Exception]]
+    elsewhere: list[str]
 
 
 class OwnedPartition(NamedTuple):
@@ -122,13 +124,14 @@ class GroupManager:
         return True
 
     def take_loaded(self, partition: int, groups: Iterable[LoadedGroup], now_ms: int) -> Loaded:
-        """Lets some of the log's groups serve. Skips groups of other partitions, from a time when
+        """Lets some of the log's groups serve, but not those of other partitions, from a time when
         the topic had fewer."""
-        done = Loaded([], [])
+        done = Loaded([], [], [])
         if not self._is_loading(partition):
             return done
         for loaded in groups:
             if self.partition_for(loaded.group_id) != partition:
+                done.elsewhere.append(loaded.group_id)
                 continue
             machine = self._create(loaded.group_id, now_ms, _host_of(loaded))
             try:

@@ -23,8 +23,8 @@ from pyrklog.transactions.manager import TransactionFilter
 async def describe_producers(
     context: Context, request: DescribeProducersRequest
 ) -> DescribeProducersResponse:
-    """Producers with state in partitions that this broker leads. All together they are limited to
-    a request's most elements; those with an open transaction come first."""
+    """Producers with state in this broker's replicas, each as its replica knows it. All together
+    they are limited to a request's most elements; those with an open transaction come first."""
     left = context.elements_max
     topics = []
     count = 0

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 
 from pyrklog.base.pending import Pending, then
+from pyrklog.cluster.image import INTERNAL_TOPICS
 from pyrklog.groups.partitioner import OFFSETS_TOPIC, partition_for
 from pyrklog.handlers.context import Context, Deferred, Later, now_or_later, step
 from pyrklog.plane.internal_log import Marker, MarkerResult
@@ -58,8 +59,8 @@ def known_code(error: ErrorCode, version: int, fenced_since: int = FENCED_SINCE)
 def add_partitions_to_txn_now(
     context: Context, request: AddPartitionsToTxnRequest
 ) -> AddPartitionsToTxnResponse | Deferred[AddPartitionsToTxnResponse]:
-    """Each partition has a code. Of a transaction with a partition that does not exist none is
-    added; the others get OPERATION_NOT_ATTEMPTED."""
+    """Each partition has a code. Of a transaction with a partition that does not exist, or that a
+    client may not write to, none is added; the others get OPERATION_NOT_ATTEMPTED."""
     if context.api_version < SEVERAL_SINCE:
         return _add_one(context, _only_transaction(request))
     if len(request.transactions) == 1:
@@ -123,13 +124,12 @@ def _add(context: Context, transaction: AddPartitionsTransaction) -> Errors | Pe
     partitions = _partitions(transaction.topics)
     producer = ProducerEpoch(transaction.producer_id, transaction.producer_epoch)
     name, version = transaction.transactional_id, context.api_version
+    refused = _refused(context, partitions)
+    if refused:
+        return {**dict.fromkeys(partitions, ErrorCode.OPERATION_NOT_ATTEMPTED), **refused}
     if transaction.verify_only:
         found = context.transactions.coordinator.verify(name, producer, partitions)
         return {one: _verified_code(code, version) for one, code in found.items()}
-    missing = _missing(context, partitions)
-    if missing:
-        left = dict.fromkeys(partitions, ErrorCode.OPERATION_NOT_ATTEMPTED)
-        return {**left, **dict.fromkeys(missing, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)}
     client_version = VERSION_2 if version >= SEVERAL_SINCE else 0
     try:
         adding = context.transactions.coordinator.add_partitions(
@@ -151,16 +151,22 @@ def _partitions(topics: Iterable[AddPartitionsTopic]) -> list[TopicPartition]:
     return list(dict.fromkeys((topic.name, i) for topic in topics for i in topic.partitions))
 
 
-def _missing(context: Context, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
+def _refused(context: Context, partitions: Iterable[TopicPartition]) -> Errors:
+    """Partitions that do not exist, and those of internal topics, to which clients write only by
+    requests of their own (``KafkaApis.handleAddPartitionsToTxnRequest``)."""
+    is_client = context.api_version < SEVERAL_SINCE
     counts: dict[str, int] = {}
-    missing = []
+    refused = {}
     for topic, index in partitions:
+        if is_client and topic in INTERNAL_TOPICS:
+            refused[topic, index] = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+            continue
         if topic not in counts:
             known = context.service.topic(topic)
             counts[topic] = 0 if known is None else known.partition_count
         if not 0 <= index < counts[topic]:
-            missing.append((topic, index))
-    return missing
+            refused[topic, index] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    return refused
 
 
 def _topic_results(
@@ -244,11 +250,13 @@ async def write_txn_markers(
     context: Context, request: WriteTxnMarkersRequest
 ) -> WriteTxnMarkersResponse:
     """Ends transactions in partitions that this broker leads; answers once all are replicated. A
-    marker that is named again is written once."""
+    marker that is named again is written once, one without a producer not at all
+    (INVALID_REQUEST)."""
     named = [marker for one in request.markers for marker in _markers(one)]
-    markers = list(dict.fromkeys(named))
+    by_marker = dict.fromkeys(named, MarkerResult(ErrorCode.INVALID_REQUEST))
+    markers = [one for one in by_marker if one.producer_id >= 0 and one.producer_epoch >= 0]
     results = await context.transactions.writer.write(markers) if markers else ()
-    by_marker = dict(zip(markers, results, strict=True))
+    by_marker.update(zip(markers, results, strict=True))
     left = iter(by_marker[marker] for marker in named)
     return WriteTxnMarkersResponse(
         markers=[

@@ -354,8 +354,9 @@ class Plane:
     def active_producers(
         self, topic: str, partition: int, *, max_count: int
     ) -> tuple[ErrorCode, Sequence[ActiveProducer]]:
-        """Up to ``max_count`` producers, those with an open transaction first. Errors:
-        NOT_LEADER_OR_FOLLOWER, KAFKA_STORAGE_ERROR.
+        """Up to ``max_count`` producers that this broker's replica knows, leader or follower, those
+        with an open transaction first. Errors: NOT_LEADER_OR_FOLLOWER: it has none;
+        KAFKA_STORAGE_ERROR.
         """
         error, found = self._plane.active_producers(topic, partition, max=max_count)
         return ErrorCode(error), list(map(ActiveProducer._make, found))

@@ -50,6 +50,7 @@ SHARED_BATCH_BYTES_MAX = 65_536
 BATCH_HEADER_BYTES = 61
 RECORD_OVERHEAD_BYTES = 16
 PROBLEMS_SHOWN_MAX = 20
+ENLARGED = "they are in another partition than their ids tell: the topic had fewer"
 
 log = get_logger("transactions")
 
@@ -336,14 +337,14 @@ class TransactionDriver:
         problems = [f"offset {offset}: {what}" for offset, what in records.damaged]
         problems = problems[:PROBLEMS_SHOWN_MAX]
         skipped = records.damaged_count
-        count = 0
+        count = elsewhere = 0
         last: NewRecord | None = None
         while some := records.take(RECORDS_A_STEP):
             for offset, key, value in some:
                 count += 1
                 try:
                     name = decode_transaction_key(key).transactional_id
-                    self.manager.restore(partition, name, value)
+                    elsewhere += not self.manager.restore(partition, name, value)
                     last = NewRecord(key, value)
                 except Exception as error:
                     # A damaged record must not cost a partition's ids.
@@ -365,6 +366,10 @@ class TransactionDriver:
             log.error("transaction_records_skipped", count=skipped, examples=problems, **facts)
         elif count:
             log.info("transactions_loaded", **facts)
+        if elsewhere:
+            log.error(
+                "transactions_not_served", count=elsewhere, partition=partition, reason=ENLARGED
+            )
 
     async def _carry_on(self, partition: int) -> None:
         """Decisions in the log are carried out."""

@@ -115,7 +115,7 @@ class TransactionMachine:
         after = self._next_epoch(request, now_ms, fresh_id)
         if isinstance(after, ErrorCode):
             return [Reply(token, ProducerResult(after))]
-        if after.epoch == held.epoch and after.producer_id == held.producer_id:
+        if after is held:
             # A retry: the record is in the log.
             return [Reply(token, ProducerResult(ErrorCode.NONE, held.producer_id, held.epoch))]
         return self._append(after, token, _producer(after.producer_id, after.epoch))
@@ -154,7 +154,15 @@ class TransactionMachine:
                 now_ms=now_ms,
             )
         if known.epoch == held.last_epoch != NO_PRODUCER_EPOCH:
-            return held
+            if request.timeout_ms == held.timeout_ms:
+                return held
+            return steps.initialized(
+                held,
+                epoch=held.epoch,
+                last_epoch=held.last_epoch,
+                timeout_ms=request.timeout_ms,
+                now_ms=now_ms,
+            )
         return ErrorCode.PRODUCER_FENCED
 
     def add_partitions(self, request: AddRequest, token: int, now_ms: int) -> Effects:

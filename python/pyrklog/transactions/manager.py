@@ -95,14 +95,16 @@ class TransactionManager:
         self._partitions[partition] = OwnedPartition(epoch, is_loading=True)
         return True
 
-    def restore(self, partition: int, transactional_id: str, value: bytes) -> None:
-        """Takes an id from the log. Raises ``DecodeError``. Skips ids of other partitions, from a
-        time when the topic had fewer."""
+    def restore(self, partition: int, transactional_id: str, value: bytes) -> bool:
+        """Takes an id from the log. Raises ``DecodeError``. False for an id of another partition,
+        from a time when the topic had fewer: it is left out."""
+        if self.partition_for(transactional_id) != partition:
+            return False
         owned = self._partitions.get(partition)
-        if owned is None or self.partition_for(transactional_id) != partition:
-            return
-        metadata = metadata_from(value)
-        self._add(TransactionMachine(transactional_id, metadata, owned.epoch, partition))
+        if owned is not None:
+            metadata = metadata_from(value)
+            self._add(TransactionMachine(transactional_id, metadata, owned.epoch, partition))
+        return True
 
     def of_partition(self, partition: int) -> list[TransactionMachine]:
         return list(self._of.get(partition, {}).values())

@@ -64,6 +64,8 @@ fn broken_invariant_takes_one_partition_offline_and_loses_nothing() {
     assert_eq!(refused, ErrorCode::KAFKA_STORAGE_ERROR);
     let found = client.fetch_one("t", 0, 0);
     assert_eq!(found.error, ErrorCode::KAFKA_STORAGE_ERROR);
+    let described = test.plane.active_producers("t", 0, 1).err();
+    assert_eq!(described, Some(ErrorCode::KAFKA_STORAGE_ERROR));
     for current_leader_epoch in [0, 9] {
         let mut ask = Ask::one("t", 0, 0);
         ask.partitions[0].1.current_leader_epoch = current_leader_epoch;

@@ -26,6 +26,20 @@ fn committed(test: &TestPlane) -> (i64, Vec<(i64, i64)>) {
     (found.last_stable_offset, found.aborted.unwrap_or_default())
 }
 
+/// From now on another broker leads `t`-0.
+fn follow(test: &mut TestPlane) {
+    let follower = FollowerSpec {
+        topic: "t".into(),
+        partition: 0,
+        leader: 2,
+        leader_epoch: 1,
+        replicas: vec![1, 2],
+        isr: vec![1, 2],
+        is_new: false,
+    };
+    assert_eq!(test.become_followers(vec![follower]), [0]);
+}
+
 #[test]
 fn markers_end_transactions_in_the_order_of_the_calls() {
     let dir = tempfile::tempdir().unwrap();
@@ -75,16 +89,7 @@ fn a_marker_waits_for_every_replica_in_sync() {
     // A leader that follows may lose what it wrote.
     assert_eq!(test.become_leaders(vec![with_follower]), [0]);
     let lost = write(&test, &[marker(0, PRODUCER, true)]);
-    let follower = FollowerSpec {
-        topic: "t".into(),
-        partition: 0,
-        leader: 2,
-        leader_epoch: 1,
-        replicas: vec![1, 2],
-        isr: vec![1, 2],
-        is_new: false,
-    };
-    assert_eq!(test.become_followers(vec![follower]), [0]);
+    follow(&mut test);
     let elsewhere = (ErrorCode::NOT_LEADER_OR_FOLLOWER, -1);
     assert_eq!(written(&mut test, lost), [elsewhere]);
     assert_eq!(
@@ -165,9 +170,11 @@ fn producers_of_a_partition_are_described() {
         coordinator_epoch: 0,
         txn_start_offset: -1,
     };
-    let described = |max| test.plane.active_producers("t", 0, max);
-    assert_eq!(described(10), Ok(vec![open, ended]));
-    assert_eq!(described(1), Ok(vec![open]));
+    let described = |test: &TestPlane, max| test.plane.active_producers("t", 0, max);
+    assert_eq!(described(&test, 10), Ok(vec![open, ended]));
+    assert_eq!(described(&test, 1), Ok(vec![open]));
+    follow(&mut test);
+    assert_eq!(described(&test, 10), Ok(vec![open, ended]), "by a follower");
     let elsewhere = test.plane.active_producers("t", 5, 10);
     assert_eq!(elsewhere, Err(ErrorCode::NOT_LEADER_OR_FOLLOWER));
 }

@@ -303,6 +303,19 @@ impl PartitionState {
         }
     }
 
+    /// The log whatever the role, to look at: also one that is being truncated, or whose broker is
+    /// about to lead.
+    ///
+    /// # Errors
+    /// KAFKA_STORAGE_ERROR; NOT_LEADER_OR_FOLLOWER: it is being opened, or it is gone.
+    pub fn replica(&self) -> Result<&Log, ErrorCode> {
+        match (self.role, &self.log) {
+            (Role::Offline, _) => Err(ErrorCode::KAFKA_STORAGE_ERROR),
+            (_, Some(log)) => Ok(log),
+            (_, None) => Err(ErrorCode::NOT_LEADER_OR_FOLLOWER),
+        }
+    }
+
     /// Whether this broker leads in the place of another one for less than [`TAKEOVER_MS`].
     pub fn has_just_taken_over(&self, now_ms: i64) -> bool {
         self.took_over_ms

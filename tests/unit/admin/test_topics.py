@@ -119,8 +119,12 @@ async def test_a_deletion_that_takes_long(running: Running) -> None:
     assert result.error is ErrorCode.NONE, "clients see it no more"
     # The name is taken until the folders are gone.
     (again,) = await running.create(TopicSpec("t"), timeout_ms=50)
-    assert again.error is ErrorCode.TOPIC_ALREADY_EXISTS
-    assert again.message == "Topic 't' is marked for deletion."
+    (checked,) = await running.service.create_topics(
+        [TopicSpec("t")], validate_only=True, timeout_ms=1000
+    )
+    for refused in (again, checked):
+        assert refused.error is ErrorCode.TOPIC_ALREADY_EXISTS
+        assert refused.message == "Topic 't' is marked for deletion."
     running.plane.release_tickets()
 
 
@@ -161,6 +165,26 @@ async def test_partitions_are_added(running: Running) -> None:
     )
     assert tried.error is ErrorCode.NONE
     assert len(running.plane.topics["t"].partitions) == 5
+
+
+@pytest.mark.parametrize("validate_only", [False, True])
+async def test_internal_topics_keep_their_partitions(running: Running, validate_only: bool) -> None:
+    """A group's partition follows from its name and their number."""
+    assert isinstance(running.service, Administration)
+    for name in ("__consumer_offsets", "__transaction_state"):
+        made = await running.service.create_own_topic(TopicSpec(name, 3), timeout_ms=10_000)
+        assert made.error is ErrorCode.NONE
+        (fewer, more) = [
+            (
+                await running.service.create_partitions(
+                    [PartitionsSpec(name, total)], validate_only=validate_only, timeout_ms=1000
+                )
+            )[0]
+            for total in (2, 7)
+        ]
+        assert fewer.error is ErrorCode.INVALID_PARTITIONS
+        assert more.error is ErrorCode.INVALID_REQUEST
+        assert len(running.plane.topics[name].partitions) == 3
 
 
 async def test_enlargements_at_the_same_time(running: Running) -> None:

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import trio
 import trio.testing
 
+from pyrklog.base.logs import Logger
 from pyrklog.coordinators.interfaces import BrokerEndpoint
 from pyrklog.errors import ErrorCode
 from pyrklog.groups.messages import CommitRequest, JoinResult, LeavingMember, Offset
 from pyrklog.groups.options import GroupOptions, GroupSettings
+from pyrklog.groups.partitioner import partition_for
 from pyrklog.plane.internal_log import (
     InternalBatch,
     InternalRecord,
@@ -346,6 +349,29 @@ async def test_damaged_records_are_skipped(autojump_clock: trio.testing.MockCloc
         assert await rig.commit(5) is NONE
         assert rig.committed() == 5
         assert rig.log.records(0)[-1].offset == 5
+
+
+async def test_groups_of_other_partitions_are_left_out_and_told_of(
+    autojump_clock: trio.testing.MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Somebody else has enlarged the topic. What is in the log stays there."""
+    told: list[tuple[str, Any]] = []
+    monkeypatch.setattr(Logger, "error", lambda _, event, **fields: told.append((event, fields)))
+    names = [f"group-{number}" for number in range(12)]
+    async with running() as rig:
+        for name in names:
+            assert await rig.commit(5, group=name) is NONE
+        rig.topic.count = 3
+        rig.topic.lead(1)
+        rig.topic.lead(2)
+        async with rig.made_anew():
+            found = {name: rig.committed(name) for name in names}
+        assert found == {name: 5 if partition_for(name, 3) == 0 else -1 for name in names}
+        left_out = sum(offset == -1 for offset in found.values())
+        assert 0 < left_out < len(names)
+        [(event, fields)] = told
+        assert (event, fields["count"], fields["partition"]) == ("groups_not_served", left_out, 0)
+        assert len(rig.log.records(0)) == len(names)
 
 
 async def test_a_cancelled_request_leaves_nothing_behind(

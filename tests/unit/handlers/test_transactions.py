@@ -218,6 +218,44 @@ async def test_nothing_is_added_with_an_unknown_partition(
         assert side.rig.state() == "Empty"
 
 
+async def test_clients_add_no_partition_of_an_internal_topic(autojump_clock: Clock) -> None:
+    async with serving() as side:
+        epoch = await side.begin()
+        topics = [AddPartitionsTopic(OFFSETS_TOPIC, [0, 7]), AddPartitionsTopic("t", [0, 9])]
+        request = AddPartitionsToTxnRequest([], "x", PID, epoch, topics)
+        answer = await side.ask(ADD, 3, request)
+        internal, other = answer.results_by_topic_v3_and_below
+        codes = [one.partition_error_code for one in internal.results_by_partition]
+        assert codes == [ErrorCode.TOPIC_AUTHORIZATION_FAILED] * 2
+        codes = [one.partition_error_code for one in other.results_by_partition]
+        assert codes == [
+            ErrorCode.OPERATION_NOT_ATTEMPTED,
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ]
+        assert side.rig.state() == "Empty"
+        # Brokers add the partition of a group's offsets.
+        one = AddPartitionsTransaction("x", PID, epoch, topics=topics[:1])
+        one.topics[0].partitions.remove(7)
+        answer = await side.ask(ADD, 4, AddPartitionsToTxnRequest([one]))
+        [topic] = answer.results_by_transaction[0].topic_results
+        assert [one.partition_error_code for one in topic.results_by_partition] == [NONE]
+
+
+async def test_a_question_with_an_unknown_partition_is_not_answered_for_the_others(
+    autojump_clock: Clock,
+) -> None:
+    async with serving() as side:
+        epoch = await side.begin()
+        await side.add(3, epoch, 0)
+        one = AddPartitionsTransaction("x", PID, epoch, True, [AddPartitionsTopic("t", [0, 2])])
+        answer = await side.ask(ADD, 5, AddPartitionsToTxnRequest([one]))
+        [topic] = answer.results_by_transaction[0].topic_results
+        assert [one.partition_error_code for one in topic.results_by_partition] == [
+            ErrorCode.OPERATION_NOT_ATTEMPTED,
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ]
+
+
 @pytest.mark.parametrize(
     ("version", "missing"),
     [(4, ErrorCode.INVALID_TXN_STATE), (5, ErrorCode.TRANSACTION_ABORTABLE)],
@@ -361,6 +399,20 @@ async def test_a_marker_that_is_named_again_is_written_once(autojump_clock: Cloc
         codes = [[one.error_code for one in topic.partitions] for topic in found.topics]
         assert codes == [[NONE, NONE], [NONE]]
         assert len(side.rig.plane.transactions.markers) == 1
+
+
+async def test_a_marker_without_a_producer_is_not_written(autojump_clock: Clock) -> None:
+    async with serving() as side:
+        topics = [WritableTxnMarkerTopic("t", [0])]
+        markers = [
+            WritableTxnMarker(producer_id, epoch, False, topics, 3)
+            for producer_id, epoch in ((-1, -1), (5, -1), (-1, 0), (5, 0))
+        ]
+        answer = await side.ask(MARKERS, 1, WriteTxnMarkersRequest(markers))
+        codes = [one.topics[0].partitions[0].error_code for one in answer.markers]
+        assert codes == [*[ErrorCode.INVALID_REQUEST] * 3, NONE]
+        written = side.rig.plane.transactions.markers
+        assert [(one.producer_id, one.producer_epoch) for one in written] == [(5, 0)]
 
 
 async def test_no_markers_are_no_work(autojump_clock: Clock) -> None:

@@ -153,12 +153,14 @@ async def running(
     options: TransactionOptions = TransactionOptions(),  # noqa: B008
     calls: BrokerCalls | None = None,
     epoch: int = 0,
+    count: int = 1,
 ) -> AsyncIterator[Rig]:
-    """A coordinator of the one partition of ``__transaction_state``, and the leader of ``t``."""
+    """A coordinator of the first partition of ``__transaction_state``, of ``count``, and the leader
+    of ``t``."""
     plane = plane or FakePlane()
     lead(plane, TRANSACTION_TOPIC, 1, epoch)
     lead(plane, "t", 2)
-    topic = FakeTopic(1, {0: epoch})
+    topic = FakeTopic(count, {0: epoch})
     rig = Rig(plane, topic, make_parts(plane, topic, options, calls))
     async with trio.open_nursery() as nursery:
         await nursery.start(rig.coordinator.run)

@@ -8,8 +8,10 @@ import pytest
 import trio
 import trio.testing
 
+from pyrklog.base.logs import Logger
 from pyrklog.coordinators.calls import PeerUnreachableError
 from pyrklog.errors import ErrorCode
+from pyrklog.groups.partitioner import partition_for
 from pyrklog.plane.internal_log import Marker
 from pyrklog.plane.values import LeaderSpec
 from pyrklog.protocol.api import Api
@@ -26,7 +28,7 @@ from pyrklog.protocol.transactions import (
     WriteTxnMarkersResponse,
 )
 from pyrklog.testing.fake_plane import FakePlane
-from pyrklog.transactions.driver import FENCED_RETRY_SECONDS
+from pyrklog.transactions.driver import ENLARGED, FENCED_RETRY_SECONDS
 from pyrklog.transactions.holds import HOLD_SECONDS
 from pyrklog.transactions.manager import (
     ID_BYTES,
@@ -365,6 +367,25 @@ async def test_damaged_records_cost_no_other_id(autojump_clock: Clock) -> None:
     )
     async with running(plane) as rig:
         assert list(rig.coordinator.manager.ids) == ["b"]
+
+
+async def test_ids_of_other_partitions_are_left_out_and_told_of(
+    autojump_clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Somebody else has enlarged the topic."""
+    told: list[tuple[str, Any]] = []
+    monkeypatch.setattr(Logger, "error", lambda _, event, **fields: told.append((event, fields)))
+    names = [f"id-{number}" for number in range(12)]
+    plane = FakePlane()
+    async with running(plane) as rig:
+        for name in names:
+            await rig.begun(name)
+    here = [name for name in names if partition_for(name, 3) == 0]
+    async with running(plane, count=3) as rig:
+        assert sorted(rig.coordinator.manager.ids) == sorted(here)
+    assert 0 < len(here) < len(names)
+    left_out = {"count": len(names) - len(here), "partition": 0, "reason": ENLARGED}
+    assert told == [("transactions_not_served", left_out)]
 
 
 async def test_list_filters(autojump_clock: Clock) -> None:

@@ -102,8 +102,13 @@ class Play:
         self.take(event(self._token))
         return self._token
 
-    def init(self, known: ProducerEpoch | None = None, fresh: int | None = None) -> int:
-        request = InitRequest("x", TIMEOUT, known)
+    def init(
+        self,
+        known: ProducerEpoch | None = None,
+        fresh: int | None = None,
+        timeout_ms: int = TIMEOUT,
+    ) -> int:
+        request = InitRequest("x", timeout_ms, known)
         return self.ask(lambda t: self.machine.init_producer_id(request, t, self.now_ms, fresh))
 
     def add(self, epoch: int, *partitions: TopicPartition, pid: int = PID, version: int = 0) -> int:
@@ -330,6 +335,17 @@ def test_a_producer_that_names_its_epoch_goes_on_with_the_next_one() -> None:
     assert play.settled(play.init(ProducerEpoch(OTHER, 6))).error is FENCED
     play.settled(play.init())
     assert play.settled(play.init(ProducerEpoch(PID, 6))).error is FENCED, "another one began"
+
+
+def test_a_retry_may_bring_another_time_out() -> None:
+    play = at(State.COMPLETE_ABORT)
+    play.settled(play.init(ProducerEpoch(PID, 5)))
+    for _ in range(2):
+        again = play.settled(play.init(ProducerEpoch(PID, 5), timeout_ms=TIMEOUT + 1))
+        assert again == ProducerResult(NONE, PID, 6)
+        assert play.machine.metadata.timeout_ms == TIMEOUT + 1
+    assert len(play.log) == 3, "written once"
+    assert play.settled(play.init(ProducerEpoch(PID, 6))).epoch == 7
 
 
 def test_a_zombie_aborts_nothing() -> None:

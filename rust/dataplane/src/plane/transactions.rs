@@ -88,10 +88,10 @@ impl DataPlane {
     }
 
     /// Up to `max` producers with state in a partition, those with an open transaction first, in
-    /// order of their ids.
+    /// order of their ids. A follower answers from its own log, which may be behind the leader's.
     ///
     /// # Errors
-    /// NOT_LEADER_OR_FOLLOWER, KAFKA_STORAGE_ERROR.
+    /// NOT_LEADER_OR_FOLLOWER: this broker has no open replica; KAFKA_STORAGE_ERROR.
     pub fn active_producers(
         &self,
         topic: &str,
@@ -100,7 +100,7 @@ impl DataPlane {
     ) -> Result<Vec<ActiveProducer>, ErrorCode> {
         let partition = self.network.registry.partition(topic, partition);
         let partition = partition.ok_or(ErrorCode::NOT_LEADER_OR_FOLLOWER)?;
-        let mut found = partition.lock().led()?.producers().active(max);
+        let mut found = partition.lock().replica()?.producers().active(max);
         found.sort_unstable_by_key(|one| (one.txn_start_offset < 0, one.id));
         Ok(found)
     }

@@ -140,8 +140,10 @@ fn client_error(error: ErrorCode, version: i16) -> ErrorCode {
         ErrorCode::CONCURRENT_TRANSACTIONS if version < ENROLS_SINCE => {
             ErrorCode::NOT_ENOUGH_REPLICAS
         }
-        // All clients repeat a request after this one, and ask for no metadata first.
+        // All clients repeat a request after this one, and ask for no metadata first. "Not
+        // attempted" is what a coordinator says of the others if it does not know one partition yet.
         ErrorCode::NETWORK_EXCEPTION
+        | ErrorCode::OPERATION_NOT_ATTEMPTED
         | ErrorCode::COORDINATOR_LOAD_IN_PROGRESS
         | ErrorCode::COORDINATOR_NOT_AVAILABLE
         | ErrorCode::NOT_COORDINATOR
@@ -343,6 +345,7 @@ mod tests {
         assert_eq!(told(concurrent, 12), concurrent);
         let passing = [
             ErrorCode::NETWORK_EXCEPTION,
+            ErrorCode::OPERATION_NOT_ATTEMPTED,
             ErrorCode::COORDINATOR_LOAD_IN_PROGRESS,
             ErrorCode::COORDINATOR_NOT_AVAILABLE,
             ErrorCode::NOT_COORDINATOR,
