@@ -356,6 +356,24 @@ DEPARTURES: tuple[Departure, ...] = (
         },
     ),
     Departure(
+        "A marker without a producer is refused. Kafka fails with an exception.",
+        {
+            f"transactions / * / WriteTxnMarkers v1: {what}": {
+                "markers.0.topics.0.partitions.0.errorCode": 42
+            }
+            for what in ("no producer", "no producer id", "no producer epoch")
+        },
+    ),
+    Departure(
+        "Internal topics keep their number of partitions. In Kafka groups lose their coordinators"
+        " once it has changed and brokers were restarted.",
+        {
+            "topics / * / CreatePartitions v3: of an internal topic, checked only": {
+                "results.0.errorCode": 42
+            }
+        },
+    ),
+    Departure(
         "Offsets of an epoch that no coordinator gave are refused. Kafka keeps them for a"
         " transaction that cannot end.",
         {
