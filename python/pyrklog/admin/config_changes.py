@@ -6,12 +6,13 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import NamedTuple
 
 from pyrklog.config.broker import OPTIONS, BrokerConfig, is_dynamic
-from pyrklog.config.connection_quotas import wrong_with_connections
+from pyrklog.config.cleaner import wrong_with_cleaner
+from pyrklog.config.connection_quotas import wrong_with_changed_limits, wrong_with_connections
 from pyrklog.config.dynamic import PER_LISTENER_ONLY, dynamic_without_effect, listener_option
 from pyrklog.config.entry import OptionType
 from pyrklog.config.known import JVM_ONLY, WITHOUT_EFFECT
-from pyrklog.config.option import PER_BROKER, InvalidOptionsError, InvalidValueError, Option
-from pyrklog.config.topic import TOPIC_OPTIONS_BY_NAME, check_topic_options
+from pyrklog.config.option import PER_BROKER, InvalidValueError, Option
+from pyrklog.config.topic import TOPIC_OPTIONS_BY_NAME, TopicDefaults, check_topic_options
 from pyrklog.errors import ApiError, ErrorCode
 from pyrklog.handlers.service import OP_APPEND, OP_DELETE, OP_SET, OP_SUBTRACT, ConfigAlteration
 
@@ -82,15 +83,11 @@ def replacement(options: Mapping[str, str | None]) -> dict[str, str]:
     return found
 
 
-def check_topic(name: str, options: Mapping[str, str]) -> None:
+def check_topic(options: Mapping[str, str], defaults: TopicDefaults) -> None:
     try:
-        check_topic_options(options)
-    except InvalidOptionsError as error:
-        raise ApiError(ErrorCode.INVALID_CONFIG, str(error)) from None
+        check_topic_options(options, defaults)
     except InvalidValueError as error:
-        resource = f"ConfigResource(type=TOPIC, name='{name}')"
-        message = f"Invalid config value for resource {resource}: {error}"
-        raise ApiError(ErrorCode.INVALID_CONFIG, message) from None
+        raise ApiError(ErrorCode.INVALID_CONFIG, str(error)) from None
 
 
 def broker_option(name: str) -> Option | None:
@@ -210,14 +207,18 @@ def _wrong_thread_count(name: str, old: int, new: int) -> str | None:
     return too_many if new > old * 2 else None
 
 
-def check_connections(config: BrokerConfig, after: Mapping[str, str], *, for_all: bool) -> None:
-    """Limits of connections that do not go together. As by Kafka, a broker checks with its own
-    options, also what is for all."""
+def check_together(config: BrokerConfig, after: Mapping[str, str], *, for_all: bool) -> None:
+    """Options that do not go together. As by Kafka, a broker checks with its own options, also what
+    is for all."""
     default, broker = config.dynamic_default, config.dynamic_broker
     changed = config.with_dynamic(
         default=after if for_all else default, broker=broker if for_all else after
     )
-    wrong = wrong_with_connections(changed)
+    wrong = (
+        wrong_with_connections(changed)
+        or wrong_with_cleaner(changed)
+        or wrong_with_changed_limits(config, changed)
+    )
     if wrong is not None:
         raise ApiError(ErrorCode.INVALID_REQUEST, wrong)
 

@@ -13,9 +13,9 @@ from pyrklog.admin.config_changes import (
     apply_incremental,
     broker_option,
     check_broker,
-    check_connections,
     check_kept,
     check_thread_counts,
+    check_together,
     check_topic,
     replacement,
     topic_option,
@@ -28,9 +28,10 @@ from pyrklog.cluster.topic_names import wrong_with_name
 from pyrklog.config.broker import OPTIONS
 from pyrklog.config.dynamic import OF_EACH_LISTENER, without_listener
 from pyrklog.config.entry import ConfigEntry, OptionType, Source, Synonym
-from pyrklog.config.kafka_only import DEFAULTS, KAFKA_ONLY
-from pyrklog.config.option import READ_ONLY
+from pyrklog.config.kafka_only import DEFAULTS, INTERNAL, KAFKA_ONLY
+from pyrklog.config.option import READ_ONLY, Option
 from pyrklog.config.topic import (
+    RUN_TIME_ONLY,
     describe_broker_options,
     describe_topic_options,
 )
@@ -136,7 +137,7 @@ class ConfigAdmin:
                 defaults[name] = config.candidates(name)[-1].text or ""
             levels += [(given, Source.STATIC_BROKER), (defaults, Source.DEFAULT)]
             shown = [name for level, _ in levels[:3] for name in level if name not in OPTIONS]
-            shown += KAFKA_ONLY
+            shown += KAFKA_ONLY.keys() - INTERNAL
         else:
             effective = []
             levels = [(options, Source.DYNAMIC_DEFAULT_BROKER)]
@@ -304,7 +305,7 @@ class ConfigAdmin:
         not_yet = NotYet([], [], [])
         after = change(before)
         if resource.type == RESOURCE_TOPIC:
-            check_topic(resource.name, after)
+            check_topic(after, self._metadata.defaults)
             entity = f"topics/{resource.name}"
             # A topic deleted meanwhile leaves no options behind.
             operations.append(Check(znodes.topic_path(resource.name), ANY_VERSION))
@@ -312,7 +313,7 @@ class ConfigAdmin:
             for_all = not resource.name
             not_yet = check_broker(after, before, for_all=for_all)
             check_thread_counts(self._metadata.config, before, after, for_all=for_all)
-            check_connections(self._metadata.config, after, for_all=for_all)
+            check_together(self._metadata.config, after, for_all=for_all)
             entity = f"brokers/{resource.name or znodes.DEFAULT_ENTITY}"
         if validate_only:
             return None
@@ -342,6 +343,13 @@ def _unknown_topic(name: str, *, is_change: bool = True) -> ApiError:
     return ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, text)
 
 
+def _is_shown_as_read_only(name: str, option: Option | None) -> bool:
+    """As in Kafka also where a prefix names a listener, although that may be altered."""
+    if option is None or name in RUN_TIME_ONLY or without_listener(name) is not None:
+        return True
+    return option.update_mode == READ_ONLY
+
+
 def _describe_changed(
     levels: Sequence[tuple[Mapping[str, str], int]],
     names: Collection[str],
@@ -349,7 +357,7 @@ def _describe_changed(
     """Options without effect, or of one listener: ``levels`` of (options, source), strongest first.
 
     As in Kafka: unknown options may be secret; options with a listener's prefix fall back to the
-    name without it, and show as read-only, although they may be altered.
+    name without it.
     """
     entries = []
     for name in sorted(set(names)):
@@ -365,7 +373,7 @@ def _describe_changed(
             ConfigEntry(
                 name=name,
                 value=next((one.value for one in synonyms if one.name == name), None),
-                read_only=base is not None or option is None or option.update_mode == READ_ONLY,
+                read_only=_is_shown_as_read_only(name, option),
                 source=synonyms[0].source if synonyms else Source.DEFAULT,
                 sensitive=option is None or option.is_secret,
                 synonyms=synonyms,

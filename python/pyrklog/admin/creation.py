@@ -10,7 +10,7 @@ from collections.abc import Collection, Mapping, Sequence
 from pyrklog.cluster.image import KRAFT_TOPIC
 from pyrklog.cluster.topic_names import TopicNames, wrong_with_name
 from pyrklog.config.option import InvalidValueError
-from pyrklog.config.topic import check_topic_options
+from pyrklog.config.topic import TopicDefaults, check_topic_options
 from pyrklog.controller.placement import PlacementError, place_replicas
 from pyrklog.errors import ApiError, ErrorCode
 from pyrklog.handlers.service import PartitionsSpec, TopicSpec
@@ -21,7 +21,7 @@ PARTITIONS_PER_REQUEST_MAX = 20_000
 Assignment = Mapping[int, tuple[int, ...]]
 
 
-def check_new_topic(spec: TopicSpec, *taken: TopicNames) -> None:
+def check_new_topic(spec: TopicSpec, defaults: TopicDefaults, *taken: TopicNames) -> None:
     if any(spec.name in names for names in taken):
         raise ApiError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{spec.name}' already exists.")
     wrong = wrong_with_name(spec.name)
@@ -31,14 +31,16 @@ def check_new_topic(spec: TopicSpec, *taken: TopicNames) -> None:
         raise ApiError(
             ErrorCode.INVALID_REQUEST, f"Creation of internal topic {spec.name} is prohibited."
         )
-    collisions = sorted({name for names in taken for name in names.colliding(spec.name)})
+    collisions = {name for names in taken for name in names.colliding(spec.name)}
     if collisions:
         raise ApiError(
             ErrorCode.INVALID_TOPIC_EXCEPTION,
-            f"Topic '{spec.name}' collides with existing topics: {', '.join(collisions)}",
+            f"Topic '{spec.name}' collides with existing topic: {min(collisions)}",
         )
+    if not spec.configs:
+        return
     try:
-        check_topic_options(spec.configs or {})
+        check_topic_options(spec.configs, defaults)
     except InvalidValueError as error:
         raise ApiError(ErrorCode.INVALID_CONFIG, str(error)) from None
 
@@ -57,14 +59,16 @@ def assign_new_topic(
 
     ``leaving`` brokers get replicas only if there are too few others.
     """
-    counts_given = spec.partition_count != -1 or spec.replication_factor != -1
     if spec.assignments:
-        if counts_given:
-            raise ApiError(
-                ErrorCode.INVALID_REQUEST,
-                "Both numPartitions or replicationFactor and replicasAssignments were set. "
-                "Both cannot be used at the same time.",
-            )
+        for count, name in (
+            (spec.replication_factor, "replication factor"),
+            (spec.partition_count, "numPartitions"),
+        ):
+            if count != -1:
+                raise ApiError(
+                    ErrorCode.INVALID_REQUEST,
+                    f"A manual partition assignment was specified, but {name} was not set to -1.",
+                )
         if spec.assigned_twice is not None:
             raise ApiError(
                 ErrorCode.INVALID_REPLICA_ASSIGNMENT,
@@ -73,23 +77,25 @@ def assign_new_topic(
         return _check_manual(spec.assignments, racks)
     partitions = default_partitions if spec.partition_count == -1 else spec.partition_count
     replicas = default_replicas if spec.replication_factor == -1 else spec.replication_factor
-    if partitions <= 0:
-        raise ApiError(ErrorCode.INVALID_PARTITIONS, "Number of partitions must be larger than 0.")
-    check_partition_count(partitions)
     if replicas <= 0:
         raise ApiError(
-            ErrorCode.INVALID_REPLICATION_FACTOR, "Replication factor must be larger than 0."
-        )
-    if replicas > len(racks):
-        raise ApiError(
             ErrorCode.INVALID_REPLICATION_FACTOR,
-            f"Replication factor: {replicas} larger than available brokers: {len(racks)}.",
+            "Replication factor must be larger than 0, or -1 to use the default value.",
         )
+    if partitions <= 0:
+        raise ApiError(
+            ErrorCode.INVALID_PARTITIONS,
+            "Number of partitions was set to an invalid non-positive value.",
+        )
+    check_partition_count(partitions)
     try:
         staying = _staying(racks, leaving, replicas)
         return place_replicas(staying, partitions, replicas, start=start, shift=shift)
     except PlacementError as error:
-        raise ApiError(ErrorCode.INVALID_REPLICATION_FACTOR, str(error)) from None
+        raise ApiError(
+            ErrorCode.INVALID_REPLICATION_FACTOR,
+            f"Unable to replicate the partition {replicas} time(s): {error}",
+        ) from None
 
 
 def check_partition_count(partitions: int) -> None:
@@ -103,34 +109,40 @@ def check_partition_count(partitions: int) -> None:
 def _check_manual(
     assignments: Mapping[int, Sequence[int]], racks: Mapping[int, str | None]
 ) -> Assignment:
+    check_partition_count(len(assignments))
+    given = list(assignments.values())
+    _check_replicas(given, len(given[0]), racks)
     if sorted(assignments) != list(range(len(assignments))):
         raise ApiError(
             ErrorCode.INVALID_REPLICA_ASSIGNMENT,
             "partitions should be a consecutive 0-based integer sequence",
         )
-    check_partition_count(len(assignments))
-    _check_replicas(list(assignments.values()), len(assignments[0]), racks)
     return {partition: tuple(brokers) for partition, brokers in sorted(assignments.items())}
 
 
 def _check_replicas(
     assignments: Sequence[Sequence[int]], replication_factor: int, racks: Collection[int]
 ) -> None:
-    def refuse(why: str) -> ApiError:
-        return ApiError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, why)
+    def refuse(includes: str) -> ApiError:
+        return ApiError(
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+            f"The manual partition assignment includes {includes}",
+        )
 
     for brokers in assignments:
         if not brokers:
-            raise refuse("Cannot have replication factor of 0 for a partition.")
-        if len(set(brokers)) != len(brokers):
-            listed = ", ".join(map(str, brokers))
-            raise refuse(f"Duplicate brokers not allowed in replica assignment: {listed}.")
-        unknown = sorted(set(brokers) - set(racks))
-        if unknown:
-            listed = ", ".join(map(str, unknown))
-            raise refuse(f"Unknown broker(s) in replica assignment: {listed}.")
+            raise refuse("an empty replica list.")
+        ordered = sorted(brokers)
+        for index, broker in enumerate(ordered):
+            if broker not in racks:
+                raise refuse(f"broker {broker}, but no such broker is registered.")
+            if index > 0 and broker == ordered[index - 1]:
+                raise refuse(f"the broker {broker} more than once.")
         if len(brokers) != replication_factor:
-            raise refuse("All partitions should have the same number of replicas.")
+            raise refuse(
+                f"a partition with {len(brokers)} replica(s), but this is not consistent with "
+                f"previous partitions, which have {replication_factor} replica(s)."
+            )
 
 
 def _staying(
@@ -151,8 +163,8 @@ def assign_added_partitions(
     if spec.total < count:
         raise ApiError(
             ErrorCode.INVALID_PARTITIONS,
-            f"Topic currently has {count} partitions, which is higher than the requested "
-            f"{spec.total}.",
+            f"The topic {spec.name} currently has {count} partition(s); {spec.total} would not be "
+            "an increase.",
         )
     added = spec.total - count
     if added == 0:
@@ -163,8 +175,8 @@ def assign_added_partitions(
         if len(spec.assignments) != added:
             raise ApiError(
                 ErrorCode.INVALID_REPLICA_ASSIGNMENT,
-                f"Increasing the number of partitions by {added} but {len(spec.assignments)} "
-                "assignments provided.",
+                f"Attempted to add {added} additional partition(s), but only "
+                f"{len(spec.assignments)} assignment(s) were specified.",
             )
         _check_replicas(spec.assignments, replication_factor, racks)
         return {count + i: tuple(brokers) for i, brokers in enumerate(spec.assignments)}

@@ -131,7 +131,7 @@ class TopicAdmin:
                     raise ApiError(
                         ErrorCode.INVALID_REQUEST, f"The request names '{spec.name}' twice."
                     )
-                check_new_topic(spec, self._metadata.image.names, asked)
+                check_new_topic(spec, self._defaults, self._metadata.image.names, asked)
                 self._check_reserved(spec.name)
                 replicas = self._assign(spec)
                 partitions += len(replicas)

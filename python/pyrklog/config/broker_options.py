@@ -261,7 +261,7 @@ NETWORK = (
     ),
     integer("max.connections", INT_MAX, minimum=0, update_mode=CLUSTER_WIDE).described(
         "Connections over all listeners; behind `listener.name.NAME.` those of one. With lower "
-        "limits existing connections stay."
+        "limits existing connections stay. 0 = none may come; only at a start."
     ),
     integer("max.connections.per.ip", INT_MAX, minimum=0, update_mode=CLUSTER_WIDE).described(
         "Connections from one address; 0 only with max.connections.per.ip.overrides."
@@ -278,7 +278,7 @@ NETWORK = (
     ),
     integer("max.connection.creation.rate", INT_MAX, minimum=0, update_mode=CLUSTER_WIDE).described(
         "New connections a second over all listeners but the brokers' own; behind "
-        "`listener.name.NAME.` those of one. Further ones wait. 0 counts as 1."
+        "`listener.name.NAME.` those of one. Further ones wait. 0, only at a start, counts as 1."
     ),
 )
 
@@ -362,7 +362,8 @@ STORAGE = (
     long(
         "log.cleaner.dedupe.buffer.size", 134217728, minimum=0, update_mode=CLUSTER_WIDE
     ).described(
-        "Memory that all of these threads may take for keys, 24 bytes each.",
+        "Memory that all of these threads may take for keys, 24 bytes each; more than 1 MiB for "
+        "each thread.",
         in_kafka="The memory is taken at the start.",
     ),
     double(

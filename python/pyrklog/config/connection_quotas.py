@@ -44,6 +44,27 @@ def wrong_with_connections(config: BrokerConfig) -> str | None:
     return None
 
 
+def wrong_with_changed_limits(before: BrokerConfig, after: BrokerConfig) -> str | None:
+    """Kafka's sentence about a run-time change to 0, after which nobody could connect, or None
+    (``ListenerConnectionQuota.validateReconfiguration``).
+
+    Kafka looks at the limits of listeners that exist and whose limits change.
+    """
+    for endpoint in after.listeners.bound:
+        limits = [_limit(after, endpoint.name, name) for name in (MAX, CREATION_RATE)]
+        if limits == [_limit(before, endpoint.name, name) for name in (MAX, CREATION_RATE)]:
+            continue
+        for name, limit in zip((MAX, CREATION_RATE), limits, strict=True):
+            if limit <= 0:
+                return f"Invalid {name} {limit}"
+    return None
+
+
+def _limit(config: BrokerConfig, listener: str, name: str) -> int:
+    own = config.of_listener(listener, name)
+    return own if isinstance(own, int) else config.integer(name)
+
+
 def connection_quotas(config: BrokerConfig) -> ConnectionQuotas:
     per_ip = config.integer(PER_IP)
     if wrong_with_connections(config) is not None:

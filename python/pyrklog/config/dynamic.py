@@ -66,8 +66,25 @@ _TABLE = (
     ),
 )
 
+_LEAST = {
+    "background.threads": 1,
+    "log.cleaner.io.buffer.size": 0,
+    "remote.fetch.max.wait.ms": 1,
+    "remote.log.index.file.cache.total.size.bytes": 1,
+    "remote.log.manager.copy.max.bytes.per.second": 1,
+    "remote.log.manager.fetch.max.bytes.per.second": 1,
+}
+
 DYNAMIC_WITHOUT_EFFECT: Mapping[str, Option] = {
-    name: Option(name, None, DOCUMENTATION, kind, update_mode=mode, effective=False)
+    name: Option(
+        name,
+        None,
+        DOCUMENTATION,
+        kind,
+        minimum=_LEAST.get(name),
+        update_mode=mode,
+        effective=False,
+    )
     for mode, kind, names in _TABLE
     for name in names.split()
 }

@@ -231,5 +231,15 @@ KAFKA_ONLY: Mapping[str, Option] = {
     name: Option(name, None, DOCUMENTATION, OptionType[kind], effective=False)
     for name, kind, _ in _rows()
 }
+_INTERNAL = """
+    group.consumer.migration.policy group.coordinator.new.enable group.share.enable
+    log.initial.task.delay.ms metadata.log.segment.min.bytes
+    producer.id.expiration.check.interval.ms remote.log.manager.task.retry.backoff.max.ms
+    remote.log.manager.task.retry.backoff.ms remote.log.manager.task.retry.jitter
+    server.max.startup.time.ms unclean.leader.election.interval.ms unstable.api.versions.enable
+    unstable.feature.versions.enable zookeeper.metadata.migration.min.batch.size
+"""
+INTERNAL = frozenset(_INTERNAL.split())
+"""Options that Kafka shows only where they are given (``ConfigDef.defineInternal``)."""
 DEFAULTS: Mapping[str, str] = {name: default for name, _, default in _rows() if default is not None}
 """Kafka's defaults, for descriptions."""

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from pyrklog.config.broker import ON_COMMAND_LINE, OPTIONS, BrokerConfig, Given
+from pyrklog.config.cleaner import wrong_with_cleaner, wrong_with_compaction_lag
 from pyrklog.config.connection_quotas import wrong_with_connections
 from pyrklog.config.dynamic import listener_option
 from pyrklog.config.log_options import RETENTION_ZERO
@@ -184,7 +185,11 @@ def _check_together(config: BrokerConfig) -> None:
             fix="set pyrklog.zookeeper.digest, or zookeeper.ssl.client.enable with "
             "zookeeper.ssl.keystore.location",
         )
-    wrong = wrong_with_connections(config)
+    wrong = (
+        wrong_with_connections(config)
+        or wrong_with_cleaner(config)
+        or wrong_with_compaction_lag(config)
+    )
     if wrong is not None:
         raise ConfigError(wrong)
     _check_retention(config)

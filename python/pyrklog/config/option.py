@@ -7,8 +7,11 @@ trimmed, lists are split at commas, and wrong values are refused in its words.
 
 from __future__ import annotations
 
+import math
+import re
 import sys
 from collections.abc import Callable, Sequence
+from decimal import Decimal
 from functools import partial
 from typing import NamedTuple
 
@@ -24,6 +27,8 @@ READ_ONLY = "read-only"
 CLUSTER_WIDE = "cluster-wide"
 PER_BROKER = "per-broker"
 
+_DOUBLE = re.compile(r"([+-]?(?:Infinity|(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?))[fFdD]?", re.ASCII)
+"""What Java's ``Double.parseDouble`` reads, without NaN and hexadecimal digits."""
 _RANGES = {
     OptionType.SHORT: (-(2**15), 2**15 - 1),
     OptionType.INT: (-(2**31), INT_MAX),
@@ -32,12 +37,7 @@ _RANGES = {
 
 
 class InvalidValueError(Exception):
-    """The message is Kafka's, without a full stop."""
-
-
-class InvalidOptionsError(InvalidValueError):
-    """Kafka's ``InvalidConfigurationException``: an unknown name, or options that do not go
-    together. Its message is told as it is; others follow the name of the changed resource."""
+    """A wrong value, an unknown name, or options that do not go together, in Kafka's words."""
 
 
 class Option(NamedTuple):
@@ -81,7 +81,7 @@ class Option(NamedTuple):
             return "true" if value else "false"
         if isinstance(value, tuple):
             return ",".join(value)
-        return str(value)
+        return as_java(value) if isinstance(value, float) else str(value)
 
     def entry(
         self, value: str | None, synonyms: Sequence[Synonym], *, read_only: bool
@@ -126,10 +126,10 @@ class Option(NamedTuple):
         if self.type in _RANGES:
             return self._read_integer(trimmed, text)
         if self.type == OptionType.DOUBLE:
-            try:
-                return float(trimmed)
-            except ValueError:
-                raise self._no_number(text) from None
+            number = _DOUBLE.fullmatch(trimmed)
+            if number is None:
+                raise self._no_number(text)
+            return float(number[1])
         if self.type == OptionType.LIST:
             return tuple(item.strip() for item in trimmed.split(",")) if trimmed else ()
         return trimmed
@@ -167,6 +167,16 @@ class Option(NamedTuple):
     def _invalid(self, value: Value, why: str) -> InvalidValueError:
         shown = f"[{', '.join(value)}]" if isinstance(value, tuple) else self.format(value)
         return InvalidValueError(f"Invalid value {shown} for configuration {self.name}: {why}")
+
+
+def as_java(value: float) -> str:
+    """As Java's ``Double.toString``: with an exponent below 0.001 and from ten million on."""
+    if math.isinf(value):
+        return "Infinity" if value > 0 else "-Infinity"
+    if value == 0 or 1e-3 <= abs(value) < 1e7:
+        return repr(value)
+    digits, exponent = f"{Decimal(repr(value)).normalize():E}".split("E")
+    return f"{digits if '.' in digits else digits + '.0'}E{int(exponent)}"
 
 
 boolean = partial(Option, type=OptionType.BOOLEAN)

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence, Set
+from itertools import dropwhile
 
 from pyrklog.config.broker import (
     NODE_ID_NAMES,
@@ -14,7 +15,6 @@ from pyrklog.config.log_options import TOPIC_OPTIONS, Fallback, TopicOption
 from pyrklog.config.option import (
     LONG_MAX,
     READ_ONLY,
-    InvalidOptionsError,
     InvalidValueError,
     Option,
     Value,
@@ -31,43 +31,64 @@ RUN_TIME_ONLY = frozenset(
         "replica.alter.log.dirs.io.max.bytes.per.second",
     }
 )
-"""Broker options that exist in Kafka only once set at run time; shown only then."""
-_OF_REMOTE_STORAGE = ("remote.log.copy.disable", "remote.log.delete.on.disable")
+"""Broker options that exist in Kafka only once set at run time. They are shown only then, and as
+read-only, although they may be altered."""
+_NOT_WITH_ZOOKEEPER = ("remote.log.copy.disable", "remote.log.delete.on.disable")
+_OLDER_TIMESTAMP_BOUND = "log.message.timestamp.difference.max.ms"
+_NEWER_TIMESTAMP_BOUNDS = ("message.timestamp.before.max.ms", "message.timestamp.after.max.ms")
 OWN_PREFIX = "pyrklog."
 """Options that Kafka lacks: shown only where set."""
 
 
-def check_topic_options(overrides: Mapping[str, str | None]) -> None:
-    """Raises :class:`InvalidValueError` for an unknown name, a null or a wrong value."""
-    parsed: dict[str, Value] = {}
-    for name, text in overrides.items():
-        known = TOPIC_OPTIONS_BY_NAME.get(name)
-        if known is None:
-            raise InvalidOptionsError(f"Unknown topic config name: {name}")
-        if text is None:
-            raise InvalidValueError(f"Null value not supported for topic configs: {name}")
-        parsed[name] = known.option.parse(text)
+def check_topic_options(
+    overrides: Mapping[str, str | None], defaults: TopicDefaults | None = None
+) -> None:
+    """As Kafka's ``LogConfig.validate``. ``defaults`` are what holds where nothing is overridden;
+    without them each option has the default of its definition.
+
+    Raises :class:`InvalidValueError` for an unknown name, a null, a wrong value, or values that do
+    not go together.
+    """
+    nulls = [name for name, text in overrides.items() if text is None]
+    if nulls:
+        raise InvalidValueError(f"Null value not supported for topic configs: {','.join(nulls)}")
+    for name in overrides:
+        if name not in TOPIC_OPTIONS_BY_NAME:
+            raise InvalidValueError(f"Unknown topic config name: {name}")
+    parsed = {
+        name: TOPIC_OPTIONS_BY_NAME[name].option.parse(text)
+        for name, text in overrides.items()
+        if text is not None
+    }
+    least, most = (
+        _compaction_lag_ms(f"{which}.compaction.lag.ms", parsed, defaults)
+        for which in ("min", "max")
+    )
+    if least > most:
+        raise InvalidValueError(
+            "conflict topic config setting min.compaction.lag.ms "
+            f"({least}) > max.compaction.lag.ms ({most})"
+        )
+    is_with_zookeeper = defaults is not None and defaults.broker.zookeeper is not None
+    if is_with_zookeeper and any(parsed.get(name) is True for name in _NOT_WITH_ZOOKEEPER):
+        raise InvalidValueError(
+            "It is invalid to set `remote.log.delete.on.disable` or `remote.log.copy.disable` "
+            "under Zookeeper's mode."
+        )
     if parsed.get("remote.storage.enable") is True:
         raise InvalidValueError(
             "Tiered Storage functionality is disabled in the broker. Topic cannot be configured "
             "with remote log storage."
         )
-    if any(parsed.get(name) is True for name in _OF_REMOTE_STORAGE):
-        raise InvalidValueError(
-            "It is invalid to set `remote.log.delete.on.disable` or `remote.log.copy.disable` "
-            "under Zookeeper's mode."
-        )
-    least, most = (_compaction_lag_ms(which, parsed) for which in ("min", "max"))
-    if least > most:
-        raise InvalidOptionsError(
-            "conflict topic config setting min.compaction.lag.ms "
-            f"({least}) > max.compaction.lag.ms ({most})"
-        )
 
 
-def _compaction_lag_ms(which: str, parsed: Mapping[str, Value]) -> int:
-    name = f"{which}.compaction.lag.ms"
-    value = parsed.get(name, TOPIC_OPTIONS_BY_NAME[name].option.default)
+def _compaction_lag_ms(
+    name: str, parsed: Mapping[str, Value], defaults: TopicDefaults | None
+) -> int:
+    value = parsed.get(name)
+    if value is None:
+        option = TOPIC_OPTIONS_BY_NAME[name].option
+        value = option.default if defaults is None else defaults.value(name)
     assert isinstance(value, int), name
     return value
 
@@ -105,9 +126,9 @@ class TopicDefaults:
         """The broker's values of the default, the strongest first."""
         found = self._synonyms.get(name)
         if found is None:
-            found = self._synonyms[name] = _broker_synonyms(
-                TOPIC_OPTIONS_BY_NAME[name], self.broker
-            )
+            fallbacks = TOPIC_OPTIONS_BY_NAME[name].fallbacks
+            found = _broker_synonyms(fallbacks[0].name, self.broker) if fallbacks else []
+            self._synonyms[name] = found
         return found
 
     def _build(self, parsed: Mapping[str, Value]) -> ResolvedTopic:
@@ -181,9 +202,13 @@ def _replicas(value: Value) -> Sequence[tuple[int, int]] | None:
 
 def _default(item: TopicOption, broker: BrokerConfig) -> Value:
     chosen = _chosen_fallback(item.fallbacks, broker)
-    if chosen is None:
+    if chosen is None or item.option.name == "message.format.version":
+        # Brokers of Kafka 3 ignore theirs (KIP-724).
         return item.option.default
     value = broker.value(chosen.name)
+    if item.option.name in _NEWER_TIMESTAMP_BOUNDS and value == LONG_MAX:
+        # KIP-937, as in a topic. This value then beats the older bound of a topic.
+        return broker.value(_OLDER_TIMESTAMP_BOUND)
     if item.option.name == "retention.ms" and isinstance(value, int) and value < 0:
         return -1
     if isinstance(value, int) and not isinstance(value, bool):
@@ -228,17 +253,35 @@ def _as_read(option: Option, text: str) -> str | None:
         return text
 
 
-def _broker_synonyms(item: TopicOption, broker: BrokerConfig) -> Sequence[Synonym]:
-    """As Kafka: given values under every name, the default under the first name only."""
+def _of_same_meaning() -> Mapping[str, Sequence[str]]:
+    """Broker option -> itself and the others that set the same, in other units."""
+    found = {}
+    for item in TOPIC_OPTIONS:
+        names = [fallback.name for fallback in item.fallbacks]
+        found |= dict.fromkeys(names, names)
+    # An option of its own, whose value is the default of another.
+    found["log.flush.scheduler.interval.ms"] = ["log.flush.scheduler.interval.ms"]
+    return found
+
+
+_OF_SAME_MEANING = _of_same_meaning()
+
+
+def _broker_synonyms(name: str, broker: BrokerConfig) -> Sequence[Synonym]:
+    """Values of a broker option and of those that set the same, the strongest source first.
+
+    As in Kafka (``ConfigHelper.configSynonyms``) the list begins with the option itself: it is
+    empty where only others are given.
+    """
     found = [
-        Synonym(fallback.name, candidate.text, candidate.source)
-        for fallback in item.fallbacks
-        for candidate in broker.candidates(fallback.name)
+        Synonym(one, candidate.text, candidate.source)
+        for one in _OF_SAME_MEANING.get(name, (name,))
+        for candidate in broker.candidates(one)
         if candidate.text is not None
-        and (candidate.source != Source.DEFAULT or fallback is item.fallbacks[0])
     ]
     # All names of one source come before those of the next (the sort is stable).
-    return sorted(found, key=lambda synonym: synonym.source)
+    found.sort(key=lambda synonym: synonym.source)
+    return list(dropwhile(lambda synonym: synonym.name != name, found))
 
 
 def describe_broker_options(
@@ -264,21 +307,21 @@ def describe_broker_options(
     for name, option in OPTIONS.items():
         if names is not None and name not in names:
             continue
-        candidates = [item for item in broker.candidates(name) if item.text is not None]
+        synonyms = list(_broker_synonyms(name, broker))
         if name in RUN_TIME_ONLY:
-            candidates = [item for item in candidates if item.source != Source.DEFAULT]
-            if not candidates:
+            synonyms = [item for item in synonyms if item.source != Source.DEFAULT]
+            if not synonyms:
                 continue
         if name in settled:
-            default = [item for item in candidates if item.source == Source.DEFAULT]
-            candidates = [settled[name], *default]
+            default = [item for item in synonyms if item.source == Source.DEFAULT]
+            synonyms = [Synonym(name, *settled[name]), *default]
         if name in defaults:
-            candidates[-1] = Candidate(defaults[name], Source.DEFAULT)
-        shown = [one._replace(text=None) for one in candidates] if option.is_secret else candidates
-        synonyms = [Synonym(name, *one) for one in shown]
+            synonyms[-1] = Synonym(name, defaults[name], Source.DEFAULT)
         value = settled[name].text if name in settled else option.format(broker.value(name))
-        if name in defaults and len(candidates) == 1:
+        if name in defaults and len(synonyms) == 1:
             value = defaults[name]
-        value = None if option.is_secret else value
-        entries.append(option.entry(value, synonyms, read_only=option.update_mode == READ_ONLY))
+        if option.is_secret:
+            value, synonyms = None, [item._replace(value=None) for item in synonyms]
+        read_only = option.update_mode == READ_ONLY or name in RUN_TIME_ONLY
+        entries.append(option.entry(value, synonyms, read_only=read_only))
     return entries

@@ -31,8 +31,8 @@ def place_replicas(
     """
     if replication_factor > len(racks):
         raise PlacementError(
-            f"Unable to replicate the partition {replication_factor} time(s): "
-            f"only {len(racks)} broker(s) are registered."
+            f"The target replication factor of {replication_factor} cannot be reached because only "
+            f"{len(racks)} broker(s) are registered."
         )
     known = {broker: rack for broker, rack in racks.items() if rack is not None}
     if len(known) < len(racks):

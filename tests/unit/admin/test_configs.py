@@ -1,6 +1,6 @@
 """Options through ``ClusterService``, over a whole broker with a fake plane."""
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -8,9 +8,8 @@ import trio
 
 from pyrklog.admin.service import Administration
 from pyrklog.config.broker import BrokerConfig
-from pyrklog.config.entry import ConfigEntry, OptionType, Source, Synonym
-from pyrklog.config.load import load_config
-from pyrklog.errors import ConfigError, ErrorCode
+from pyrklog.config.entry import Source, Synonym
+from pyrklog.errors import ErrorCode
 from pyrklog.handlers.service import (
     OP_APPEND,
     OP_DELETE,
@@ -25,12 +24,11 @@ from pyrklog.handlers.service import (
 from pyrklog.metastore import znodes
 from pyrklog.plane.seam import CleanerSettings
 from pyrklog.plane.values import PartitionImage
+from tests.unit.admin.option_calls import ALL_BROKERS, BROKER, T, alter, entries
 from tests.unit.broker.harness import Running, running_broker
 
-T = ConfigResource(RESOURCE_TOPIC, "t")
-ALL_BROKERS = ConfigResource(RESOURCE_BROKER, "")
-BROKER = ConfigResource(RESOURCE_BROKER, "1")
 RESOURCE_GROUP = 32
+BAD = ErrorCode.INVALID_REQUEST
 
 
 @pytest.fixture
@@ -38,22 +36,6 @@ async def running(tmp_path: Path) -> AsyncIterator[Running]:
     async with running_broker(tmp_path) as broker:
         await broker.created("t", 1, retention_ms="1000")
         yield broker
-
-
-async def entries(running: Running, resource: ConfigResource) -> Mapping[str, ConfigEntry]:
-    (found,) = await running.service.describe_configs([(resource, None)])
-    assert found.error is ErrorCode.NONE, found.message
-    return {entry.name: entry for entry in found.entries}
-
-
-async def alter(
-    running: Running, resource: ConfigResource, *operations: tuple[int, str, str | None]
-) -> ErrorCode:
-    items = [ConfigAlteration(*operation) for operation in operations]
-    (result,) = await running.service.incremental_alter_configs(
-        [(resource, items)], validate_only=False
-    )
-    return result.error
 
 
 async def test_a_topics_options(running: Running) -> None:
@@ -252,6 +234,11 @@ async def is_set(running: Running, resource: ConfigResource, name: str) -> bool:
     [
         (BROKER, "background.threads", "x", ErrorCode.INVALID_REQUEST, "Not a number of type INT"),
         (BROKER, "listener.name.x.max.connections", "-1", ErrorCode.INVALID_REQUEST, "least 0"),
+        (BROKER, "background.threads", "0", ErrorCode.INVALID_REQUEST, "at least 1"),
+        (BROKER, "remote.log.index.file.cache.total.size.bytes", "-1", BAD, "at least 1"),
+        (BROKER, "remote.log.manager.copy.max.bytes.per.second", "0", BAD, "at least 1"),
+        (BROKER, "remote.log.manager.fetch.max.bytes.per.second", "0", BAD, "at least 1"),
+        (BROKER, "log.flush.interval.ms", "-1", BAD, "at least 0"),
         (BROKER, "background.treads", "1", ErrorCode.INVALID_CONFIG, "Unknown broker option"),
         (BROKER, "listener.name.x.treads", "1", ErrorCode.INVALID_CONFIG, "Unknown"),
         (BROKER, "quota.window.num", "1", ErrorCode.INVALID_REQUEST, "dynamically: Set(quota"),
@@ -374,21 +361,6 @@ async def test_defaults_of_all_brokers_are_shown_for_each(running: Running) -> N
     ]
 
 
-async def test_options_that_another_broker_left_may_be_secret(running: Running) -> None:
-    assert isinstance(running.service, Administration)
-    path = znodes.broker_config_path(znodes.DEFAULT_ENTITY)
-    options = {"of.a.plugin": "x", "sasl.jaas.config": "y", "background.threads": "5"}
-    await running.service._topics._store.create(path, znodes.encode_config(options))
-    for resource in (ALL_BROKERS, BROKER):
-        found = await entries(running, resource)
-        secret = {name: (found[name].sensitive, found[name].type) for name in options}
-        assert secret == {
-            "of.a.plugin": (True, OptionType.UNKNOWN),
-            "sasl.jaas.config": (True, OptionType.PASSWORD),
-            "background.threads": (False, OptionType.INT),
-        }
-
-
 async def test_options_that_act_from_the_next_start_on(tmp_path: Path) -> None:
     """Kafka changes them at run time. A stored bad value is ignored."""
     changes = {"num.io.threads": "4", "num.replica.fetchers": "2", "num.network.threads": "2"}
@@ -446,9 +418,10 @@ async def test_brokers_defaults_change_at_run_time(running: Running) -> None:
     assert list(default) == ["log.retention.ms"]
     mine = (await entries(running, BROKER))["log.retention.ms"]
     assert (mine.value, mine.source, mine.read_only) == ("6", Source.DYNAMIC_BROKER, False)
-    assert [s.source for s in mine.synonyms] == [
-        Source.DYNAMIC_BROKER,
-        Source.DYNAMIC_DEFAULT_BROKER,
+    assert list(mine.synonyms) == [
+        Synonym("log.retention.ms", "6", Source.DYNAMIC_BROKER),
+        Synonym("log.retention.ms", "5", Source.DYNAMIC_DEFAULT_BROKER),
+        Synonym("log.retention.hours", "168", Source.DEFAULT),
     ]
     assert await alter(running, BROKER, (OP_DELETE, "log.retention.ms", None)) is ErrorCode.NONE
     assert running.plane.topics["follows"].log.retention_ms == 5
@@ -519,6 +492,14 @@ async def test_options_of_compaction_reach_the_plane_at_run_time(running: Runnin
     assert cleaner().backoff_ms == 7
     for refused in ((threads, "0"), (threads, "5"), ("log.cleaner.dedupe.buffer.size", "-1")):
         assert await alter(running, ALL_BROKERS, (OP_SET, *refused)) is ErrorCode.INVALID_REQUEST
+    size = "log.cleaner.dedupe.buffer.size"
+    for resource in (BROKER, ALL_BROKERS):
+        for bytes_ in ("1", str(2**21 + 1)):
+            assert await alter(running, resource, (OP_SET, size, bytes_)) is BAD
+    assert await alter(running, BROKER, (OP_SET, size, str(2**21 + 2))) is ErrorCode.NONE
+    # The rule holds with the other option's value, whichever level it is set at.
+    assert await alter(running, ALL_BROKERS, (OP_SET, threads, "3")) is BAD
+    assert await alter(running, BROKER, (OP_DELETE, size, None)) is ErrorCode.NONE
     off = (OP_SET, "log.cleaner.enable", "false")
     assert await alter(running, ALL_BROKERS, off) is ErrorCode.INVALID_REQUEST
     assert await alter(running, ALL_BROKERS, (OP_DELETE, threads, None)) is ErrorCode.NONE
@@ -541,7 +522,10 @@ async def test_throttles_are_options_of_a_broker_while_they_are_set(
     assert await alter(running, BROKER, (OP_SET, name, "-1")) is ErrorCode.INVALID_REQUEST
     assert await alter(running, BROKER, (OP_SET, name, "1000")) is ErrorCode.NONE
     mine = (await entries(running, BROKER))[name]
-    assert (mine.value, mine.source, mine.read_only) == ("1000", Source.DYNAMIC_BROKER, False)
+    assert (mine.value, mine.source, mine.read_only) == ("1000", Source.DYNAMIC_BROKER, True)
+    assert await alter(running, ALL_BROKERS, (OP_SET, name, "2000")) is ErrorCode.NONE
+    assert (await entries(running, ALL_BROKERS))[name].read_only
+    assert await alter(running, ALL_BROKERS, (OP_DELETE, name, None)) is ErrorCode.NONE
     assert [synonym.source for synonym in mine.synonyms] == [Source.DYNAMIC_BROKER]
     assert await alter(running, BROKER, (OP_DELETE, name, None)) is ErrorCode.NONE
     assert name not in await entries(running, BROKER)
@@ -557,43 +541,3 @@ async def test_run_time_changes_survive_a_restart(tmp_path: Path) -> None:
         await alter(running, ALL_BROKERS, (OP_SET, "min.insync.replicas", "2"))
     async with running_broker(tmp_path) as running:
         assert running.plane.topics["t"].min_insync_replicas == 2
-
-
-async def test_options_without_effect_are_described_with_kafkas_defaults(tmp_path: Path) -> None:
-    given = ("ssl.key.password=secret", "quota.window.num=7", "of.kafka=x")
-    with pytest.raises(ConfigError, match=r"of\.kafka"):
-        load_config(overrides=given)
-    async with running_broker(tmp_path, *given[:2]) as running:
-        found = await entries(running, BROKER)
-    shown = {
-        name: (one.value, one.source, one.read_only, one.type)
-        for name, one in found.items()
-        if name in ("quota.window.num", "background.threads", "process.roles", "sasl.login.class")
-    }
-    assert shown == {
-        "quota.window.num": ("7", Source.STATIC_BROKER, True, OptionType.INT),
-        "background.threads": ("10", Source.DEFAULT, False, OptionType.INT),
-        "process.roles": ("", Source.DEFAULT, True, OptionType.LIST),
-        "sasl.login.class": (None, Source.DEFAULT, True, OptionType.CLASS),
-    }
-    assert list(found["quota.window.num"].synonyms) == [
-        Synonym("quota.window.num", "7", Source.STATIC_BROKER),
-        Synonym("quota.window.num", "11", Source.DEFAULT),
-    ]
-    password = found["ssl.key.password"]
-    assert (password.sensitive, password.source) == (True, Source.STATIC_BROKER)
-    assert all(one.documentation for one in found.values())
-
-
-async def test_a_brokers_options(running: Running) -> None:
-    found = await entries(running, BROKER)
-    assert found["num.partitions"].read_only
-    assert not found["log.retention.ms"].read_only
-    assert "listeners" in found
-    (unknown, some) = await running.service.describe_configs(
-        [(ConfigResource(RESOURCE_TOPIC, "none"), None), (T, {"segment.ms", "none"})],
-    )
-    assert unknown.error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    assert [(entry.name, bool(entry.documentation)) for entry in some.entries] == [
-        ("segment.ms", True)
-    ]

@@ -113,6 +113,31 @@ async def test_a_listeners_static_limits_hold_and_are_shown(tmp_path: Path) -> N
         ]
 
 
+PREFIX = "listener.name.plaintext."
+
+
+@pytest.mark.parametrize("resource", [BROKER, ALL_BROKERS])
+@pytest.mark.parametrize("name", ["max.connections", "max.connection.creation.rate"])
+async def test_no_run_time_change_lets_nobody_in(
+    running: Running, resource: ConfigResource, name: str
+) -> None:
+    for prefix in ("", PREFIX):
+        assert await alter(running, resource, (OP_SET, prefix + name, "0")) == f"Invalid {name} 0"
+        assert await alter(running, resource, (OP_SET, prefix + name, "1")) is None
+    # The limit of the only listener counts, not the one that it hides.
+    assert await alter(running, resource, (OP_SET, name, "0")) is None
+    gone = (OP_DELETE, PREFIX + name, None)
+    assert await alter(running, resource, gone) == f"Invalid {name} 0"
+    assert await alter(running, resource, (OP_SET, f"listener.name.other.{name}", "0")) is None
+
+
+async def test_a_limit_of_zero_from_the_start_may_stay(tmp_path: Path) -> None:
+    async with running_broker(tmp_path, "max.connections=0") as running:
+        assert await alter(running, BROKER, (OP_SET, "log.retention.ms", "5")) is None
+        rate = (OP_SET, "max.connection.creation.rate", "5")
+        assert await alter(running, BROKER, rate) == "Invalid max.connections 0"
+
+
 async def test_nobody_from_anywhere_needs_exceptions(running: Running) -> None:
     assert await alter(running, BROKER, (OP_SET, PER_IP, "0")) == ZERO
     assert await alter(running, ALL_BROKERS, (OP_SET, OVERRIDES, "127.0.0.1:5")) is None

@@ -9,9 +9,12 @@ from pyrklog.admin.creation import (
     check_new_topic,
 )
 from pyrklog.cluster.topic_names import TopicNames
+from pyrklog.config.broker import BrokerConfig
+from pyrklog.config.topic import TopicDefaults
 from pyrklog.errors import ApiError, ErrorCode
 from pyrklog.handlers.service import PartitionsSpec, TopicSpec
 
+DEFAULTS = TopicDefaults(BrokerConfig({}))
 THREE: Mapping[int, str | None] = {1: None, 2: None, 3: None}
 
 
@@ -54,21 +57,23 @@ def test_a_manual_assignment_is_kept() -> None:
 @pytest.mark.parametrize(
     ("spec", "code", "said"),
     [
-        (TopicSpec("t", 0, 1), ErrorCode.INVALID_PARTITIONS, "larger than 0"),
-        (TopicSpec("t", -2, 1), ErrorCode.INVALID_PARTITIONS, "larger than 0"),
-        (TopicSpec("t", 1, 0), ErrorCode.INVALID_REPLICATION_FACTOR, "larger than 0"),
+        (TopicSpec("t", 0, 1), ErrorCode.INVALID_PARTITIONS, "invalid non-positive value"),
+        (TopicSpec("t", -2, 1), ErrorCode.INVALID_PARTITIONS, "invalid non-positive value"),
+        (TopicSpec("t", 1, 0), ErrorCode.INVALID_REPLICATION_FACTOR, "larger than 0, or -1"),
+        (TopicSpec("t", 0, 0), ErrorCode.INVALID_REPLICATION_FACTOR, "larger than 0, or -1"),
         (
             TopicSpec("t", 1, 4),
             ErrorCode.INVALID_REPLICATION_FACTOR,
-            "Replication factor: 4 larger than available brokers: 3.",
+            "Unable to replicate the partition 4 time(s): The target replication factor of 4 "
+            "cannot be reached because only 3 broker(s) are registered.",
         ),
         (
             TopicSpec("t", PARTITIONS_PER_REQUEST_MAX + 1, 1),
             ErrorCode.POLICY_VIOLATION,
             str(PARTITIONS_PER_REQUEST_MAX),
         ),
-        (TopicSpec("t", 2, -1, {0: [1]}), ErrorCode.INVALID_REQUEST, "same time"),
-        (TopicSpec("t", -1, 1, {0: [1]}), ErrorCode.INVALID_REQUEST, "same time"),
+        (TopicSpec("t", 2, -1, {0: [1]}), ErrorCode.INVALID_REQUEST, "numPartitions was not set"),
+        (TopicSpec("t", 2, 1, {0: [1]}), ErrorCode.INVALID_REQUEST, "replication factor was not"),
         (
             TopicSpec("t", assignments={0: [1], 2: [1]}),
             ErrorCode.INVALID_REPLICA_ASSIGNMENT,
@@ -77,7 +82,7 @@ def test_a_manual_assignment_is_kept() -> None:
         (
             TopicSpec("t", assignments={0: [1, 1]}),
             ErrorCode.INVALID_REPLICA_ASSIGNMENT,
-            "Duplicate",
+            "includes the broker 1 more than once.",
         ),
         (
             TopicSpec("t", assignments={0: [1]}, assigned_twice=0),
@@ -87,17 +92,18 @@ def test_a_manual_assignment_is_kept() -> None:
         (
             TopicSpec("t", assignments={0: [1, 9]}),
             ErrorCode.INVALID_REPLICA_ASSIGNMENT,
-            "Unknown broker",
+            "includes broker 9, but no such broker is registered.",
         ),
         (
             TopicSpec("t", assignments={0: []}),
             ErrorCode.INVALID_REPLICA_ASSIGNMENT,
-            "replication factor of 0",
+            "includes an empty replica list.",
         ),
         (
             TopicSpec("t", assignments={0: [1], 1: [1, 2]}),
             ErrorCode.INVALID_REPLICA_ASSIGNMENT,
-            "same number",
+            "a partition with 2 replica(s), but this is not consistent with previous partitions, "
+            "which have 1 replica(s).",
         ),
     ],
 )
@@ -121,8 +127,24 @@ def test_refused_assignments(spec: TopicSpec, code: ErrorCode, said: str) -> Non
 )
 def test_refused_topics(spec: TopicSpec, code: ErrorCode) -> None:
     with pytest.raises(ApiError) as refused:
-        check_new_topic(spec, TopicNames(["there", "the_re"]))
+        check_new_topic(spec, DEFAULTS, TopicNames(["there", "the_re"]))
     assert refused.value.code is code
+
+
+def test_a_name_like_others_collides_with_one_of_them() -> None:
+    with pytest.raises(ApiError, match=r"'a\.b_c' collides with existing topic: a\.b\.c$"):
+        check_new_topic(TopicSpec("a.b_c"), DEFAULTS, TopicNames(["a_b.c", "a.b.c"]))
+
+
+def test_options_of_a_new_topic_go_with_the_brokers() -> None:
+    config = BrokerConfig({}).with_dynamic(
+        default={}, broker={"log.cleaner.min.compaction.lag.ms": "9"}
+    )
+    defaults = TopicDefaults(config)
+    check_new_topic(TopicSpec("t", configs={"max.compaction.lag.ms": "9"}), defaults)
+    with pytest.raises(ApiError, match="conflict topic config setting") as refused:
+        check_new_topic(TopicSpec("t", configs={"max.compaction.lag.ms": "8"}), defaults)
+    assert refused.value.code is ErrorCode.INVALID_CONFIG
 
 
 CURRENT = {0: (2, 3), 1: (3, 1)}
@@ -140,7 +162,6 @@ def test_partitions_are_added_in_the_topics_own_round() -> None:
 @pytest.mark.parametrize(
     ("spec", "code"),
     [
-        (PartitionsSpec("t", 1), ErrorCode.INVALID_PARTITIONS),
         (PartitionsSpec("t", 2), ErrorCode.INVALID_PARTITIONS),
         (PartitionsSpec("t", -1), ErrorCode.INVALID_PARTITIONS),
         (PartitionsSpec("t", 10**9), ErrorCode.POLICY_VIOLATION),
@@ -155,7 +176,26 @@ def test_refused_growth(spec: PartitionsSpec, code: ErrorCode) -> None:
     assert refused.value.code is code
 
 
+@pytest.mark.parametrize(
+    ("spec", "said"),
+    [
+        (
+            PartitionsSpec("t", 1),
+            "The topic t currently has 2 partition(s); 1 would not be an increase.",
+        ),
+        (
+            PartitionsSpec("t", 4, [[1, 2]]),
+            "Attempted to add 2 additional partition(s), but only 1 assignment(s) were specified.",
+        ),
+    ],
+)
+def test_what_is_said_of_growth(spec: PartitionsSpec, said: str) -> None:
+    with pytest.raises(ApiError) as refused:
+        assign_added_partitions(spec, CURRENT, THREE)
+    assert refused.value.message == said
+
+
 def test_cluster_metadata_log_cannot_be_created_as_a_topic() -> None:
     with pytest.raises(ApiError, match="internal topic __cluster_metadata") as caught:
-        check_new_topic(TopicSpec("__cluster_metadata"))
+        check_new_topic(TopicSpec("__cluster_metadata"), DEFAULTS)
     assert caught.value.code is ErrorCode.INVALID_REQUEST

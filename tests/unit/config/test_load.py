@@ -137,6 +137,8 @@ def test_passwords_are_never_shown() -> None:
         ("log.retention.hours=0", r"log.retention.hours \(--set\) must be -1"),
         ("replica.lag.time.max.ms=499", r"replica.fetch.wait.max.ms \(500\) is more than"),
         ("replica.fetch.wait.max.ms=30001", r"replica.lag.time.max.ms \(30000\)"),
+        ("log.cleaner.dedupe.buffer.size=1048576", "at least 1MB per cleaner thread"),
+        ("log.cleaner.threads=128", "at least 1MB per cleaner thread"),
     ],
 )
 def test_mistakes_are_told_in_one_sentence(override: str, said: str) -> None:
@@ -144,6 +146,30 @@ def test_mistakes_are_told_in_one_sentence(override: str, said: str) -> None:
         load_config(overrides=[override])
     assert refused.value.exit_code == 78
     assert "\n" not in str(refused.value)
+
+
+def test_least_memory_for_compaction() -> None:
+    """Each thread has more than a MiB, also one that does not run."""
+    size = "log.cleaner.dedupe.buffer.size"
+    for threads in (0, 1, 3):
+        share = max(threads, 1) * (2**20 + 1)
+        load_config(overrides=[f"log.cleaner.threads={threads}", f"{size}={share}"])
+        with pytest.raises(ConfigError, match=size):
+            load_config(overrides=[f"log.cleaner.threads={threads}", f"{size}={share - 1}"])
+
+
+def test_an_empty_range_of_compaction_lag() -> None:
+    def lag(least: int, most: int) -> list[str]:
+        values = {"min": least, "max": most}
+        return [f"log.cleaner.{end}.compaction.lag.ms={value}" for end, value in values.items()]
+
+    load_config(overrides=lag(100, 100))
+    with pytest.raises(ConfigError) as refused:
+        load_config(overrides=lag(100, 50))
+    assert str(refused.value) == (
+        "log.cleaner.min.compaction.lag.ms (100) is more than "
+        "log.cleaner.max.compaction.lag.ms (50)."
+    )
 
 
 def test_two_numbers_for_one_broker() -> None:

@@ -92,6 +92,26 @@ def test_the_older_timestamp_bound_counts_where_the_newer_are_not_given() -> Non
     assert (log.message_timestamp_before_max_ms, log.message_timestamp_after_max_ms) == (9, 4)
 
 
+def test_the_brokers_older_timestamp_bound_beats_a_topics() -> None:
+    older, before = "message.timestamp.difference.max.ms", "message.timestamp.before.max.ms"
+    config = broker(f"log.{older}=5", "log.message.timestamp.after.max.ms=3")
+    defaults = TopicDefaults(config)
+
+    def bounds(**options: str) -> tuple[int, int]:
+        topic = {f"message.timestamp.{name}.max.ms": value for name, value in options.items()}
+        log = defaults.resolve(topic).log
+        return log.message_timestamp_before_max_ms, log.message_timestamp_after_max_ms
+
+    assert bounds() == (5, 3)
+    assert bounds(difference="9") == (5, 3)
+    assert bounds(before="7", after="8") == (7, 8)
+    # With its own newer bound at infinity the topic's older one counts.
+    assert bounds(difference="9", before=str(2**63 - 1)) == (9, 3)
+    found = described(config, {}, before)
+    default = Synonym(f"log.{before}", str(2**63 - 1), Source.DEFAULT)
+    assert (found.value, found.source, found.synonyms) == ("5", Source.DEFAULT, [default])
+
+
 @pytest.mark.parametrize(
     ("options", "said"),
     [
@@ -100,8 +120,8 @@ def test_the_older_timestamp_bound_counts_where_the_newer_are_not_given() -> Non
         ({"retention.ms": "-2"}, "at least -1"),
         ({"cleanup.policy": "none"}, "String must be one of: compact, delete"),
         ({"remote.storage.enable": "true"}, "Tiered Storage functionality is disabled"),
-        ({"remote.log.copy.disable": "true"}, "under Zookeeper's mode"),
-        ({"remote.log.delete.on.disable": "true"}, "under Zookeeper's mode"),
+        ({"retention.ms": "x", "retention.mss": "1"}, "Unknown topic config name: retention.mss"),
+        ({"x": None, "retention.ms": None}, "Null value not supported for .*: x,retention.ms$"),
         ({"min.compaction.lag.ms": "100", "max.compaction.lag.ms": "50"}, "conflict topic config"),
         ({"message.format.version": "9.9"}, "is not a valid version"),
         ({"message.format.version": "3.0-IV"}, "is not a valid version"),
@@ -110,6 +130,29 @@ def test_the_older_timestamp_bound_counts_where_the_newer_are_not_given() -> Non
 def test_wrong_topic_options(options: dict[str, str | None], said: str) -> None:
     with pytest.raises(InvalidValueError, match=said):
         check_topic_options(options)
+
+
+@pytest.mark.parametrize("name", ["remote.log.copy.disable", "remote.log.delete.on.disable"])
+def test_remote_storage_is_not_to_be_left_with_zookeeper(name: str) -> None:
+    check_topic_options({name: "true"}, TopicDefaults(broker()))
+    in_cluster = TopicDefaults(broker("zookeeper.connect=z:2181"))
+    check_topic_options({name: "false"}, in_cluster)
+    with pytest.raises(InvalidValueError, match="under Zookeeper's mode"):
+        check_topic_options({name: "true"}, in_cluster)
+
+
+def test_a_topics_compaction_lag_goes_with_the_brokers() -> None:
+    least, most = "min.compaction.lag.ms", "max.compaction.lag.ms"
+    check_topic_options({least: "100", most: "100"})
+    check_topic_options({least: "100"})
+    defaults = TopicDefaults(broker(f"log.cleaner.{most}=50"))
+    check_topic_options({least: "50"}, defaults)
+    check_topic_options({least: "100", most: "100"}, defaults)
+    with pytest.raises(InvalidValueError) as refused:
+        check_topic_options({least: "100"}, defaults)
+    assert str(refused.value) == f"conflict topic config setting {least} (100) > {most} (50)"
+    with pytest.raises(InvalidValueError, match="conflict"):
+        check_topic_options({most: "5"}, TopicDefaults(broker(f"log.cleaner.{least}=6")))
 
 
 @pytest.mark.parametrize("version", ["0.8.0", "0.10.2.1", "0.11.0-IV2", "2.8", "3.0-IV1", "3.9.1"])
@@ -142,13 +185,61 @@ def test_synonyms_of_a_default() -> None:
     assert found.documentation
 
 
-def test_the_default_has_a_synonym_under_the_first_name_only() -> None:
-    found = described(broker(), {}, "retention.ms")
-    assert (found.value, found.source) == (str(168 * HOUR_MS), Source.DEFAULT)
-    assert found.synonyms == []
-    given = described(broker("log.retention.hours=24"), {}, "retention.ms")
-    assert (given.value, given.source) == (str(24 * HOUR_MS), Source.STATIC_BROKER)
-    assert given.synonyms == [Synonym("log.retention.hours", "24", Source.STATIC_BROKER)]
+@pytest.mark.parametrize(
+    ("name", "given", "value"),
+    [
+        ("retention.ms", "log.retention.hours=24", 24 * HOUR_MS),
+        ("retention.ms", "log.retention.minutes=3", 180_000),
+        ("segment.ms", "log.roll.hours=2", 2 * HOUR_MS),
+        ("segment.jitter.ms", "log.roll.jitter.hours=1", HOUR_MS),
+        ("flush.ms", "log.flush.scheduler.interval.ms=7", 7),
+    ],
+)
+def test_the_synonyms_begin_with_the_first_of_the_brokers_options(
+    name: str, given: str, value: int
+) -> None:
+    """As in Kafka: where others are given there are none, and the value is called a default."""
+    assert described(broker(), {}, name).synonyms == []
+    found = described(broker(given), {}, name)
+    assert (found.value, found.source, found.synonyms) == (str(value), Source.DEFAULT, [])
+
+
+def test_weaker_options_of_the_broker_follow_the_first() -> None:
+    config = broker("log.roll.ms=5", "log.roll.hours=2")
+    synonyms = [
+        Synonym("log.roll.ms", "5", Source.STATIC_BROKER),
+        Synonym("log.roll.hours", "2", Source.STATIC_BROKER),
+        Synonym("log.roll.hours", "168", Source.DEFAULT),
+    ]
+    found = described(config, {}, "segment.ms")
+    assert (found.value, found.source, found.synonyms) == ("5", Source.STATIC_BROKER, synonyms)
+    entries = describe_broker_options(config, None)
+    assert entry(entries, "log.roll.ms").synonyms == synonyms
+    assert entry(entries, "log.roll.hours").synonyms == synonyms[1:]
+
+
+def test_a_brokers_option_shows_the_weaker_ones_of_its_meaning() -> None:
+    config = broker("log.retention.minutes=3", "log.flush.scheduler.interval.ms=9")
+    changed = config.with_dynamic(default={}, broker={"log.flush.interval.ms": "4"})
+    entries = describe_broker_options(changed, None)
+    hours = Synonym("log.retention.hours", "168", Source.DEFAULT)
+    minutes = Synonym("log.retention.minutes", "3", Source.STATIC_BROKER)
+    scheduler = "log.flush.scheduler.interval.ms"
+    static = [
+        Synonym(scheduler, "9", Source.STATIC_BROKER),
+        Synonym(scheduler, str(2**63 - 1), Source.DEFAULT),
+    ]
+    flush = Synonym("log.flush.interval.ms", "4", Source.DYNAMIC_BROKER)
+    shown = {
+        "log.retention.ms": [],
+        "log.retention.minutes": [minutes, hours],
+        "log.retention.hours": [hours],
+        "log.flush.interval.ms": [flush, *static],
+        scheduler: static,
+    }
+    assert {name: entry(entries, name).synonyms for name in shown} == shown
+    unset = entry(entries, "log.retention.ms")
+    assert (unset.value, unset.source) == (None, Source.DEFAULT)
 
 
 def test_options_that_no_broker_option_changes_have_no_synonym() -> None:
@@ -162,7 +253,6 @@ def test_options_that_no_broker_option_changes_have_no_synonym() -> None:
         ("local.retention.bytes", "log.local.retention.bytes", "-2", "5"),
         ("local.retention.ms", "log.local.retention.ms", "-2", "5"),
         ("max.compaction.lag.ms", "log.cleaner.max.compaction.lag.ms", str(2**63 - 1), "5"),
-        ("message.format.version", "log.message.format.version", "3.0-IV1", "2.8"),
         ("min.cleanable.dirty.ratio", "log.cleaner.min.cleanable.ratio", "0.5", "0.1"),
         ("min.compaction.lag.ms", "log.cleaner.min.compaction.lag.ms", "0", "5"),
         ("preallocate", "log.preallocate", "false", "true"),
@@ -186,9 +276,20 @@ def test_options_show_the_brokers_value_with_and_without_effect(
     assert found.synonyms == [Synonym(name, default, Source.TOPIC), static, unset]
 
 
+def test_topics_do_not_follow_the_brokers_record_format() -> None:
+    of_broker = "log.message.format.version"
+    found = described(broker(f"{of_broker}=2.8"), {}, "message.format.version")
+    assert (found.value, found.source) == ("3.0-IV1", Source.STATIC_BROKER)
+    assert found.synonyms == [
+        Synonym(of_broker, "2.8", Source.STATIC_BROKER),
+        Synonym(of_broker, "3.0-IV1", Source.DEFAULT),
+    ]
+
+
 @pytest.mark.parametrize(
     ("name", "text", "shown"),
     [
+        ("min.cleanable.dirty.ratio", " 1e-4f ", "1.0E-4"),
         ("cleanup.policy", " compact, delete ", "compact,delete"),
         ("min.cleanable.dirty.ratio", "0.50", "0.5"),
         ("preallocate", "TRUE", "true"),
@@ -212,6 +313,7 @@ def test_synonyms_from_all_sources_strongest_first() -> None:
         Synonym("retention.ms", "5", Source.TOPIC),
         Synonym("log.retention.ms", "4", Source.DYNAMIC_DEFAULT_BROKER),
         Synonym("log.retention.minutes", "3", Source.STATIC_BROKER),
+        Synonym("log.retention.hours", "168", Source.DEFAULT),
     ]
 
 
