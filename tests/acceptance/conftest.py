@@ -25,6 +25,7 @@ from tests.acceptance.sites import (
 from tests.support.cluster import BrokerCluster
 from tests.support.java_client import JavaMachine
 from tests.support.kafka_broker import KafkaBroker
+from tests.support.zookeeper_server import ZooKeeperServer
 
 _OURS = {"cluster", "new_cluster", "new_broker", "fresh_broker", "broker"}
 """Fixtures that are pyrklog's."""
@@ -64,12 +65,12 @@ def java(tmp_path_factory: pytest.TempPathFactory) -> Iterator[JavaMachine]:
     machine.close()
 
 
-@pytest.fixture(scope="session", params=[ONE, THREE])
-def site(
+@pytest.fixture(scope="session")
+def one_broker(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Site]:
-    """Shared by all tests. Never kill one of its brokers."""
-    folder = tmp_path_factory.mktemp("site")
+    """One broker, or the Kafka that ``--against`` names."""
+    folder = tmp_path_factory.mktemp("one")
     against = request.config.getoption("--against")
     if against == KAFKA:
         given = {name: str(value) for name, value in OPTIONS.items()}
@@ -77,18 +78,37 @@ def site(
             yield Site(kafka.bootstrap, 1)
     elif against:
         yield Site(against, 1)
-    elif request.param == ONE:
+    else:
         with TestBroker(folder / "data", options=OPTIONS) as broker:
             yield Site(broker.bootstrap, 1)
-    else:
-        zookeeper = request.getfixturevalue("zookeeper")
-        options: dict[str, Any] = {**OPTIONS, "zookeeper.session.timeout.ms": SESSION_TIMEOUT_MS}
-        cluster = BrokerCluster(f"{zookeeper.address}/acceptance", folder, **options)
-        try:
-            cluster.start()
-            yield Site(cluster.bootstrap, len(cluster.brokers))
-        finally:
-            cluster.close()
+
+
+@pytest.fixture(scope="session")
+def three_brokers(
+    zookeeper: ZooKeeperServer, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Site]:
+    folder = tmp_path_factory.mktemp("three")
+    options: dict[str, Any] = {**OPTIONS, "zookeeper.session.timeout.ms": SESSION_TIMEOUT_MS}
+    cluster = BrokerCluster(f"{zookeeper.address}/acceptance", folder, **options)
+    try:
+        cluster.start()
+        yield Site(cluster.bootstrap, len(cluster.brokers))
+    finally:
+        cluster.close()
+
+
+@pytest.fixture(params=[ONE, THREE])
+def site(request: pytest.FixtureRequest) -> Site:
+    """Shared by all tests. Never kill one of its brokers.
+
+    Both kinds stay to the end. Brokers that came and went with each file would find ZooKeeper as
+    the last ones left it: topics whose records are gone, and leaders that move to their preferred
+    replicas under the tests.
+    """
+    found: Site = request.getfixturevalue(
+        {ONE: "one_broker", THREE: "three_brokers"}[request.param]
+    )
+    return found
 
 
 @pytest.fixture(params=[ONE, THREE])
