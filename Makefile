@@ -39,14 +39,14 @@ OLD_CLIENTS := .cache/old-clients.done .cache/old-0.9.done .cache/old-0.10.done 
 
 # How much of each fault `make test-faults` tries; test-long tries ten times that and more.
 LOG_KILLS ?= 60
-LOG_CRASH_CASES ?= 20000
+LOG_CRASH_CASES ?= 6000
 CHURN_SECONDS ?= 60
 SOAK_SECONDS ?= 60
 HOSTS_ROUNDS ?= 8
 BUSY_SECONDS ?= 60
 HOSTILE_SECONDS ?= 30
 KILLS ?= 100
-FUZZ_SCRIPTS ?= 100000
+FUZZ_SCRIPTS ?= 30000
 FUZZ_EXAMPLES ?= 1000
 SIM_SEEDS ?= 10000
 # Of `make fuzz`, each target.
