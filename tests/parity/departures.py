@@ -356,6 +356,65 @@ DEPARTURES: tuple[Departure, ...] = (
         },
     ),
     Departure(
+        "A marker without a producer is refused. Kafka fails with an exception.",
+        {
+            f"transactions / * / WriteTxnMarkers v1: {what}": {
+                "markers.0.topics.0.partitions.0.errorCode": 42
+            }
+            for what in ("no producer", "no producer id", "no producer epoch")
+        },
+    ),
+    Departure(
+        "A question in version 4 comes from a broker before 3.8, which does not know"
+        " TRANSACTION_ABORTABLE. It gets INVALID_TXN_STATE.",
+        {
+            "transactions / states / AddPartitionsToTxn v4: asked: not added": {
+                "resultsByTransaction.0.topicResults.0.resultsByPartition.0.partitionErrorCode": 48
+            }
+        },
+    ),
+    Departure(
+        "Options without effect are checked for their type and their least value. Kafka also looks"
+        " for classes, and for numbers of threads that more than double or halve.",
+        _all(
+            (
+                f"broker_options / checking options / IncrementalAlterConfigs v1: {what}"
+                for what in (
+                    "background.threads=1",
+                    "background.threads=21",
+                    "listener.name.plaintext.num.network.threads=100",
+                    "metric.reporters=no.such.Reporter",
+                    "principal.builder.class=no.such.Builder",
+                )
+            ),
+            {"responses.0.errorCode": 0},
+        ),
+    ),
+    Departure(
+        "log.flush.interval.ms below 0 is refused. Kafka refuses it at a start only, and does not"
+        " follow it.",
+        {
+            "broker_options / *: log.flush.interval.ms=-1": {"responses.0.errorCode": 42},
+        },
+    ),
+    Departure(
+        "Numbers with fractions are not NaN, with which no number compares, and have no hexadecimal"
+        " digits.",
+        _all(
+            (f"broker_options / *: min.cleanable.dirty.ratio={text}" for text in ("NaN", "0x1p-2")),
+            {"responses.0.errorCode": 40},
+        ),
+    ),
+    Departure(
+        "Internal topics keep their number of partitions. In Kafka groups may lose their offsets"
+        " once it has changed and brokers were restarted.",
+        {
+            "topics / * / CreatePartitions v3: of an internal topic, checked only": {
+                "results.0.errorCode": 42
+            }
+        },
+    ),
+    Departure(
         "Offsets of an epoch that no coordinator gave are refused. Kafka keeps them for a"
         " transaction that cannot end.",
         {

@@ -13,6 +13,7 @@ MODULES = (
     "group_admin",
     "topics",
     "configs",
+    "broker_options",
     "acls",
     "replicas",
     "frames",

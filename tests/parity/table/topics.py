@@ -232,6 +232,9 @@ GROWING = Scenario(
     "creating partitions",
     [
         topic("grow", 2),
+        coordinator("growing"),  # makes __consumer_offsets
+        grow("of an internal topic, checked only", "__consumer_offsets", 77, check=True),
+        grow("fewer, of an internal topic", "__consumer_offsets", 1),
         *in_versions(
             (0, 1, 2, 3), lambda v: grow("one more, checked only", "grow", 3, version=v, check=True)
         ),

@@ -5,7 +5,14 @@ transaction."""
 from typing import Any
 
 from tests.parity.definitions import Counted
-from tests.parity.prepare import coordinator, settled, topic, transaction_coordinator, transactional
+from tests.parity.prepare import (
+    coordinator,
+    producer_ids,
+    settled,
+    topic,
+    transaction_coordinator,
+    transactional,
+)
 from tests.parity.rows import Row, Saved, Scenario, in_versions
 from tests.support.wire import record_batch
 
@@ -74,10 +81,24 @@ IDS = Scenario(
     "ids and epochs",
     [
         transaction_coordinator("init"),
+        producer_ids,
         *in_versions((0, 1, 2, 3, 4, 5), lambda v: init("first", f"init-{v}", v)),
         init("first, with save", "init", save={"pid": "producerId", "epoch": "producerEpoch"}),
         init("again", "init"),
         init("keeps its epoch", "init", **mine(producerEpoch=Saved("epoch", 1))),
+        init("once more", "init", **mine(producerEpoch=Saved("epoch", 1))),
+        init(
+            "once more, with another time-out",
+            "init",
+            **mine(producerEpoch=Saved("epoch", 1), transactionTimeoutMs=50_000),
+        ),
+        Row(
+            "with the time-out of the last request",
+            "DescribeTransactions",
+            0,
+            {"transactionalIds": ["init"]},
+            without=("producerId",),
+        ),
         init("old epoch", "init", **mine()),
         init("old epoch", "init", 3, **mine()),
         init("epoch too high", "init", **mine(producerEpoch=99)),
@@ -109,10 +130,24 @@ IDS = Scenario(
         Row("empty transactional id", "FindCoordinator", 2, {"key": "", "keyType": 1}),
     ],
 )
+
+
+def verify(name: str, *partitions: int, topic_name: str = "txn", version: int = 4) -> Row:
+    """Asks as a broker whether the partitions were added."""
+    one = {
+        "transactionalId": "states",
+        "verifyOnly": True,
+        "topics": [{"name": topic_name, "partitions": list(partitions)}],
+        **mine(),
+    }
+    return Row(name, "AddPartitionsToTxn", version, {"transactions": [one]})
+
+
 STATES = Scenario(
     "states",
     [
         topic("txn", 2),
+        coordinator("states"),  # makes __consumer_offsets
         transactional("states"),
         end("commit of nothing", "states"),
         end("abort of nothing", "states", commits=False),
@@ -122,6 +157,19 @@ STATES = Scenario(
         add("unknown partition", "states", 7),
         add("a known and an unknown partition", "states", 0, 7),
         add("unknown topic", "states", 0, topic_name="txn-none"),
+        *in_versions(
+            (0, 3),
+            lambda v: add(
+                "an internal topic", "states", 0, 99, topic_name="__consumer_offsets", version=v
+            ),
+        ),
+        *in_versions((4, 5), lambda v: verify("asked: added", 0, 1, version=v)),
+        *in_versions((4, 5), lambda v: verify("asked: unknown partition", 0, 7, version=v)),
+        verify("asked: unknown topic", 0, topic_name="txn-none"),
+        *in_versions(
+            (4, 5),
+            lambda v: verify("asked: not added", 0, topic_name="__transaction_state", version=v),
+        ),
         add("empty topic name", "states", 0, topic_name=""),
         add("a partition twice", "states", 0, 0),
         add("old epoch", "states", 0, producerEpoch=-1),
@@ -285,6 +333,9 @@ MARKERS = Scenario(
         markers("next epoch", epoch=1, coordinator_epoch=3),
         markers("old producer epoch", epoch=0, coordinator_epoch=3),
         markers("old coordinator", epoch=1, coordinator_epoch=2),
+        markers("no producer", whose=-1, epoch=-1),
+        markers("no producer id", whose=-1),
+        markers("no producer epoch", epoch=-1),
         markers("unknown topic", topic_name="markers-none"),
         markers("unknown partition", index=8),
         Row("no markers", "WriteTxnMarkers", 1, {"markers": []}),
