@@ -8,7 +8,7 @@ from pyrklog.cli.output import columns
 from pyrklog.config.broker import OPTIONS
 from pyrklog.config.dynamic import dynamic_without_effect, listener_option
 from pyrklog.config.known import JVM_ONLY, PREFIXES, WITHOUT_EFFECT
-from pyrklog.config.load import _REFUSED as REFUSED
+from pyrklog.config.load import REFUSED_OPTIONS
 from pyrklog.config.log_options import TOPIC_OPTIONS, TopicOption
 from pyrklog.config.option import READ_ONLY, Option
 from pyrklog.config.topic import OWN_PREFIX, TOPIC_OPTIONS_BY_NAME
@@ -58,7 +58,7 @@ def _found(name: str) -> list[dict[str, Any]]:
     if items:
         return items
     changed = dynamic_without_effect(name)
-    if name in JVM_ONLY or name in WITHOUT_EFFECT or name in REFUSED or changed is not None:
+    if name in JVM_ONLY or name in WITHOUT_EFFECT or name in REFUSED_OPTIONS or changed is not None:
         return [_without_effect(name, changed)]
     return [_without_effect(name, None)] if name.startswith(PREFIXES) else []
 
@@ -120,8 +120,8 @@ def _without_effect(name: str, option: Option | None) -> dict[str, Any]:
 
 
 def _effect(name: str) -> str:
-    if name in REFUSED:
-        return f"refused: {REFUSED[name]}"
+    if name in REFUSED_OPTIONS:
+        return f"refused: {REFUSED_OPTIONS[name]}"
     return _JVM if name in JVM_ONLY else _LACKING
 
 

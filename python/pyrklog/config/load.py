@@ -16,10 +16,11 @@ from pyrklog.config.zookeeper_connect import parse_connect
 from pyrklog.errors import ConfigError
 
 ENVIRONMENT_PREFIX = "PYRKLOG_"
-_REFUSED = {
+REFUSED_OPTIONS = {
     "authorizer.class.name": "access control lists are not served yet, and a broker that ignored "
     "them would be open to everyone",
 }
+"""Kafka's options with which a broker does not start, and why."""
 
 _OF_KAFKAS_FILE = frozenset({"process.roles", "zookeeper.connect"})
 """Kafka starts with one of these in its file only."""
@@ -73,7 +74,7 @@ def _take(
             if not option.effective:
                 notices.append(_without_effect(name, value))
             continue
-        if name in _REFUSED:
+        if name in REFUSED_OPTIONS:
             refused[name] = value
             continue
         notice = _notice_about(name, value)
@@ -89,7 +90,7 @@ def _check_refused(given: Mapping[str, Given]) -> None:
     for name, value in given.items():
         if value.text.strip():
             raise ConfigError(
-                f"{name} ({value.origin}) is refused: {_REFUSED[name]}.",
+                f"{name} ({value.origin}) is refused: {REFUSED_OPTIONS[name]}.",
                 fix=f"where everyone who can connect may do everything, {_removal(value)}, or "
                 f"give --set {name}= (empty)",
             )
