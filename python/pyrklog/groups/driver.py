@@ -54,6 +54,8 @@ from pyrklog.plane.internal_log import AppendResult
 LOAD_RETRY_SECONDS = 0.5
 LOAD_FAILED_SECONDS = 10.0
 ENLARGED = "they are in another partition than their names tell: the topic had fewer"
+LEFT_BEHIND = "groups go on in the partitions of their names, without what is here"
+EXAMPLES_MAX = 5
 STALL_SECONDS = 0.5
 """A timer seen so late shows that the process was stopped."""
 CATCH_UP_SECONDS = 1.0
@@ -368,12 +370,14 @@ class GroupDriver:
         began = trio.current_time()
         loader = await self._read_groups(partition)
         served = elsewhere = 0
+        examples: list[str] = []
         groups = loader.finish()
         while some := list(islice(groups, EVENTS_BETWEEN_CHECKPOINTS)):
             done = self.manager.take_loaded(partition, some, self._wall_ms())
             self._serve_loaded(done)
             served += len(done.served)
             elsewhere += len(done.elsewhere)
+            examples = [*examples, *done.elsewhere][:EXAMPLES_MAX]
             await trio.lowlevel.checkpoint()
         self.manager.finish_load(partition, (), self._wall_ms())
         self.changes.notify()
@@ -389,7 +393,14 @@ class GroupDriver:
         elif loader.records:
             log.info("offsets_partition_loaded", **facts)
         if elsewhere:
-            log.error("groups_not_served", count=elsewhere, partition=partition, reason=ENLARGED)
+            log.warning(
+                "groups_displaced",
+                count=elsewhere,
+                partition=partition,
+                examples=examples,
+                reason=ENLARGED,
+                consequence=LEFT_BEHIND,
+            )
 
     def _serve_loaded(self, done: Loaded) -> None:
         for group_id, error in done.failed:
@@ -482,14 +493,17 @@ class GroupDriver:
     async def find(self, group_id: str, listener: str) -> tuple[ErrorCode, BrokerEndpoint | None]:
         """A group's coordinator as advertised on a listener; creates a missing
         ``__consumer_offsets``. COORDINATOR_NOT_AVAILABLE: try again."""
+        return await self._finder.find(partial(self._partition_of, group_id), listener)
 
-        def partition_of(count: int) -> int:
-            if not self.manager.partitions():
-                self.manager.partition_count = count
-            return self.manager.partition_for(group_id)
+    async def find_partition(self, group_id: str) -> int | None:
+        """A group's of ``__consumer_offsets``, which is created where it is missing. None: try
+        again."""
+        count = await self._finder.partition_count()
+        return None if count is None else self._partition_of(group_id, count)
 
-        return await self._finder.find(partition_of, listener)
-
-    async def offsets_partition_count(self) -> int | None:
-        """Of ``__consumer_offsets``, which is created where it is missing. None: try again."""
-        return await self._finder.partition_count()
+    def _partition_of(self, group_id: str, count: int) -> int:
+        """Groups stay where they are while the topic is enlarged: ``count`` counts only before
+        there are any."""
+        if not self.manager.partitions():
+            self.manager.partition_count = count
+        return self.manager.partition_for(group_id)

@@ -5,7 +5,7 @@ from functools import partial
 
 from pyrklog.base.pending import Pending, then
 from pyrklog.cluster.image import INTERNAL_TOPICS
-from pyrklog.groups.partitioner import OFFSETS_TOPIC, partition_for
+from pyrklog.groups.partitioner import OFFSETS_TOPIC
 from pyrklog.handlers.context import Context, Deferred, Later, now_or_later, step
 from pyrklog.plane.internal_log import Marker, MarkerResult
 from pyrklog.protocol.errors import ApiError, ErrorCode
@@ -199,10 +199,9 @@ async def add_offsets_to_txn(
     the client may look for the group's coordinator only afterwards."""
     if not request.transactional_id:
         return AddOffsetsToTxnResponse(error_code=ErrorCode.INVALID_REQUEST)
-    count = await context.groups.offsets_partition_count()
-    if count is None:
+    partition = await context.groups.find_partition(request.group_id)
+    if partition is None:
         return AddOffsetsToTxnResponse(error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE)
-    partition = partition_for(request.group_id, count)
     coordinator = context.transactions.coordinator
     await coordinator.wait_until_settled(request.transactional_id)
     adding = coordinator.add_partitions(

@@ -51,6 +51,8 @@ BATCH_HEADER_BYTES = 61
 RECORD_OVERHEAD_BYTES = 16
 PROBLEMS_SHOWN_MAX = 20
 ENLARGED = "they are in another partition than their ids tell: the topic had fewer"
+LEFT_BEHIND = "ids begin anew; what they had open stays open until an administrator aborts it"
+EXAMPLES_MAX = 5
 
 log = get_logger("transactions")
 
@@ -338,13 +340,16 @@ class TransactionDriver:
         problems = problems[:PROBLEMS_SHOWN_MAX]
         skipped = records.damaged_count
         count = elsewhere = 0
+        examples: list[str] = []
         last: NewRecord | None = None
         while some := records.take(RECORDS_A_STEP):
             for offset, key, value in some:
                 count += 1
                 try:
                     name = decode_transaction_key(key).transactional_id
-                    elsewhere += not self.manager.restore(partition, name, value)
+                    if not self.manager.restore(partition, name, value):
+                        elsewhere += 1
+                        examples = [*examples, name][:EXAMPLES_MAX]
                     last = NewRecord(key, value)
                 except Exception as error:
                     # A damaged record must not cost a partition's ids.
@@ -367,8 +372,13 @@ class TransactionDriver:
         elif count:
             log.info("transactions_loaded", **facts)
         if elsewhere:
-            log.error(
-                "transactions_not_served", count=elsewhere, partition=partition, reason=ENLARGED
+            log.warning(
+                "transactional_ids_displaced",
+                count=elsewhere,
+                partition=partition,
+                examples=examples,
+                reason=ENLARGED,
+                consequence=LEFT_BEHIND,
             )
 
     async def _carry_on(self, partition: int) -> None:

@@ -12,6 +12,7 @@ import trio.testing
 from pyrklog.base.logs import Logger
 from pyrklog.coordinators.interfaces import BrokerEndpoint
 from pyrklog.errors import ErrorCode
+from pyrklog.groups.driver import EXAMPLES_MAX
 from pyrklog.groups.messages import CommitRequest, JoinResult, LeavingMember, Offset
 from pyrklog.groups.options import GroupOptions, GroupSettings
 from pyrklog.groups.partitioner import partition_for
@@ -351,12 +352,12 @@ async def test_damaged_records_are_skipped(autojump_clock: trio.testing.MockCloc
         assert rig.log.records(0)[-1].offset == 5
 
 
-async def test_groups_of_other_partitions_are_left_out_and_told_of(
+async def test_groups_of_other_partitions_begin_anew_and_are_told_of(
     autojump_clock: trio.testing.MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Somebody else has enlarged the topic. What is in the log stays there."""
     told: list[tuple[str, Any]] = []
-    monkeypatch.setattr(Logger, "error", lambda _, event, **fields: told.append((event, fields)))
+    monkeypatch.setattr(Logger, "warning", lambda _, event, **fields: told.append((event, fields)))
     names = [f"group-{number}" for number in range(12)]
     async with running() as rig:
         for name in names:
@@ -366,12 +367,34 @@ async def test_groups_of_other_partitions_are_left_out_and_told_of(
         rig.topic.lead(2)
         async with rig.made_anew():
             found = {name: rig.committed(name) for name in names}
+            left_out = [name for name, offset in found.items() if offset == -1]
+            for name in left_out:
+                assert await rig.commit(6, group=name) is NONE
         assert found == {name: 5 if partition_for(name, 3) == 0 else -1 for name in names}
-        left_out = sum(offset == -1 for offset in found.values())
-        assert 0 < left_out < len(names)
+        assert EXAMPLES_MAX < len(left_out) < len(names)
         [(event, fields)] = told
-        assert (event, fields["count"], fields["partition"]) == ("groups_not_served", left_out, 0)
+        assert (event, fields["partition"]) == ("groups_displaced", 0)
+        assert (fields["count"], fields["examples"]) == (len(left_out), left_out[:EXAMPLES_MAX])
         assert len(rig.log.records(0)) == len(names)
+        async with rig.made_anew():
+            again = {name: rig.committed(name) for name in names}
+        assert again == {name: 6 if name in left_out else 5 for name in names}
+
+
+async def test_groups_stay_where_they_are_while_the_topic_is_enlarged(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    names = [f"group-{number}" for number in range(12)]
+    async with running() as rig:
+        rig.topic.count = 3
+        rig.topic.lead(1)
+        rig.topic.lead(2)
+        await rig.loaded()
+        for name in names:
+            assert await rig.coordinator.find_partition(name) == 0
+            assert await rig.commit(5, group=name) is NONE
+        assert len(rig.log.records(0)) == len(names)
+        assert await rig.make().find_partition("group-1") == partition_for("group-1", 3) > 0
 
 
 async def test_a_cancelled_request_leaves_nothing_behind(

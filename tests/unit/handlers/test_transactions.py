@@ -12,7 +12,7 @@ import trio.testing
 from pyrklog.errors import ErrorCode
 from pyrklog.groups.messages import FetchedOffset
 from pyrklog.groups.options import GroupOptions, GroupSettings
-from pyrklog.groups.partitioner import OFFSETS_TOPIC
+from pyrklog.groups.partitioner import OFFSETS_TOPIC, partition_for
 from pyrklog.groups.requests import GroupCoordinator
 from pyrklog.handlers.service import TopicInfo
 from pyrklog.plane.internal_log import ActiveProducer
@@ -59,9 +59,11 @@ Clock = trio.testing.MockClock
 class Side:
     """Handlers over both coordinators and one plane."""
 
-    def __init__(self, rig: Rig, groups: GroupCoordinator) -> None:
+    def __init__(self, rig: Rig, groups: GroupCoordinator, topic: FakeTopic) -> None:
+        """``topic`` is the groups'."""
         self.rig = rig
         self.groups = groups
+        self.topic = topic
         topics = [TopicInfo("t", b"t" * 16, 2, False), TopicInfo(OFFSETS_TOPIC, b"o" * 16, 1, True)]
         self.service = FakeService(topics=topics)
 
@@ -122,7 +124,7 @@ async def serving() -> AsyncIterator[Side]:
         await nursery.start(groups.run)
         await groups.changes.wait_until(lambda: bool(groups.manager.partitions()))
         await groups.changes.wait_until(lambda: not groups.manager.is_loading)
-        yield Side(rig, groups)
+        yield Side(rig, groups, topic)
         nursery.cancel_scope.cancel()
 
 
@@ -290,6 +292,20 @@ async def test_offsets_of_a_transaction_count_with_its_marker(autojump_clock: Cl
         assert await side.fetched(require_stable=True) == FetchedOffset(NONE, 5)
 
 
+async def test_add_offsets_adds_the_partition_that_has_the_group(autojump_clock: Clock) -> None:
+    """Somebody else has enlarged the topic since the groups were loaded."""
+    async with serving() as side:
+        side.topic.count = 7
+        side.topic.changes.notify()
+        epoch = await side.begin()
+        assert partition_for("g", 7) != 0
+        request = AddOffsetsToTxnRequest("x", PID, epoch, "g")
+        assert (await side.ask(OFFSETS, 3, request)).error_code == NONE
+        added = side.rig.coordinator.manager.ids["x"].metadata.partitions
+        assert added == {(OFFSETS_TOPIC, 0)}
+        assert await side.commit_offset(3, epoch) == NONE
+
+
 async def test_offsets_that_were_not_announced_are_refused(autojump_clock: Clock) -> None:
     async with serving() as side:
         epoch = await side.begin()
@@ -326,7 +342,7 @@ async def test_add_offsets_creates_the_offsets_topic() -> None:
     )
     async with running(plane) as rig, trio.open_nursery() as nursery:
         await nursery.start(groups.run)
-        side = Side(rig, groups)
+        side = Side(rig, groups, topic)
         epoch = await side.begin()
         request = AddOffsetsToTxnRequest("x", PID, epoch, "g")
         assert (await side.ask(OFFSETS, 3, request)).error_code == NONE

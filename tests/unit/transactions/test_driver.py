@@ -28,7 +28,7 @@ from pyrklog.protocol.transactions import (
     WriteTxnMarkersResponse,
 )
 from pyrklog.testing.fake_plane import FakePlane
-from pyrklog.transactions.driver import ENLARGED, FENCED_RETRY_SECONDS
+from pyrklog.transactions.driver import ENLARGED, EXAMPLES_MAX, FENCED_RETRY_SECONDS
 from pyrklog.transactions.holds import HOLD_SECONDS
 from pyrklog.transactions.manager import (
     ID_BYTES,
@@ -374,7 +374,7 @@ async def test_ids_of_other_partitions_are_left_out_and_told_of(
 ) -> None:
     """Somebody else has enlarged the topic."""
     told: list[tuple[str, Any]] = []
-    monkeypatch.setattr(Logger, "error", lambda _, event, **fields: told.append((event, fields)))
+    monkeypatch.setattr(Logger, "warning", lambda _, event, **fields: told.append((event, fields)))
     names = [f"id-{number}" for number in range(12)]
     plane = FakePlane()
     async with running(plane) as rig:
@@ -384,8 +384,12 @@ async def test_ids_of_other_partitions_are_left_out_and_told_of(
     async with running(plane, count=3) as rig:
         assert sorted(rig.coordinator.manager.ids) == sorted(here)
     assert 0 < len(here) < len(names)
-    left_out = {"count": len(names) - len(here), "partition": 0, "reason": ENLARGED}
-    assert told == [("transactions_not_served", left_out)]
+    left_out = [name for name in names if name not in here]
+    [(event, fields)] = told
+    assert (event, fields["partition"]) == ("transactional_ids_displaced", 0)
+    assert (fields["count"], fields["reason"]) == (len(left_out), ENLARGED)
+    assert len(fields["examples"]) == EXAMPLES_MAX
+    assert set(fields["examples"]) <= set(left_out)
 
 
 async def test_list_filters(autojump_clock: Clock) -> None:
