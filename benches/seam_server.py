@@ -99,6 +99,7 @@ def _settings(folder: str) -> PlaneSettings:
         cache_flush_ms=500,
         cache_direct_min_bytes=64 << 10,
         cleaner=CleanerSettings(True, 1, 1 << 20, 0.9, 1e18, 15_000),
+        move_threads=0,
         recovery_checkpoint_interval_ms=60_000,
         log_start_checkpoint_interval_ms=60_000,
         high_watermark_checkpoint_interval_ms=5_000,

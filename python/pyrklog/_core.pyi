@@ -216,7 +216,7 @@ class RecordsDeleted:
 class LogDirsDescribed:
     __match_args__ = ("ticket", "log_dirs")
     ticket: int
-    log_dirs: list[tuple[str, int, int, int, list[tuple[str, int, int, int]]]]
+    log_dirs: list[tuple[str, int, int, int, list[tuple[str, int, int, int, bool]]]]
     """The fields of :class:`LogDirUsage`."""
 
 @final
@@ -400,6 +400,8 @@ class DataPlane:
         self, *, leader_bytes: int | None, follower_bytes: int | None
     ) -> None: ...
     def set_replication_window_ms(self, window_ms: int) -> None: ...
+    def set_move_rate(self, bytes: int | None) -> None: ...
+    def set_move_window_ms(self, window_ms: int) -> None: ...
     def set_connection_quotas(self, quotas: ConnectionQuotas) -> None: ...
     def set_io_threads(self, threads: int) -> None: ...
     def set_recovery_threads_per_dir(self, threads: int) -> None: ...
@@ -413,6 +415,8 @@ class DataPlane:
         self, partitions: Sequence[tuple[str, int]]
     ) -> list[tuple[int, int, list[tuple[int, int]]]]:
         """Of each: (error code, own log's start, (broker, start) of each follower)."""
+    def alter_log_dirs(self, wanted: Sequence[tuple[str, int, str]]) -> list[int]:
+        """Each (topic, partition, path)."""
     def describe_log_dirs(self) -> int: ...
     def append_internal(
         self,

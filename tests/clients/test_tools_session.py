@@ -189,7 +189,6 @@ OF_BROKERS = {
 NOT_SERVED = {
     "SaslHandshake",
     "SaslAuthenticate",
-    "AlterReplicaLogDirs",
     "CreateDelegationToken",
     "RenewDelegationToken",
     "ExpireDelegationToken",

@@ -208,8 +208,11 @@ class RawWriter:
                 room = IN_FLIGHT_MAX if self._last is not None else 1
                 while len(self._waiting) < room and not self._is_ending:
                     self._send(connection, self._new_batch())
-                if not self._waiting or not self._receive(connection):
+                if not self._waiting:
                     break
+                if not self._receive(connection):
+                    # All were answered; the refused ones wait for the next connection.
+                    return
                 # Varies how requests of several writers meet.
                 time.sleep(random.random() * self._pause_s)
             self._drain(connection)

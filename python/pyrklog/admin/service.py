@@ -114,6 +114,9 @@ class Administration:
         most = self._metadata.config.integer("max.request.partition.size.limit")
         return read_page(self._metadata.image, names, start, max(1, min(limit, most)), listener)
 
+    async def alter_log_dirs(self, wanted: Sequence[tuple[str, int, str]]) -> Sequence[int]:
+        return self._plane.alter_log_dirs(wanted)
+
     async def describe_log_dirs(
         self, partitions: Sequence[tuple[str, Sequence[int]]] | None
     ) -> Sequence[LogDirUsage]:

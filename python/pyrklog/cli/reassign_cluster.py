@@ -100,6 +100,8 @@ class ReassignmentAdmin:
             for directory in answer.results:
                 for topic in directory.topics:
                     for item in topic.partitions:
+                        if item.is_future_key:
+                            continue
                         key = topic.name, item.partition_index, one.broker_id
                         found[key] = item.partition_size
         return found

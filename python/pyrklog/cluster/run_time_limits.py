@@ -28,7 +28,9 @@ async def apply_limits(config: BrokerConfig, plane: Plane) -> None:
         leader_bytes=_rate(config, "leader.replication.throttled.rate"),
         follower_bytes=_rate(config, "follower.replication.throttled.rate"),
     )
-    plane.set_replication_window_ms(_window_ms(config))
+    plane.set_replication_window_ms(_window_ms(config, "replication.quota.window"))
+    plane.set_move_rate(_rate(config, "replica.alter.log.dirs.io.max.bytes.per.second"))
+    plane.set_move_window_ms(_window_ms(config, "alter.log.dirs.replication.quota.window"))
     plane.set_io_threads(config.integer("num.io.threads"))
     plane.set_recovery_threads_per_dir(config.integer("num.recovery.threads.per.data.dir"))
     plane.set_producer_id_expiration_ms(config.integer("producer.id.expiration.ms"))
@@ -62,10 +64,11 @@ async def _addresses(host: str) -> list[str]:
     return []
 
 
-def _window_ms(config: BrokerConfig) -> int:
-    """As Kafka's ``Rate``: the newest sample, which still grows, does not count."""
-    samples = config.integer("replication.quota.window.num")
-    seconds = config.integer("replication.quota.window.size.seconds")
+def _window_ms(config: BrokerConfig, window: str) -> int:
+    """As Kafka's ``Rate``: the newest sample, which still grows, does not count. ``window`` begins
+    the names of the two options."""
+    samples = config.integer(f"{window}.num")
+    seconds = config.integer(f"{window}.size.seconds")
     return min(max(1, samples - 1) * seconds * 1000, WINDOW_MS_MAX)
 
 

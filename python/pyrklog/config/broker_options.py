@@ -159,8 +159,16 @@ REPLICATION = (
         LONG_MAX,
         minimum=0,
         update_mode=CLUSTER_WIDE,
-        effective=False,
     ).described("Bytes a second that replicas are moved at between log directories (KIP-113)."),
+    integer(
+        "alter.log.dirs.replication.quota.window.num", 11, importance="low", minimum=1
+    ).described("This rate is an average over so many samples but one."),
+    integer(
+        "alter.log.dirs.replication.quota.window.size.seconds", 1, importance="low", minimum=1
+    ).described("Length of such a sample. A new rate begins with one second's worth."),
+    integer("num.replica.alter.log.dirs.threads", None, importance="high", minimum=1).described(
+        "Threads that move replicas between log directories. Default: as many as directories."
+    ),
 )
 
 PLACES = (

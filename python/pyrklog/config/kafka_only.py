@@ -14,8 +14,6 @@ from pyrklog.config.option import Option
 
 _TABLE = """
     alter.config.policy.class.name CLASS
-    alter.log.dirs.replication.quota.window.num INT 11
-    alter.log.dirs.replication.quota.window.size.seconds INT 1
     authorizer.class.name STRING ""
     auto.include.jmx.reporter BOOLEAN true
     background.threads INT 10
@@ -96,7 +94,6 @@ _TABLE = """
     metrics.num.samples INT 2
     metrics.recording.level STRING INFO
     metrics.sample.window.ms LONG 30000
-    num.replica.alter.log.dirs.threads INT
     offsets.commit.required.acks SHORT -1
     password.encoder.cipher.algorithm STRING AES/CBC/PKCS5Padding
     password.encoder.iterations INT 4096

@@ -19,7 +19,6 @@ _JVM_ONLY = """
 JVM_ONLY = frozenset(_JVM_ONLY.split())
 
 _WITHOUT_EFFECT = """
-    alter.log.dirs.replication.quota.window.num alter.log.dirs.replication.quota.window.size.seconds
     background.threads broker.heartbeat.interval.ms broker.session.timeout.ms
     connection.failed.authentication.delay.ms connections.max.reauth.ms control.plane.listener.name
     controlled.shutdown.enable controlled.shutdown.max.retries controlled.shutdown.retry.backoff.ms
@@ -50,7 +49,7 @@ _WITHOUT_EFFECT = """
     metadata.log.segment.bytes metadata.log.segment.min.bytes metadata.log.segment.ms
     metadata.max.idle.interval.ms metadata.max.retention.bytes metadata.max.retention.ms
     metrics.num.samples metrics.recording.level metrics.sample.window.ms
-    num.replica.alter.log.dirs.threads offsets.commit.required.acks
+    offsets.commit.required.acks
     password.encoder.cipher.algorithm password.encoder.iterations password.encoder.key.length
     password.encoder.keyfactory.algorithm password.encoder.old.secret password.encoder.secret
     process.roles producer.id.expiration.check.interval.ms

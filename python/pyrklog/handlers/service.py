@@ -242,6 +242,10 @@ class ClusterService(Protocol):
     def log_start_moved(self, topic: str, partition: int) -> None:
         """A follower has reported its new log start offset."""
 
+    async def alter_log_dirs(self, wanted: Sequence[tuple[str, int, str]]) -> Sequence[int]:
+        """Moves this broker's replicas between log directories: each (topic, partition, path),
+        named once; error codes in order."""
+
     async def describe_log_dirs(
         self, partitions: Sequence[tuple[str, Sequence[int]]] | None
     ) -> Sequence[LogDirUsage]:

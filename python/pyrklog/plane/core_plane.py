@@ -167,6 +167,14 @@ class Plane:
         """Time over which these rates are averaged."""
         self._plane.set_replication_window_ms(window_ms)
 
+    def set_move_rate(self, rate: int | None) -> None:
+        """Bytes a second at which replicas move between log directories; None = unlimited."""
+        self._plane.set_move_rate(rate)
+
+    def set_move_window_ms(self, window_ms: int) -> None:
+        """Time over which that rate is averaged."""
+        self._plane.set_move_window_ms(window_ms)
+
     def set_connection_quotas(self, quotas: ConnectionQuotas) -> None:
         """For all connections that come from now on; hosts are addresses."""
         self._plane.set_connection_quotas(quotas)
@@ -199,6 +207,11 @@ class Plane:
     def log_starts(self, partitions: Sequence[tuple[str, int]]) -> Sequence[LogStarts]:
         """Of each partition; ``on_follower_log_start`` tells once when one has moved since."""
         return [LogStarts(*found) for found in self._plane.log_starts(partitions)]
+
+    def alter_log_dirs(self, wanted: Sequence[tuple[str, int, str]]) -> Sequence[int]:
+        """Each (topic, partition, path of the log directory that it is to move to); error codes in
+        order, 0 = the move is under way, or the replica is there."""
+        return self._plane.alter_log_dirs(wanted)
 
     async def describe_log_dirs(self) -> Sequence[LogDirUsage]:
         """All log directories."""

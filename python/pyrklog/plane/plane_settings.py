@@ -35,8 +35,17 @@ def plane_settings(config: BrokerConfig, node_id: int, cluster_id: str) -> Plane
         cache_dir=None if place.directory is None else str(place.directory),
         cache_max_bytes=None if cache_max_bytes < 0 else cache_max_bytes,
         cleaner=from_options(CleanerSettings, config),
+        move_threads=_move_threads(config),
         cluster=_cluster_settings(config) if config.zookeeper is not None else None,
     )
+
+
+def _move_threads(config: BrokerConfig) -> int:
+    """As many as log directories by default; a broker with one moves nothing."""
+    threads = config.value("num.replica.alter.log.dirs.threads")
+    if len(config.log_dirs) == 1:
+        return 0
+    return threads if isinstance(threads, int) else len(config.log_dirs)
 
 
 def _cluster_settings(config: BrokerConfig) -> ClusterSettings:

@@ -82,14 +82,15 @@ class FoundPartition(NamedTuple):
 class LogDirUsage(NamedTuple):
     """A log directory; sizes of the volume are -1 where unknown.
 
-    ``partitions``: (topic, partition, size in bytes, offset lag).
+    ``partitions``: (topic, partition, size in bytes, offset lag, whether it is a copy that moves
+    here).
     """
 
     path: str
     error_code: int
     total_bytes: int
     usable_bytes: int
-    partitions: Sequence[tuple[str, int, int, int]]
+    partitions: Sequence[tuple[str, int, int, int, bool]]
 
 
 class ClusterSettings(NamedTuple):
@@ -156,6 +157,7 @@ class PlaneSettings(NamedTuple):
     cache_flush_ms: Annotated[int, "pyrklog.cache.flush.ms"]
     cache_direct_min_bytes: Annotated[int, "pyrklog.cache.direct.min.bytes"]
     cleaner: CleanerSettings
+    move_threads: int
     recovery_checkpoint_interval_ms: Annotated[int, "log.flush.offset.checkpoint.interval.ms"]
     log_start_checkpoint_interval_ms: Annotated[
         int, "log.flush.start.offset.checkpoint.interval.ms"

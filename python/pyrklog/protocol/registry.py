@@ -33,6 +33,7 @@ ROWS: dict[int, tuple[str, str]] = {
     31: ("acls", "DELETE_ACLS"),
     32: ("configs", "DESCRIBE_CONFIGS"),
     33: ("configs", "ALTER_CONFIGS"),
+    34: ("log_dirs", "ALTER_REPLICA_LOG_DIRS"),
     35: ("log_dirs", "DESCRIBE_LOG_DIRS"),
     37: ("topics", "CREATE_PARTITIONS"),
     42: ("group_admin", "DELETE_GROUPS"),

@@ -90,6 +90,9 @@ class FakePlane(Plane):
         self.broker_epoch = -1
         self.replication_rates: tuple[int | None, int | None] = (None, None)
         self.replication_window_ms: int | None = None
+        self.move_rate: int | None = None
+        self.move_window_ms: int | None = None
+        self.moves: list[tuple[str, int, str]] = []
         self.connection_quotas: ConnectionQuotas | None = None
         self.verifies_transactions = True
         self.producer_id_expiration_ms: int | None = None
@@ -335,6 +338,12 @@ class FakePlane(Plane):
     def set_replication_window_ms(self, window_ms: int) -> None:
         self.replication_window_ms = window_ms
 
+    def set_move_rate(self, rate: int | None) -> None:
+        self.move_rate = rate
+
+    def set_move_window_ms(self, window_ms: int) -> None:
+        self.move_window_ms = window_ms
+
     def set_connection_quotas(self, quotas: ConnectionQuotas) -> None:
         self.connection_quotas = quotas
 
@@ -385,9 +394,15 @@ class FakePlane(Plane):
             found.append(LogStarts(0, own, [(one, told.get(one, own)) for one in followers]))
         return found
 
+    def alter_log_dirs(self, wanted: Sequence[tuple[str, int, str]]) -> Sequence[int]:
+        """Knows no other directory than the first, so that nothing moves."""
+        self.moves += wanted
+        here = self.settings.log_dirs[0] if self.settings else "/fake"
+        return [0 if path == here else ErrorCode.LOG_DIR_NOT_FOUND for _, _, path in wanted]
+
     async def describe_log_dirs(self) -> Sequence[LogDirUsage]:
         await self._answering.wait()
-        partitions = [(topic, index, 0, 0) for topic, index in sorted(self.led)]
+        partitions = [(topic, index, 0, 0, False) for topic, index in sorted(self.led)]
         paths = self.settings.log_dirs if self.settings else ["/fake"]
         return [LogDirUsage(path, 0, 1000, 500, partitions) for path in paths[:1]]
 

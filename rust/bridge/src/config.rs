@@ -25,7 +25,7 @@ pub fn plane_config(settings: &Bound<'_, PyAny>) -> PyResult<seam::PlaneConfig> 
         socket_receive_buffer_bytes, fetch_max_bytes, fetch_session_slots, unwritten_max_bytes,
         recovery_checkpoint_interval_ms, log_start_checkpoint_interval_ms,
         high_watermark_checkpoint_interval_ms, retention_check_interval_ms,
-        producer_id_expiration_ms, auto_create_topics
+        producer_id_expiration_ms, auto_create_topics, move_threads
     } with {
         fetch_read_path: read_path(&read_path_name)?,
         cache: cache_config(settings)?,

@@ -24,7 +24,7 @@ pub struct Session {
 }
 
 /// (path, error code, total bytes, usable bytes, (topic, partition, size, offset lag) of each).
-type LogDirUsage = (String, i16, i64, i64, Vec<(String, i32, i64, i64)>);
+type LogDirUsage = (String, i16, i64, i64, Vec<(String, i32, i64, i64, bool)>);
 
 events! {
     /// `seam::ControlRequest`.

@@ -146,6 +146,14 @@ impl DataPlane {
         self.0.set_replication_window_ms(window_ms);
     }
 
+    fn set_move_rate(&self, bytes: Option<u64>) {
+        self.0.set_move_rate(bytes);
+    }
+
+    fn set_move_window_ms(&self, window_ms: i64) {
+        self.0.set_move_window_ms(window_ms);
+    }
+
     /// `ConnectionQuotas` of `config/connection_quotas.py`.
     fn set_connection_quotas(&self, py: Python<'_>, quotas: &Bound<'_, PyAny>) -> PyResult<()> {
         let quotas = connection_quotas(quotas)?;
@@ -203,6 +211,15 @@ impl DataPlane {
             Err(error) => (error.0, -1, Vec::new()),
         });
         flat.collect()
+    }
+
+    fn alter_log_dirs(
+        &self,
+        py: Python<'_>,
+        wanted: Vec<(String, i32, String)>,
+    ) -> PyResult<Vec<i16>> {
+        py.detach(|| self.0.alter_log_dirs(&wanted))
+            .map_err(errors::closed)
     }
 
     fn describe_log_dirs(&self, py: Python<'_>) -> PyResult<seam::TicketId> {

@@ -64,6 +64,8 @@ pub struct PlaneConfig {
     pub unwritten_max_bytes: Option<usize>,
     pub cache: CacheConfig,
     pub cleaner: CleanerConfig,
+    /// `num.replica.alter.log.dirs.threads`, for all log directories.
+    pub move_threads: usize,
     /// `log.flush.offset.checkpoint.interval.ms` (recovery point).
     pub recovery_checkpoint_interval_ms: i64,
     /// `log.flush.start.offset.checkpoint.interval.ms`.
@@ -484,8 +486,8 @@ pub struct LogDirDescription {
     pub total_bytes: i64,
     /// Usable bytes, -1 unknown, 0 while the directory is full.
     pub usable_bytes: i64,
-    /// (topic, partition, size in bytes, offset lag).
-    pub partitions: Vec<(String, i32, i64, i64)>,
+    /// (topic, partition, size in bytes, offset lag, whether it is a copy that moves here).
+    pub partitions: Vec<(String, i32, i64, i64, bool)>,
 }
 
 /// A partition folder found at `DataPlane::open`.

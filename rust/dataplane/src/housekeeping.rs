@@ -62,7 +62,7 @@ fn delete_records_of(
     state.wake_fetches(&mut outbox);
     partition.unlock_and_write(state);
     outbox.deliver(&*services.logs);
-    partition.dir.syncer.log_start_moved();
+    partition.dir().syncer.log_start_moved();
     Ok(log_start_offset)
 }
 
@@ -148,8 +148,13 @@ fn describe(services: &Services, dir: &Arc<LogDirState>) -> LogDirDescription {
                 partition.index,
                 size_bytes,
                 0,
+                false,
             ));
         }
+    }
+    for copy in services.moves.describe(dir.index) {
+        let size_bytes = i64::try_from(copy.size_bytes).unwrap_or(i64::MAX);
+        partitions.push((copy.topic, copy.partition, size_bytes, copy.lag, true));
     }
     partitions.sort();
     let space = dir.files.space().ok();

@@ -89,7 +89,7 @@ fn enter<'r>(
     if !partition.topic.internal {
         return Err(ErrorCode::INVALID_TOPIC_EXCEPTION);
     }
-    if partition.dir.has_twice_too_much_unwritten() {
+    if partition.dir().has_twice_too_much_unwritten() {
         // The disk hangs: more bytes in memory would not help.
         return Err(ErrorCode::REQUEST_TIMED_OUT);
     }
@@ -193,7 +193,7 @@ fn append_locked(
         end_offset: appended.last_offset + 1,
     });
     let mut outbox = services.outbox();
-    state.appended(&appended, &*partition.dir, &mut outbox);
+    state.appended(&appended, &**partition.dir(), &mut outbox);
     partition.unlock_and_write(state);
     outbox.deliver(&*services.logs);
     Ok(appended.appended_bytes)

@@ -178,6 +178,18 @@ fn choose_dir(replicas: &ReplicaManager, spec: &LeaderSpec) -> Result<Arc<LogDir
         // The log may lie in the unreadable directory: an empty one beside it would be worse.
         return Err(ErrorCode::KAFKA_STORAGE_ERROR);
     }
+    let (topic, index) = (&spec.topic, spec.partition);
+    let mut dirs = replicas.dirs.iter();
+    if !spec.is_new && dirs.any(|dir| dir.files.is_leaving(topic, index)) {
+        // Likewise, where its log was moving to a directory that is not in `log.dirs`.
+        return Err(ErrorCode::KAFKA_STORAGE_ERROR);
+    }
+    let preferred = replicas.moves.take_preferred(&spec.topic, spec.partition);
+    let preferred = preferred.map(|index| &replicas.dirs[index]);
+    if let Some(dir) = preferred.filter(|dir| !dir.has_failed()) {
+        replicas.partition_dirs.place(topic, index, dir);
+        return Ok(Arc::clone(dir));
+    }
     let chosen = replicas
         .partition_dirs
         .choose(&spec.topic, spec.partition, &replicas.dirs);
@@ -194,7 +206,7 @@ enum Answer {
 
 /// Opens the log if that is still to be done; returns the partition's state.
 fn load(replicas: &Arc<ReplicaManager>, partition: &Arc<Partition>, answer: Answer) -> ErrorCode {
-    let state = partition.lock();
+    let mut state = partition.lock();
     if state.role != Role::Loading {
         drop(state);
         return outcome(partition);
@@ -203,9 +215,15 @@ fn load(replicas: &Arc<ReplicaManager>, partition: &Arc<Partition>, answer: Answ
         finish_transition(replicas, partition, state);
         return outcome(partition);
     }
+    let (name, index) = (&partition.topic.name, partition.index);
+    if let Some(dir) = replicas.partition_dirs.dir_of(name, index) {
+        // An earlier command may have moved it since the decision.
+        state.is_found_in(Arc::clone(&replicas.dirs[dir]));
+    }
     drop(state);
-    let (topic, index, dir) = (&partition.topic, partition.index, &partition.dir);
-    if let Err(error) = stopping::close_before(replicas, partition) {
+    let (topic, index, dir) = (&partition.topic, partition.index, &partition.dir());
+    let closed = stopping::close_before(replicas, partition);
+    if let Err(error) = closed.and_then(|()| refuse_leaving(dir, &topic.name, index)) {
         if replicas.is_ending() {
             return ErrorCode::NOT_LEADER_OR_FOLLOWER;
         }
@@ -238,10 +256,24 @@ fn load(replicas: &Arc<ReplicaManager>, partition: &Arc<Partition>, answer: Answ
             lower_high_watermark_row(&replicas.logs, partition, log.log_end_offset());
             serve(replicas, partition, log);
             dir.syncer.high_watermark_moved();
+            if let Some(ended) = replicas.moves.resume(partition, &replicas.dirs) {
+                ended.carry_out(&replicas.logs);
+            }
             outcome(partition)
         }
         Err(OpenError::Stopped) => ErrorCode::NOT_LEADER_OR_FOLLOWER,
         Err(error) => refuse(replicas, partition, error, answer),
+    }
+}
+
+/// A log with a line may have given way: only the next start finds out.
+fn refuse_leaving(dir: &LogDirState, topic: &str, index: i32) -> Result<(), OpenError> {
+    match dir.files.is_leaving(topic, index) {
+        true => Err(OpenError::Corrupt(
+            "it was moving to another log directory, and may be there; the next start sees it"
+                .to_owned(),
+        )),
+        false => Ok(()),
     }
 }
 
@@ -271,7 +303,7 @@ fn outcome(partition: &Partition) -> ErrorCode {
     match state.role {
         Role::Leader | Role::Follower => ErrorCode::NONE,
         // As when the wait began: later decisions take effect when the log is open.
-        Role::Offline if state.waits_for_space && !partition.dir.has_failed() => ErrorCode::NONE,
+        Role::Offline if state.waits_for_space && !partition.dir().has_failed() => ErrorCode::NONE,
         Role::Offline => ErrorCode::KAFKA_STORAGE_ERROR,
         Role::Loading | Role::Stopped => ErrorCode::NOT_LEADER_OR_FOLLOWER,
     }
@@ -283,7 +315,7 @@ fn serve(replicas: &ReplicaManager, partition: &Arc<Partition>, mut log: Log) {
     let mut state = partition.lock();
     // What was found in the block cache is still to be written.
     state.log = Some(log);
-    state.count_unwritten(&*partition.dir);
+    state.count_unwritten(&**partition.dir());
     finish_transition(replicas, partition, state);
 }
 
@@ -295,7 +327,7 @@ fn finish_transition(
 ) {
     let mut outbox = replicas.outbox();
     match state.role {
-        Role::Loading if !partition.dir.has_failed() => state.finish_transition(),
+        Role::Loading if !partition.dir().has_failed() => state.finish_transition(),
         Role::Loading => state.role = Role::Offline,
         // Stopped meanwhile: the next command closes or deletes the log.
         _ => {}
@@ -315,7 +347,7 @@ fn refuse(
     let code = match &error {
         OpenError::TopicIdMismatch { .. } => ErrorCode::INCONSISTENT_TOPIC_ID,
         OpenError::Io(_) if !error.may_pass() => {
-            replicas.fail_dir(&partition.dir, reason.clone());
+            replicas.fail_dir(&partition.dir(), reason.clone());
             ErrorCode::KAFKA_STORAGE_ERROR
         }
         _ => ErrorCode::KAFKA_STORAGE_ERROR,
@@ -330,15 +362,15 @@ fn refuse(
     if error.may_pass() {
         // The control plane sees a leader; clients are told to try again.
         // It waits before the writer is woken, which would find nothing to retry otherwise.
-        partition.dir.wait_for_space(Arc::clone(partition));
-        replicas.make_read_only(&partition.dir, reason.clone());
+        partition.dir().wait_for_space(Arc::clone(partition));
+        replicas.make_read_only(&partition.dir(), reason.clone());
         let fields = vec![("reason", reason)];
         let notice = "log_waits_for_space";
         replicas.events.notice(notice, "warning", fields);
         return ErrorCode::NONE;
     }
     // A failed directory has told of all its partitions.
-    if answer == Answer::Given && is_wanted && !partition.dir.has_failed() {
+    if answer == Answer::Given && is_wanted && !partition.dir().has_failed() {
         replicas.tell_of_failed(partition, reason);
         return code;
     }

@@ -10,13 +10,12 @@ mod transactions;
 use std::io;
 use std::net::TcpListener;
 use std::os::fd::{OwnedFd, RawFd};
-use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
+use pyrklog_log::Left;
 use pyrklog_log::disk::{Disk, RealDisk};
-use pyrklog_log::{Left, LogDirError};
 
 use crate::net::connection_limits::connections_max;
 use crate::net::listeners::Listener;
@@ -34,10 +33,9 @@ use pyrklog_control::seam::{
     InternalAppend, LeaderSpec, NewRecord, PlaneConfig, StopSpec, TicketOutcome,
 };
 use pyrklog_replica::partition::TopicSettings;
-use pyrklog_storage::log_dir_state::{LogDirState, Partition};
-use pyrklog_storage::log_manager::LogDirs;
-use pyrklog_storage::partition_dirs::PartitionDirs;
-use pyrklog_storage::{begin_internal_read, block_cache, kept_arena};
+use pyrklog_storage::log_dir_state::Partition;
+use pyrklog_storage::moves::requests::alter_log_dirs;
+use pyrklog_storage::{begin_internal_read, kept_arena};
 
 /// The kernel's queue of connections that wait to be accepted.
 const LISTEN_BACKLOG: i32 = 1024;
@@ -108,39 +106,8 @@ impl DataPlane {
         if let Some(dir) = &config.cache.dir {
             kept_arena::sweep_set_aside(dir);
         }
-        let partition_dirs = PartitionDirs::default();
-        let mut dirs: Vec<Arc<LogDirState>> = Vec::new();
-        let mut unusable: Vec<(PathBuf, String)> = Vec::new();
-        let mut cache_notes = Vec::new();
-        for path in &config.log_dirs {
-            match opening::open_dir(&config, &disk, path, dirs.len(), &partition_dirs) {
-                Ok((dir, notes)) => {
-                    cache_notes.extend(notes.into_iter().map(|note| (path.clone(), note)));
-                    dirs.push(dir);
-                }
-                Err(error @ LogDirError::Locked { .. }) => {
-                    block_cache::leave_again(&dirs);
-                    return Err(OpenError::Locked(error.to_string()));
-                }
-                Err(LogDirError::Foreign(reason)) => {
-                    block_cache::leave_again(&dirs);
-                    return Err(OpenError::Foreign(reason));
-                }
-                Err(error) => unusable.push((path.clone(), error.to_string())),
-            }
-        }
-        if dirs.is_empty() {
-            let reasons: Vec<String> = unusable.into_iter().map(|(_, reason)| reason).collect();
-            return Err(OpenError::NoLogDir(reasons.join("; ")));
-        }
-        let network = Arc::new(Network::new(
-            config,
-            LogDirs {
-                usable: dirs,
-                unusable,
-                partition_dirs,
-            },
-        )?);
+        let (dirs, cache_notes) = opening::open_dirs(&config, &disk)?;
+        let network = Arc::new(Network::new(config, dirs)?);
         let replicas = Arc::new(ReplicaManager::new(&network.services));
         let listener: Weak<ReplicaManager> = Arc::downgrade(&replicas);
         network.logs.set_space_listener(listener);
@@ -275,12 +242,12 @@ impl DataPlane {
                 }
                 // Fewer replicas may be enough for the high watermark now.
                 if state.raise_high_watermark_without_growth(&mut outbox) {
-                    partition.dir.syncer.high_watermark_moved();
+                    partition.dir().syncer.high_watermark_moved();
                 }
                 state.tell_fetches_later();
                 drop(state);
                 let flush_ms = topic.log_config.flush_ms;
-                partition.dir.syncer.need_flush_ms(flush_ms);
+                partition.dir().syncer.need_flush_ms(flush_ms);
             }
         }
         outbox.deliver(&*self.network.logs);
@@ -320,7 +287,7 @@ impl DataPlane {
         let mut state = partition.lock();
         let is_set = state.set_isr(leader_epoch, members, isr, is_held);
         if is_set && state.raise_high_watermark(usize::MAX, &mut outbox) {
-            partition.dir.syncer.high_watermark_moved();
+            partition.dir().syncer.high_watermark_moved();
         }
         drop(state);
         outbox.deliver(&*self.network.logs);
@@ -360,6 +327,17 @@ impl DataPlane {
     pub fn set_replication_window_ms(&self, window_ms: i64) {
         self.network.quotas.leader.set_window_ms(window_ms);
         self.network.quotas.follower.set_window_ms(window_ms);
+    }
+
+    /// Bytes a second at which replicas are moved between log directories
+    /// (`replica.alter.log.dirs.io.max.bytes.per.second`); `None` (the initial state): no limit.
+    pub fn set_move_rate(&self, bytes: Option<u64>) {
+        self.network.moves.rate.set_rate(bytes, mono_ms());
+    }
+
+    /// Time over which that rate is averaged.
+    pub fn set_move_window_ms(&self, window_ms: i64) {
+        self.network.moves.rate.set_window_ms(window_ms);
     }
 
     /// Limits of connections for all that come from now on. `max` is cut to what the process's
@@ -412,6 +390,16 @@ impl DataPlane {
     /// [`TicketOutcome::DeleteRecords`].
     pub fn delete_records(&self, targets: Vec<(String, i32, i64)>) -> Result<TicketId, Closed> {
         self.command(|| housekeeping::delete_records(&self.network.services, &targets))
+    }
+
+    /// Moves replicas to other log directories while they are used, or ends such moves: (topic,
+    /// partition, path of the directory as [`DataPlane::describe_log_dirs`] names it). Error codes
+    /// in order; 0: the move is under way, or the replica is there. `moving-replicas.md`.
+    pub fn alter_log_dirs(&self, wanted: &[(String, i32, String)]) -> Result<Vec<i16>, Closed> {
+        self.command(|| {
+            let codes = alter_log_dirs(&self.network.logs, wanted);
+            codes.into_iter().map(|code| code.0).collect()
+        })
     }
 
     /// Sizes of directories and partitions. Completes as [`TicketOutcome::LogDirs`].

@@ -41,12 +41,14 @@ pub fn end_in_order(
     network.validators.stop();
     threads.join_readers(&network.readers);
     network.is_stopping.store(true, Ordering::Release);
+    network.moves.stop();
     network.loader.stop();
     for dir in &network.dirs {
         dir.syncer.stop();
         dir.writer.finish();
     }
     threads.join_storage();
+    network.moves.take_ended().carry_out(&network.logs);
     clear_queues(network);
     fail_tickets(network);
     let mut is_clean = network.unusable_dirs.is_empty();
@@ -56,6 +58,7 @@ pub fn end_in_order(
             network.dir_notice(dir, "log_dir_not_clean", "error", reason);
         }
     }
+    network.moves.clear();
     is_clean
 }
 
@@ -100,9 +103,13 @@ fn close_dir(network: &Network, dir: &Arc<LogDirState>) -> Result<(), String> {
             logs.push(Arc::clone(partition));
         }
     }
+    let mut copies = network.moves.close_copies(dir);
     dir.files
         .sync_all()
         .map_err(|error| format!("syncing: {error}"))?;
+    copies
+        .synced(dir)
+        .map_err(|error| format!("writing a checkpoint: {error}"))?;
     for partition in &logs {
         if let Some(log) = &mut partition.lock().log {
             log.all_synced();
@@ -179,6 +186,7 @@ pub fn end_at_once(network: &Arc<Network>, fetchers: &FetcherManager, threads: &
     network.limits.wake();
     network.readers.stop();
     network.validators.stop();
+    network.moves.stop();
     for dir in &network.dirs {
         dir.syncer.stop();
         dir.writer.stop();
@@ -189,6 +197,7 @@ pub fn end_at_once(network: &Arc<Network>, fetchers: &FetcherManager, threads: &
     threads.join_readers(&network.readers);
     threads.join_storage();
     clear_queues(network);
+    network.moves.clear();
     network.readers.take_left().for_each(drop);
 }
 

@@ -45,13 +45,17 @@ pub fn stop_partitions(replicas: &Arc<ReplicaManager>, specs: Vec<StopSpec>) -> 
             .then(|| partition_dirs.release(&spec.topic, spec.partition, &replicas.dirs))
             .flatten()
             .cloned();
-        let hosted_in = partition.as_ref().map(|partition| &partition.dir);
-        let dir = hosted_in.or(folder.as_ref()).map_or(0, |dir| dir.index);
+        let hosted_in = partition.as_ref().map(|partition| partition.dir().index);
+        let dir = hosted_in.or(folder.as_ref().map(|dir| dir.index));
+        let moves = replicas
+            .moves
+            .take(&spec.topic, spec.partition, spec.delete, &replicas.dirs);
         let gathering = Arc::clone(&gathering);
         commands.push(Command {
             key: (Arc::from(spec.topic.as_str()), spec.partition),
-            dir,
+            dir: dir.unwrap_or(0),
             run: with(replicas, move |replicas| {
+                moves.carry_out(&replicas.logs);
                 let code = stop(replicas, partition.as_ref(), folder.as_ref(), &spec);
                 gathering.done(&replicas.events, index, code.0);
             }),
@@ -80,8 +84,11 @@ pub fn close_replaced(replicas: &Arc<ReplicaManager>, replaced: Vec<Arc<Partitio
         begin_stop(partition, false, &mut outbox);
     }
     outbox.deliver(&*replicas.logs);
-    let stop_one = |partition| {
-        Command::about(partition, replicas, |replicas, partition| {
+    let stop_one = |partition: Arc<Partition>| {
+        let (topic, index) = (&partition.topic.name, partition.index);
+        let moves = replicas.moves.take(topic, index, false, &replicas.dirs);
+        Command::about(partition, replicas, move |replicas, partition| {
+            moves.carry_out(&replicas.logs);
             let spec = StopSpec {
                 topic: partition.topic.name.to_string(),
                 partition: partition.index,
@@ -99,7 +106,7 @@ fn begin_stop(partition: &Arc<Partition>, delete: bool, outbox: &mut Outbox) {
     state.role = Role::Stopped;
     state.fail_waiters(ErrorCode::NOT_LEADER_OR_FOLLOWER, outbox);
     if !delete {
-        partition.dir.closing_logs.add(partition);
+        partition.dir().closing_logs.add(partition);
     }
 }
 
@@ -111,6 +118,9 @@ fn stop(
     spec: &StopSpec,
 ) -> ErrorCode {
     let result = if spec.delete {
+        // It may have moved to another directory since the command was given.
+        let moved_to = partition.map(|partition| Arc::clone(&partition.dir()));
+        let folder = folder.map(|folder| moved_to.as_ref().unwrap_or(folder));
         let deleted = delete(replicas, partition, folder, spec);
         if let (Err(_), Some(dir)) = (&deleted, folder) {
             replicas
@@ -138,7 +148,7 @@ fn tell(replicas: &ReplicaManager, topic: &str, index: i32, error: &io::Error) {
 fn take_log(partition: &Partition) -> Option<Log> {
     let mut state = partition.lock();
     let log = state.log.take();
-    state.count_unwritten(&*partition.dir);
+    state.count_unwritten(&**partition.dir());
     log
 }
 
@@ -156,9 +166,10 @@ fn delete(
         // Jobs on their way find no log when they are done, and are forgotten.
         log = log.or(take_log(partition));
         let mut outbox = replicas.outbox();
-        partition.dir.unmute(&mut outbox);
+        partition.dir().unmute(&mut outbox);
         outbox.deliver(&*replicas.logs);
     }
+    remove_left(replicas, dir, spec)?;
     let Some(dir) = dir else { return Ok(()) };
     if log.is_some() {
         // If the folder stays, nothing will close its log.
@@ -166,6 +177,7 @@ fn delete(
     }
     let topic_id = dir.files.stored_topic_id(&spec.topic, spec.partition);
     let folder = dir.delete_folder(&spec.topic, spec.partition, replicas.names.unique())?;
+    dir.files.end_leaving(&spec.topic, spec.partition)?;
     let Some(folder) = folder else { return Ok(()) };
     if let Some(log) = log {
         // Jobs on their way open files by name: never those of a successor.
@@ -184,6 +196,28 @@ fn delete(
     Ok(())
 }
 
+/// Removes logs in other directories that have a line: those that moved away and could not be removed
+/// then, and those that may have moved away. A start would take either for the partition's.
+fn remove_left(
+    replicas: &ReplicaManager,
+    but: Option<&Arc<LogDirState>>,
+    spec: &StopSpec,
+) -> io::Result<()> {
+    let (topic, index) = (&spec.topic, spec.partition);
+    for dir in &replicas.dirs {
+        let is_other = but.is_none_or(|but| but.index != dir.index);
+        if !is_other || dir.has_failed() || !dir.files.is_leaving(topic, index) {
+            continue;
+        }
+        if let Some(folder) = dir.delete_folder(topic, index, replicas.names.unique())? {
+            let now_ms = Now::read().wall_ms;
+            dir.syncer.delete_later(now_ms, Deletion::Folder(folder));
+        }
+        dir.files.end_leaving(topic, index)?;
+    }
+    Ok(())
+}
+
 /// An earlier stop of the same partition may have found no space for unwritten bytes. Its log is
 /// closed before another is opened: two would write the same files.
 ///
@@ -194,8 +228,8 @@ pub fn close_before(
     replicas: &Arc<ReplicaManager>,
     partition: &Arc<Partition>,
 ) -> Result<(), OpenError> {
-    let closing_logs = &partition.dir.closing_logs;
-    let earlier = closing_logs.get(&partition.topic.name, partition.index);
+    let dir = partition.dir();
+    let earlier = dir.closing_logs.get(&partition.topic.name, partition.index);
     let Some(earlier) = earlier.filter(|earlier| !Arc::ptr_eq(earlier, partition)) else {
         return Ok(());
     };
@@ -229,7 +263,7 @@ fn close(replicas: &Arc<ReplicaManager>, partition: &Arc<Partition>) -> io::Resu
         if !state.log.as_ref().is_some_and(is_busy) {
             break;
         }
-        let dir = &partition.dir;
+        let dir = &partition.dir();
         if dir.has_failed() || replicas.is_ending() {
             return Err(io::Error::other("not everything was written"));
         }
@@ -240,7 +274,7 @@ fn close(replicas: &Arc<ReplicaManager>, partition: &Arc<Partition>) -> io::Resu
         await_writers(&replicas.logs, DRAIN_LOOK);
     }
     let has_failed = partition.lock().has_failed();
-    let (dir, mut log) = (&partition.dir, take_log(partition));
+    let (dir, mut log) = (&partition.dir(), take_log(partition));
     let closed = match &mut log {
         Some(log) if has_failed => log.write_rest(),
         Some(log) => log.close_cleanly(),

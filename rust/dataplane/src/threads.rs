@@ -16,6 +16,7 @@ use pyrklog_requests::produce::validators;
 use pyrklog_storage::cache_janitor::CacheJanitorThread;
 use pyrklog_storage::cleaner::Cleaners;
 use pyrklog_storage::log_dir_state::LogDirState;
+use pyrklog_storage::moves::carry_out;
 use pyrklog_storage::reader_pool::{self, ReaderPool};
 use pyrklog_storage::syncer::Syncer;
 use pyrklog_storage::writer::Writer;
@@ -53,6 +54,11 @@ impl Running {
                 let thread = spawn(format!("cache-{}", dir.index), || janitor.run())?;
                 self.cache_janitors.push(thread);
             }
+        }
+        for number in 0..network.config.move_threads {
+            let logs = Arc::clone(&network.logs);
+            let thread = spawn(format!("mover-{number}"), move || carry_out::run(&logs))?;
+            self.storage.push(thread);
         }
         self.start_cleaners(network)
     }

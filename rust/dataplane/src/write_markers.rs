@@ -55,7 +55,7 @@ fn enter(
         .registry
         .partition(topic, *partition)
         .ok_or_else(|| why_not_hosted(services, marker))?;
-    if partition.dir.has_twice_too_much_unwritten() {
+    if partition.dir().has_twice_too_much_unwritten() {
         // The disk hangs: more bytes in memory would not help.
         return Err(ErrorCode::REQUEST_TIMED_OUT);
     }
@@ -113,7 +113,7 @@ fn append_locked(
         base_offset: appended.base_offset,
         end_offset: appended.last_offset + 1,
     });
-    state.appended(&appended, &*partition.dir, outbox);
+    state.appended(&appended, &**partition.dir(), outbox);
     partition.unlock_and_write(state);
     Ok(())
 }

@@ -54,6 +54,8 @@ pub enum AppendError {
     ReadOnly,
     #[error("the log is being truncated")]
     Truncating,
+    #[error("the log gives way to its copy in another log directory")]
+    Leaving,
     #[error(transparent)]
     Producer(#[from] ProducerError),
     #[error("a batch with base offset {base_offset} cannot follow the log end offset {end_offset}")]
@@ -65,7 +67,7 @@ impl AppendError {
     pub fn code(&self) -> ErrorCode {
         match self {
             Self::Poisoned(_) | Self::ReadOnly => ErrorCode::KAFKA_STORAGE_ERROR,
-            Self::Truncating => ErrorCode::NOT_LEADER_OR_FOLLOWER,
+            Self::Truncating | Self::Leaving => ErrorCode::NOT_LEADER_OR_FOLLOWER,
             Self::Producer(error) => error.code(),
             Self::NotBehindEnd { .. } => ErrorCode::UNKNOWN_SERVER_ERROR,
         }
@@ -110,15 +112,7 @@ impl Log {
         leader_epoch: i32,
         now_ms: i64,
     ) -> Result<Appended, AppendError> {
-        if let Some(reason) = self.poisoned() {
-            return Err(AppendError::Poisoned(reason.to_owned()));
-        }
-        if self.env.is_read_only() {
-            return Err(AppendError::ReadOnly);
-        }
-        if self.truncating {
-            return Err(AppendError::Truncating);
-        }
+        self.check_open()?;
         if let Check::Duplicate(original) = self.producers.check(info, origin)? {
             return Ok(Appended {
                 base_offset: original.base_offset,
@@ -169,6 +163,24 @@ impl Log {
             wake_writer,
             durable_end_moved,
         })
+    }
+
+    /// Whether it takes records at all.
+    #[inline]
+    fn check_open(&self) -> Result<(), AppendError> {
+        if let Some(reason) = self.poisoned() {
+            return Err(AppendError::Poisoned(reason.to_owned()));
+        }
+        if self.env.is_read_only() {
+            return Err(AppendError::ReadOnly);
+        }
+        if self.truncating {
+            return Err(AppendError::Truncating);
+        }
+        match self.leave.is_held() {
+            true => Err(AppendError::Leaving),
+            false => Ok(()),
+        }
     }
 
     fn crowd(&self) -> Crowd {

@@ -51,7 +51,7 @@ impl Log {
     }
 
     /// Index entries and the producer state, behind the last record.
-    fn finish_files(&mut self) -> io::Result<()> {
+    pub(crate) fn finish_files(&mut self) -> io::Result<()> {
         if self.active.size > 0 {
             self.active.indexes.add_largest(true);
             let ActiveSegment {

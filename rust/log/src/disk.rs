@@ -298,7 +298,7 @@ pub(crate) fn if_exists<T>(result: io::Result<T>) -> io::Result<Option<T>> {
     }
 }
 
-fn temporary_name(path: &Path) -> PathBuf {
+pub(crate) fn temporary_name(path: &Path) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(".tmp");
     PathBuf::from(name)

@@ -41,8 +41,10 @@ mod entries;
 mod env;
 mod folder;
 mod kept_pages;
+mod leave;
 mod log;
 mod log_dir;
+mod moving;
 mod open;
 mod page_bytes;
 mod read;
@@ -69,10 +71,11 @@ pub use conversion::ConversionListener;
 pub use disk::{Disk, DiskFile, OpenMode, RealDisk, Space};
 pub use env::{DIRECT_MIN_BYTES, LogEnv};
 pub use kept_pages::set_kept_pages_max_bytes;
+pub use leave::MoveId;
 pub use log::Log;
 pub use log_dir::{
-    ArenaMarker, Checkpoint, DeletedFolder, Identity, KeptMark, Left, LogDir, LogDirError,
-    PartitionFolder, hex, parse_id,
+    ArenaMarker, Checkpoint, Conflict, DeletedFolder, FutureFolder, Identity, KeptMark, Leaving,
+    Left, Listing, LogDir, LogDirError, Newest, PartitionFolder, Places, decide, hex, parse_id,
 };
 pub use open::{OpenError, OpenReport, OpenRequest, OpenState, TopicId};
 pub use position::SegmentPosition;

@@ -22,6 +22,7 @@ use crate::config::LogConfig;
 use crate::env::LogEnv;
 use crate::folder::Folder;
 use crate::leader_epochs::LeaderEpochs;
+use crate::leave::Leave;
 use crate::names;
 use crate::position::{LogPosition, RecentPositions};
 use crate::producer_state::guards::{Afterwards, GuardNumber, GuardOwner};
@@ -69,6 +70,8 @@ pub struct Log {
     pub(crate) aborted: BTreeMap<i64, SegmentAborted>,
     pub(crate) sync: SyncState,
     pub(crate) truncating: bool,
+    /// A copy of it moves to another log directory.
+    pub(crate) leave: Leave,
     /// A cleaned segment takes the place of others.
     pub(crate) is_swapping: bool,
     /// Segments were replaced or removed since [`Log::check_invariants`] last looked at each.

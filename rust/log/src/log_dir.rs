@@ -5,12 +5,14 @@
 //! meta.properties                    whose data this is
 //! .pyrklog-arena                     block cache that holds records missing in the files
 //! .pyrklog-reserve                   space for those records if the volume is full
+//! .pyrklog-leaving                   logs that are giving way to their copies elsewhere
 //! .kafka_cleanshutdown               only between an orderly shutdown and the next start
 //! recovery-point-offset-checkpoint   below: synced
 //! log-start-offset-checkpoint        below: deleted
 //! replication-offset-checkpoint      high watermarks
 //! cleaner-offset-checkpoint          below: compacted
 //! <topic>-<partition>/               one log
+//! <topic>-<partition>.<uuid>-future/ a copy that moves here from another log directory
 //! <topic>-<partition>.<uuid>-delete/ a log that is being removed
 //! ```
 
@@ -33,13 +35,20 @@ use crate::partition_metadata::PartitionMetadata;
 mod arena_marker;
 mod cleaned;
 mod file_stamps;
+mod futures;
+mod leaving;
+mod leaving_file;
 mod offsets;
+mod places;
 pub(crate) mod recovering;
 pub(crate) mod reserve;
 pub(crate) mod unseen;
 pub use arena_marker::{ArenaMarker, KeptMark, Left, hex, parse_id};
+pub use futures::FutureFolder;
+pub use leaving::{Leaving, Newest};
 pub use offsets::Checkpoint;
 use offsets::OffsetTable;
+pub use places::{Conflict, Listing, Places, decide};
 
 /// The broker was never registered, or an older version did not record the epoch.
 const NO_BROKER_EPOCH: i64 = -1;
@@ -105,6 +114,8 @@ pub struct LogDir {
     tables: Vec<Mutex<OffsetTable>>,
     /// How far each log is compacted.
     cleaned: Mutex<OffsetTable>,
+    /// Logs that are giving way to their copies.
+    leaving: Mutex<Vec<Leaving>>,
     /// Logs that were closed in this run with unsynced data.
     closed_unsynced: Mutex<HashSet<(String, i32)>>,
     /// The arena's marker, until a broker has registered with it.
@@ -140,6 +151,7 @@ impl LogDir {
         }
         let cleaned = OffsetTable::read(&env, path, names::CLEANER_CHECKPOINT, &mut notes);
         let cleaned = Mutex::new(cleaned.map_err(failed)?);
+        let leaving = Mutex::new(leaving::read(&env, path).map_err(failed)?);
         let marker = path.join(names::CLEAN_SHUTDOWN);
         let content = disk::read_file(env.disk(), &marker, FILE_BYTES_MAX);
         let clean_epoch = disk::if_exists(content)
@@ -158,6 +170,7 @@ impl LogDir {
             notes,
             tables,
             cleaned,
+            leaving,
             closed_unsynced: Mutex::default(),
             unregistered: Mutex::default(),
             _lock: lock,
@@ -328,21 +341,52 @@ impl LogDir {
         partition: i32,
         unique: u128,
     ) -> io::Result<Option<DeletedFolder>> {
-        self.refuse_if_poisoned()?;
-        let from = self.path.join(names::folder_name(topic, partition));
-        let to = self
-            .path
-            .join(names::delete_folder_name(topic, partition, unique));
-        if disk::if_exists(self.env.disk().rename(&from, &to))?.is_none() {
+        let name = names::folder_name(topic, partition);
+        self.delete_named(&name, topic, partition, unique)
+    }
+
+    /// [`LogDir::delete_folder`] of a log whose copy has taken its place: others may still read it, and
+    /// find its files under the new name at once.
+    ///
+    /// # Errors
+    /// A disk error, or the directory is poisoned.
+    pub fn leave_folder(
+        &self,
+        topic: &str,
+        partition: i32,
+        unique: u128,
+        log: &Log,
+    ) -> io::Result<Option<DeletedFolder>> {
+        let name = names::folder_name(topic, partition);
+        let renamed = |path: &Path| log.folder_moved(path);
+        let Some(folder) = self.rename_away(&name, topic, partition, unique, renamed)? else {
             return Ok(None);
-        }
-        self.env.disk().sync_dir(&self.path)?;
+        };
+        self.forget_deleted(folder, topic, partition).map(Some)
+    }
+
+    /// The same for a folder of any name.
+    fn delete_named(
+        &self,
+        name: &str,
+        topic: &str,
+        partition: i32,
+        unique: u128,
+    ) -> io::Result<Option<DeletedFolder>> {
+        let Some(folder) = self.rename_away(name, topic, partition, unique, |_| {})? else {
+            return Ok(None);
+        };
+        self.forget_deleted(folder, topic, partition).map(Some)
+    }
+
+    fn forget_deleted(
+        &self,
+        folder: DeletedFolder,
+        topic: &str,
+        partition: i32,
+    ) -> io::Result<DeletedFolder> {
         recovering::settled(&self.env, &self.path, topic, partition);
         unseen::seen(&self.env, &self.path, topic, partition);
-        let folder = DeletedFolder {
-            env: self.env.clone(),
-            path: to,
-        };
         match self.forget_rows(topic, partition) {
             Err(error) if disk::is_full(&error) => {
                 // Removing the folder frees space.
@@ -351,11 +395,37 @@ impl LogDir {
             }
             result => result?,
         }
-        Ok(Some(folder))
+        Ok(folder)
     }
 
-    /// A later topic of the name must not inherit rows.
-    fn forget_rows(&self, topic: &str, partition: i32) -> io::Result<()> {
+    fn rename_away(
+        &self,
+        name: &str,
+        topic: &str,
+        partition: i32,
+        unique: u128,
+        renamed: impl FnOnce(&Path),
+    ) -> io::Result<Option<DeletedFolder>> {
+        self.refuse_if_poisoned()?;
+        let to = names::delete_folder_name(topic, partition, unique);
+        let (from, to) = (self.path.join(name), self.path.join(to));
+        if disk::if_exists(self.env.disk().rename(&from, &to))?.is_none() {
+            return Ok(None);
+        }
+        renamed(&to);
+        self.env.disk().sync_dir(&self.path)?;
+        Ok(Some(DeletedFolder {
+            env: self.env.clone(),
+            path: to,
+        }))
+    }
+
+    /// Removes what the directory knows of a log besides its folder: a later one of the name must
+    /// not inherit it.
+    ///
+    /// # Errors
+    /// A disk error.
+    pub fn forget_rows(&self, topic: &str, partition: i32) -> io::Result<()> {
         let key = (topic.to_owned(), partition);
         self.closed_unsynced.lock().remove(&key);
         for table in self.tables.iter().chain([&self.cleaned]) {

@@ -237,6 +237,14 @@ pub fn delete_folder_name(topic: &str, partition: i32, unique: u128) -> String {
     format!("{}{tail}", &topic[..keep])
 }
 
+/// The name of a copy that moves here from another log directory:
+/// `topic-partition.<32 hex digits>-future`. `None` if it exceeds 255 bytes: such a partition cannot
+/// be moved, since its topic could not be told from the name.
+pub fn future_folder_name(topic: &str, partition: i32, unique: u128) -> Option<String> {
+    let name = format!("{topic}-{partition}.{unique:032x}-future");
+    (name.len() <= NAME_BYTES_MAX).then_some(name)
+}
+
 /// Parses a partition's folder name; `None` for any other.
 pub fn parse_folder(name: &str) -> Option<Folder<'_>> {
     let (base, state) = split_folder_state(name)?;
@@ -358,6 +366,23 @@ mod tests {
             delete_folder_name("t", 0, 0xfeed),
             "t-0.0000000000000000000000000000feed-delete"
         );
+    }
+
+    #[test]
+    fn a_copys_name_is_whole_or_there_is_none() {
+        let name = future_folder_name("a-b.c", 3, 0xfeed).expect("it is short");
+        assert_eq!(name, "a-b.c-3.0000000000000000000000000000feed-future");
+        let folder = parse_folder(&name).expect("a folder's name");
+        assert_eq!(
+            (folder.topic, folder.partition, folder.state),
+            ("a-b.c", 3, FolderState::Future)
+        );
+        let longest = "x".repeat(213);
+        assert_eq!(
+            future_folder_name(&longest, 0, 1).map(|name| name.len()),
+            Some(255)
+        );
+        assert_eq!(future_folder_name(&longest, 10, 1), None);
     }
 
     #[test]

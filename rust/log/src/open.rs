@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use crate::disk;
 use crate::folder::Folder;
+use crate::leave::Leave;
 use crate::log::Log;
 use crate::log_dir::{recovering, unseen};
 use crate::names;
@@ -43,11 +44,35 @@ impl Log {
     /// # Errors
     /// [`OpenError`]; at most leftovers of an interrupted run were changed then.
     pub fn open(request: OpenRequest<'_>) -> Result<(Self, OpenReport), OpenError> {
+        let name = names::folder_name(request.topic, request.partition);
+        Self::open_in(&name, request, Claim::new, true)
+    }
+
+    /// Opens a copy that moves here from another log directory, in a folder of this name. All of it
+    /// is in its files: the block cache knows the partition's log only, if any. The checkpoints'
+    /// rows are the copy's.
+    ///
+    /// # Errors
+    /// As [`Log::open`]. `Outdated` if it has segments of old formats: those of its log were
+    /// converted, each into other batches than these would be.
+    pub fn open_future(
+        folder: &str,
+        request: OpenRequest<'_>,
+    ) -> Result<(Self, OpenReport), OpenError> {
+        let claim = |request: &OpenRequest<'_>| Ok(Claim::nothing(request));
+        Self::open_in(folder, request, claim, false)
+    }
+
+    fn open_in(
+        folder: &str,
+        request: OpenRequest<'_>,
+        claim: impl FnOnce(&OpenRequest<'_>) -> Result<Claim, OpenError>,
+        converts: bool,
+    ) -> Result<(Self, OpenReport), OpenError> {
         if let Some(reason) = request.env.poisoned() {
             return Err(OpenError::Poisoned(reason.to_owned()));
         }
-        let name = names::folder_name(request.topic, request.partition);
-        let folder = Folder::new(request.log_dir.join(name));
+        let folder = Folder::new(request.log_dir.join(folder));
         let mut report = OpenReport::default();
         let path = folder.path();
         if !request.env.disk().exists(&path)? {
@@ -55,7 +80,7 @@ impl Log {
             report.created = true;
         }
         check_topic_id(&request, &folder)?;
-        let claim = Claim::new(&request)?;
+        let claim = claim(&request)?;
         let loader = Loader {
             env: &request.env,
             folder: &folder,
@@ -69,15 +94,9 @@ impl Log {
             is_same_boot: claim.is_same_boot(),
             had_no_producers: claim.has_no_producers(),
             is_unseen: request.env.is_unseen(request.topic, request.partition),
+            converts,
         };
-        // The checkpoints describe an earlier log of this name, whose folder was removed.
-        let state = match report.created {
-            true => OpenState {
-                clean: request.state.clean,
-                ..OpenState::default()
-            },
-            false => request.state,
-        };
+        let state = state_of(&request, report.created);
         let mut loaded = match loader.load(state, report) {
             Ok(loaded) => loaded,
             Err(error) => {
@@ -190,6 +209,7 @@ impl Log {
                 ..SyncState::default()
             },
             truncating: false,
+            leave: Leave::default(),
             is_swapping: false,
             is_reshaped: true,
             retiring: Arc::default(),
@@ -197,6 +217,17 @@ impl Log {
             is_sealed: false,
             jitter_seed,
         }
+    }
+}
+
+/// The checkpoints of a new folder describe an earlier log of its name, which was removed.
+fn state_of(request: &OpenRequest<'_>, is_new: bool) -> OpenState {
+    match is_new {
+        true => OpenState {
+            clean: request.state.clean,
+            ..OpenState::default()
+        },
+        false => request.state,
     }
 }
 

@@ -407,6 +407,17 @@ impl ProducerStates {
             .collect()
     }
 
+    /// The same producers in a copy of the log, where their batches lie elsewhere.
+    pub fn without_places(mut self) -> Self {
+        for start in self.ongoing.values_mut() {
+            start.place = None;
+        }
+        for (start, _) in self.unreplicated.values_mut() {
+            start.place = None;
+        }
+        self
+    }
+
     /// Number of producers.
     pub fn len(&self) -> usize {
         self.producers.len()

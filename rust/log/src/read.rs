@@ -310,6 +310,11 @@ impl Location {
         self.offset >= self.bound.offset
     }
 
+    /// The offset at which the read must stop.
+    pub fn bound_offset(&self) -> i64 {
+        self.bound.offset
+    }
+
     /// The requested offset.
     pub fn offset(&self) -> i64 {
         self.offset

@@ -93,7 +93,8 @@ impl Log {
     /// Takes segments out of the log that Kafka's rules no longer keep: below the high watermark,
     /// oldest first, and of known age ([`RetentionCandidates::load`]). Memory only.
     pub fn plan_retention(&mut self, now_ms: i64) -> Retention {
-        if self.truncating || self.is_swapping || self.poisoned().is_some() {
+        let waits = self.truncating || self.is_swapping || self.leave.is_held();
+        if waits || self.poisoned().is_some() {
             return Retention::default();
         }
         let wake_writer = self.is_idle();
@@ -193,7 +194,7 @@ impl Log {
         Ok(self.log_start)
     }
 
-    fn set_log_start(&mut self, offset: i64) {
+    pub(crate) fn set_log_start(&mut self, offset: i64) {
         if offset <= self.log_start {
             return;
         }

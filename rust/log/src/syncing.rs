@@ -61,8 +61,8 @@ impl Log {
     /// poisoned and not sealed. Takes only the first few of many closed segments, so that retention, other logs
     /// and the shutdown need not wait for all; [`Log::complete_sync`] tells whether there are more.
     pub fn take_sync(&mut self, scope: SyncScope) -> Option<SyncJob> {
-        // A truncation is about to change what must be synced.
-        if self.sync.in_flight || self.truncating || !self.writes() {
+        // A truncation is about to change what must be synced; a log that gives way is about to go.
+        if self.sync.in_flight || self.truncating || self.leave.is_held() || !self.writes() {
             return None;
         }
         // First: what is closed meanwhile is among the segments, but not below the end.

@@ -154,6 +154,7 @@ impl Log {
             }
         };
         let end_offset = loaded.end_offset;
+        self.leave.note_cut(end_offset);
         self.end = LogPosition::at(end_offset, loaded.active.base_offset(), loaded.active.size);
         self.durable_end = self.end;
         self.written = self.end;
@@ -251,6 +252,7 @@ impl TruncateJob {
             is_same_boot: false,
             had_no_producers: false,
             is_unseen: false,
+            converts: true,
         };
         let state = OpenState {
             clean: true,

@@ -448,3 +448,27 @@ fn a_log_lives_on_a_real_disk() {
     rig.drain();
     assert_eq!(rig.contents().len(), 100);
 }
+
+#[test]
+fn a_line_whose_writing_failed_is_removed_again() {
+    let memory = MemDisk::default();
+    let disk = FaultyDisk::new(Arc::new(memory.clone()));
+    let env = LogEnv::new(Arc::new(disk.clone()), 16);
+    let dir = LogDir::open(env, Path::new(DIR), &identity()).unwrap();
+    let copy = format!("t-0.{:032x}-future", 7);
+    let begin_leaving = || dir.begin_leaving("t", 0, &copy, "/elsewhere".to_owned());
+    // Nothing was written: there is no line, not even in memory.
+    disk.fail(Operation::Open, "leaving", 0, 1, Fault::NoDescriptor);
+    begin_leaving().unwrap_err();
+    assert!(dir.leaving().is_empty());
+    // The file has its name, perhaps not durably.
+    disk.fail(Operation::SyncDir, DIR, 0, 1, Fault::InputOutput);
+    begin_leaving().unwrap_err();
+    assert!(text(&memory, ".pyrklog-leaving").starts_with("t-0 "));
+    dir.end_leaving("t", 0).unwrap();
+    assert_eq!(
+        memory.content(&Path::new(DIR).join(".pyrklog-leaving")),
+        None
+    );
+    assert!(dir.leaving().is_empty());
+}

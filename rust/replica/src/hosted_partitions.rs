@@ -85,7 +85,7 @@ impl<D: Directory> HostedPartitions<D> {
         &'a self,
         dir: &'a Arc<D>,
     ) -> impl Iterator<Item = &'a Arc<Partition<D>>> {
-        let is_in = |partition: &&Arc<Partition<D>>| Arc::ptr_eq(&partition.dir, dir);
+        let is_in = |partition: &&Arc<Partition<D>>| Arc::ptr_eq(&partition.dir(), dir);
         self.partitions().filter(is_in)
     }
 

@@ -134,8 +134,8 @@ pub struct Partition<D> {
     pub topic: Arc<Topic>,
     /// Partition index.
     pub index: i32,
-    /// Its log directory.
-    pub dir: Arc<D>,
+    /// Exchanged under the lock of the state.
+    dir: ArcSwap<D>,
     state: Mutex<PartitionState>,
 }
 
@@ -247,9 +247,16 @@ impl<D: Directory> Partition<D> {
         Partition {
             topic,
             index,
-            dir,
+            dir: ArcSwap::new(dir),
             state: Mutex::new(state),
         }
+    }
+
+    /// Its log directory. It changes when the replica moves to another one: a caller that needs the
+    /// same twice asks once, and one that holds the partition's lock sees that of its log.
+    #[inline]
+    pub fn dir(&self) -> arc_swap::Guard<Arc<D>> {
+        self.dir.load()
     }
 
     /// Whether what this broker sends of it as leader counts towards the replication rate.

@@ -366,7 +366,7 @@ fn handle_follower_fetch(
         });
     };
     if state.raise_high_watermark_without_growth(&mut cx.outbox) {
-        partition.dir.syncer.high_watermark_moved();
+        partition.dir().syncer.high_watermark_moved();
     }
     if told.confirms {
         state.wake_doubting(&mut cx.outbox);

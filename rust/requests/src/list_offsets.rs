@@ -220,7 +220,7 @@ fn answer_partition(
     queries.push(Query {
         topic: work.topics.len(),
         partition: position,
-        dir: partition.dir.index,
+        dir: partition.dir().index,
         what,
         shows_less: shows_less && !is_end,
         answer,

@@ -464,7 +464,7 @@ fn append_locked(
         .led()?
         .append(batch, info, Origin::Client, leader_epoch, cx.now.wall_ms)
         .map_err(|error| refusal_of_append(&error, &state, waits_for))?;
-    state.appended(&appended, &*partition.dir, &mut cx.outbox);
+    state.appended(&appended, &**partition.dir(), &mut cx.outbox);
     let due = waits_for.and_then(|what| {
         let waiter = ProduceWaiter {
             end_offset: appended.last_offset + 1,

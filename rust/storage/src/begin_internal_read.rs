@@ -59,7 +59,7 @@ fn begin(logs: &LogManager, mut work: InternalReadWork, outbox: &mut Outbox) {
         let outcome = work.failed(ErrorCode::NOT_LEADER_OR_FOLLOWER);
         return outbox.complete_ticket(work.ticket, outcome);
     };
-    work.dir = partition.dir.index;
+    work.dir = partition.dir().index;
     let mut state = partition.lock();
     let ends = state
         .led()

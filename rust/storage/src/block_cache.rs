@@ -6,7 +6,6 @@ use std::fs;
 use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -15,7 +14,6 @@ use pyrklog_arena::{Arena, ArenaError, Found, Identity, SET_ASIDE, remove_unlock
 use pyrklog_log::{ArenaMarker, LogDir, LogDirError, PartitionFolder, hex, parse_id};
 
 use crate::kept_arena::{self, Whose};
-use crate::log_dir_state::LogDirState;
 use pyrklog_base::clock::Now;
 use pyrklog_control::seam::CacheConfig;
 
@@ -393,8 +391,8 @@ pub fn give_up(files: &LogDir) -> io::Result<()> {
 }
 
 /// Restores directories after another one failed to open; no log was opened yet.
-pub fn leave_again(dirs: &[Arc<LogDirState>]) {
-    for files in dirs.iter().map(|dir| &dir.files) {
+pub fn leave_again<'a>(dirs: impl IntoIterator<Item = &'a LogDir>) {
+    for files in dirs {
         if files.env().has_reattached_cache() {
             continue;
         }

@@ -60,8 +60,12 @@ impl LogDirState {
         let hosted = registry.load();
         let mut rows = Vec::new();
         let hosted = hosted.partitions();
-        for partition in hosted.filter(|one| one.dir.index == self.index) {
+        for partition in hosted.filter(|one| one.dir().index == self.index) {
             let state = partition.lock();
+            if partition.dir().index != self.index {
+                // It has just moved.
+                continue;
+            }
             if let Some(log) = state.log.as_ref().filter(|_| !state.has_failed()) {
                 rows.push((&*partition.topic.name, partition.index, offset(log)));
             }

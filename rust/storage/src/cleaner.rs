@@ -15,7 +15,7 @@ use pyrklog_log::cleaner::{CleanError, CleanJob, CleaningPlan, MapLimits};
 use pyrklog_log::{Checkpoint, Log};
 
 use crate::cleaner::throttle::Throttle;
-use crate::log_dir_state::Partition;
+use crate::log_dir_state::{LogDirState, Partition};
 use crate::log_manager::LogManager;
 use crate::syncer_queue::Deletion;
 use pyrklog_base::clock::{Now, mono_ms};
@@ -176,7 +176,7 @@ impl Cleaners {
             if self.is_stopped() {
                 return None;
             }
-            let dir = &partition.dir;
+            let dir = partition.dir();
             if dir.has_failed() || dir.is_read_only() || !is_compacted(partition) {
                 continue;
             }
@@ -196,7 +196,8 @@ impl Cleaners {
 
     fn plan(&self, partition: &Partition) -> Option<CleaningPlan> {
         let (topic, index) = (&partition.topic.name, partition.index);
-        let checkpoint = partition.dir.files.cleaned_end(topic, index);
+        let dir = Arc::clone(&partition.dir());
+        let checkpoint = dir.files.cleaned_end(topic, index);
         let (candidate, rules) = {
             let state = partition.lock();
             let log = state.log.as_ref()?;
@@ -208,18 +209,30 @@ impl Cleaners {
         match candidate.assess(rules, Now::read().wall_ms) {
             Ok(plan) => plan.filter(CleaningPlan::is_worthwhile),
             Err(error) => {
-                self.failed(partition, error.into());
+                let is_there = {
+                    let state = partition.lock();
+                    state.log.is_some() && partition.dir().index == dir.index
+                };
+                if is_there {
+                    self.failed(partition, error.into());
+                }
                 None
             }
         }
     }
 
     fn clean(&self, partition: &Arc<Partition>, plan: CleaningPlan) {
-        let job = with_log(partition, |log| log.begin_cleaning(plan)).flatten();
-        let Some(mut job) = job else { return };
+        let begun = {
+            let state = partition.lock();
+            let job = state.log.as_ref().and_then(|log| log.begin_cleaning(plan));
+            job.map(|job| (job, Arc::clone(&partition.dir())))
+        };
+        let Some((mut job, dir)) = begun else { return };
         let began_ms = mono_ms();
-        match self.clean_groups(partition, &mut job) {
+        match self.clean_groups(partition, &dir, &mut job) {
             Ok(()) => self.cleaned(partition, &job, mono_ms() - began_ms),
+            // Its folder was renamed, or removed, while it was read.
+            Err(_) if !is_cleaned_by(partition, &job) => {}
             Err(error) => self.failed(partition, error),
         }
     }
@@ -227,6 +240,7 @@ impl Cleaners {
     fn clean_groups(
         &self,
         partition: &Arc<Partition>,
+        dir: &LogDirState,
         job: &mut CleanJob,
     ) -> Result<(), CleanError> {
         let mut pace =
@@ -238,7 +252,6 @@ impl Cleaners {
             seed: self.logs.names.unique() as u64,
         };
         job.build_map(limits, &mut pace)?;
-        let dir = &partition.dir;
         // So that a start after a kill takes no gap for lost records.
         dir.write_checkpoint(Checkpoint::RecoveryPoint, &self.logs.registry)?;
         while let Some(mut swap) = job.next_group(&mut pace)? {
@@ -262,6 +275,9 @@ impl Cleaners {
         }
         let _no_cut_between = dir.checkpoints.lock();
         let log_end = with_log(partition, |log| log.log_end_offset()).ok_or(CleanError::Stale)?;
+        if !is_cleaned_by(partition, job) {
+            return Err(CleanError::Stale);
+        }
         let (topic, index) = (&partition.topic.name, partition.index);
         let end = job.end().min(log_end);
         Ok(dir.files.write_cleaned_end(topic, index, end)?)
@@ -282,10 +298,8 @@ impl Cleaners {
     }
 
     fn failed(&self, partition: &Partition, error: CleanError) {
-        let is_gone = partition.lock().log.is_none();
         match error {
             CleanError::Stopped | CleanError::Stale => {}
-            _ if is_gone => {}
             error if error.may_pass() => self.wait_for_space(partition, &error),
             CleanError::Io(error) => self.fail_dir(partition, &error),
             CleanError::Corrupt(reason) => {
@@ -303,12 +317,12 @@ impl Cleaners {
         drop(state);
         let reason = format!("cleaning {partition}: {error}");
         self.logs
-            .dir_notice(&partition.dir, "cleaning_waits", "warning", reason);
+            .dir_notice(&partition.dir(), "cleaning_waits", "warning", reason);
     }
 
     fn fail_dir(&self, partition: &Partition, error: &io::Error) {
         let reason = format!("cleaning {partition}: {error}");
-        self.logs.fail_dir(&partition.dir, reason);
+        self.logs.fail_dir(&partition.dir(), reason);
     }
 }
 
@@ -320,6 +334,13 @@ fn key(partition: &Partition) -> Key {
 fn is_compacted(partition: &Partition) -> bool {
     let is_compacted = |log: &Log| log.config().cleanup_compact;
     partition.lock().log.as_ref().is_some_and(is_compacted)
+}
+
+/// Whether it still has the log that is cleaned: it may have been stopped, or moved to another
+/// directory.
+fn is_cleaned_by(partition: &Partition, job: &CleanJob) -> bool {
+    let is_it = |log: &Log| log.is_cleaned_by(job);
+    partition.lock().log.as_ref().is_some_and(is_it)
 }
 
 /// Acts on the log under its lock; `None` if the partition was stopped meanwhile.

@@ -48,6 +48,17 @@ impl<D: Directory> ClosingLogs<D> {
         }
     }
 
+    /// Its log is in another directory by now.
+    pub fn hand_over(&self, partition: &Arc<Partition<D>>, other: &ClosingLogs<D>) {
+        let is_here = self
+            .get(&partition.topic.name, partition.index)
+            .is_some_and(|known| Arc::ptr_eq(&known, partition));
+        if is_here {
+            self.closed(partition);
+            other.add(partition);
+        }
+    }
+
     /// Its log cannot be closed.
     pub fn failed(&self, partition: &Arc<Partition<D>>) {
         self.closed(partition);

@@ -16,6 +16,7 @@ pub mod kept_arena;
 pub mod log_dir_state;
 pub mod log_loader;
 pub mod log_manager;
+pub mod moves;
 pub mod muted_queue;
 pub mod page_cache_limit;
 pub mod partition_dirs;

@@ -55,7 +55,7 @@ impl Command {
     ) -> Command {
         Command {
             key: (Arc::clone(&partition.topic.name), partition.index),
-            dir: partition.dir.index,
+            dir: partition.dir().index,
             run: with(context, move |context| run(context, &partition)),
         }
     }
@@ -80,8 +80,8 @@ struct OfDir {
 #[derive(Debug)]
 struct Inner {
     dirs: Vec<OfDir>,
-    /// Numbers of the commands that wait or run, in order.
-    by_key: HashMap<Key, VecDeque<u64>>,
+    /// Numbers and directories of the commands that wait or run, in order.
+    by_key: HashMap<Key, VecDeque<(u64, usize)>>,
     last_number: u64,
     threads: usize,
     handles: Vec<JoinHandle<()>>,
@@ -174,15 +174,14 @@ impl LogLoader {
         inner.threads -= 1;
     }
 
-    /// Calls `wait` from a running command of directory `dir` while another command takes its
-    /// place.
-    pub fn lend_place(self: &Arc<Self>, dir: usize, wait: impl FnOnce()) {
-        let is_lent = self.inner.lock().lend(dir);
-        if is_lent {
+    /// Calls `wait` from the running command of `key` while another command takes its place.
+    pub fn lend_place(self: &Arc<Self>, key: &Key, wait: impl FnOnce()) {
+        let lent = self.inner.lock().lend(key);
+        if lent.is_some() {
             self.submit([]);
         }
         wait();
-        if is_lent {
+        if let Some(dir) = lent {
             self.inner.lock().take_back(dir);
         }
     }
@@ -247,7 +246,7 @@ impl Inner {
         self.by_key
             .entry(command.key.clone())
             .or_default()
-            .push_back(number);
+            .push_back((number, command.dir));
         self.dirs[command.dir].waiting.push_back((number, command));
     }
 
@@ -266,7 +265,8 @@ impl Inner {
         for dir in self.dirs.iter_mut().filter(|dir| dir.running < per_dir) {
             let is_first = |(number, command): &(u64, Command)| {
                 let numbers = self.by_key.get(&command.key);
-                numbers.and_then(VecDeque::front) == Some(number)
+                let first = numbers.and_then(VecDeque::front);
+                first.is_some_and(|(first, _)| first == number)
             };
             if let Some(at) = dir.waiting.iter().position(is_first)
                 && let Some((_, command)) = dir.waiting.remove(at)
@@ -278,16 +278,18 @@ impl Inner {
         None
     }
 
-    /// Stops counting a running command and its thread; false if too many lend already.
-    fn lend(&mut self, dir: usize) -> bool {
+    /// Stops counting the running command of `key` and its thread. Returns the directory that it
+    /// counts for, from which its partition may have moved; `None` if too many lend already.
+    fn lend(&mut self, key: &Key) -> Option<usize> {
+        let (_, dir) = *self.by_key.get(key)?.front()?;
         let of_dir = &mut self.dirs[dir];
-        let is_lent = of_dir.lent < LENT_MAX;
-        if is_lent {
-            of_dir.lent += 1;
-            of_dir.running -= 1;
-            self.threads -= 1;
+        if of_dir.lent >= LENT_MAX {
+            return None;
         }
-        is_lent
+        of_dir.lent += 1;
+        of_dir.running -= 1;
+        self.threads -= 1;
+        Some(dir)
     }
 
     fn take_back(&mut self, dir: usize) {
@@ -383,7 +385,8 @@ mod tests {
         inner.threads = 1;
         assert_eq!(next(&mut inner).as_deref(), Some("cut"));
         assert_eq!(next(&mut inner), None);
-        assert!(inner.lend(0));
+        let key = |topic: &str| (Arc::from(topic), 0);
+        assert_eq!(inner.lend(&key("cut")), Some(0));
         assert_eq!((inner.threads, inner.threads_wanted(1)), (0, 1));
         inner.threads = 1;
         assert_eq!(next(&mut inner).as_deref(), Some("deleted"));
@@ -397,9 +400,20 @@ mod tests {
         for _ in 0..LENT_MAX {
             inner.dirs[0].running = 1;
             inner.threads = 1;
-            assert!(inner.lend(0));
+            assert_eq!(inner.lend(&key("cut")), Some(0));
         }
-        assert!(!inner.lend(0));
+        assert_eq!(inner.lend(&key("cut")), None);
+        assert_eq!(inner.lend(&key("unknown")), None);
+    }
+
+    /// The partition may move to another directory before its command runs.
+    #[test]
+    fn a_command_lends_its_place_in_the_directory_it_was_queued_for() {
+        let mut inner = queue(2, &[("cut", 1), ("b", 1)]);
+        inner.threads = 1;
+        assert_eq!(next(&mut inner).as_deref(), Some("cut"));
+        assert_eq!(inner.lend(&(Arc::from("cut"), 0)), Some(1));
+        assert_eq!(next(&mut inner).as_deref(), Some("b"));
     }
 
     #[test]

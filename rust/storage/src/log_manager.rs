@@ -11,6 +11,7 @@ use pyrklog_wire::ErrorCode;
 use crate::internal_read::InternalReadJob;
 use crate::log_dir_state::{FailureListener, LogDirState, Partition, Registry};
 use crate::log_loader::LogLoader;
+use crate::moves::Moves;
 use crate::partition_dirs::PartitionDirs;
 use crate::reader_pool::ReaderPool;
 use crate::reader_queue::Kind;
@@ -42,6 +43,8 @@ pub struct LogManager {
     pub dirs: Vec<Arc<LogDirState>>,
     /// Those that could not: (path, reason).
     pub unusable_dirs: Vec<(PathBuf, String)>,
+    /// Moves between them.
+    pub moves: Moves,
     /// Work for the readers.
     pub readers: Arc<ReaderPool>,
     /// Counters.
@@ -81,6 +84,8 @@ pub struct LogDirs {
     pub unusable: Vec<(PathBuf, String)>,
     /// Which of them holds which partition.
     pub partition_dirs: PartitionDirs,
+    /// Copies that were found.
+    pub moves: Moves,
 }
 
 impl LogManager {
@@ -98,6 +103,7 @@ impl LogManager {
             tickets: Tickets::default(),
             registry: Arc::default(),
             partition_dirs: dirs.partition_dirs,
+            moves: dirs.moves,
             readers: Arc::new(ReaderPool::new(keys, config.reader_threads)),
             loader: Arc::new(LogLoader::new(
                 config.recovery_threads_per_dir,
@@ -278,7 +284,7 @@ impl FailureListener for LogManager {
     fn partition_failed(&self, partition: &Partition, state: &mut PartitionState, reason: String) {
         let mut outbox = self.outbox();
         state.fail_waiters(ErrorCode::KAFKA_STORAGE_ERROR, &mut outbox);
-        partition.dir.unmute(&mut outbox);
+        partition.dir().unmute(&mut outbox);
         outbox.deliver(self);
         match state.role {
             // Nobody counts on it, and its name may be placed anew.

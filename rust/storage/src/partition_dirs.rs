@@ -93,6 +93,25 @@ impl PartitionDirs {
         Some(dir)
     }
 
+    /// Adds a new partition to the directory that was asked for.
+    pub fn place(&self, topic: &str, partition: i32, dir: &LogDirState) {
+        let folder = Folder::placed(dir, None);
+        self.folders
+            .lock()
+            .insert((topic.to_owned(), partition), folder);
+    }
+
+    /// A partition's folder is in another directory now.
+    pub fn moved(&self, topic: &str, partition: i32, from: &LogDirState, to: &LogDirState) {
+        let mut folders = self.folders.lock();
+        let folder = folders.get_mut(&(topic.to_owned(), partition));
+        if let Some(folder) = folder.filter(|folder| folder.dir == from.index) {
+            folder.dir = to.index;
+            from.partitions.fetch_sub(1, Ordering::Relaxed);
+            to.partitions.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
     /// Sets the topic id of an opened log.
     pub fn opened(&self, topic: &str, partition: i32, topic_id: [u8; 16]) {
         if let Some(folder) = self.folders.lock().get_mut(&(topic.to_owned(), partition)) {

@@ -75,7 +75,7 @@ pub fn replica_digest(
     match logs.registry.partition(topic, partition) {
         None => work.end(ErrorCode::NOT_LEADER_OR_FOLLOWER),
         Some(hosted) => {
-            let queue = logs.readers.for_kind(hosted.dir.index, Kind::Digest);
+            let queue = logs.readers.for_kind(hosted.dir().index, Kind::Digest);
             if let Err(work) = logs.readers.submit(queue, Box::new(work)) {
                 work.end(ErrorCode::REQUEST_TIMED_OUT);
             }
@@ -124,7 +124,7 @@ impl DigestWork {
         let mut state = hosted.lock();
         let leader_epoch = state.leader_epoch;
         let log = state.shown(false)?;
-        let compacted_end = hosted.dir.files.cleaned_end(&self.topic, self.partition);
+        let compacted_end = hosted.dir().files.cleaned_end(&self.topic, self.partition);
         Ok(ReplicaDigest {
             leader_epoch,
             compacted_end: compacted_end.unwrap_or(-1),

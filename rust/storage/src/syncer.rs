@@ -311,11 +311,14 @@ impl Syncer {
     fn sync(&mut self, partition: &Arc<Partition>, scope: SyncScope) -> Result<(), String> {
         // Synced segments need not stay open.
         self.dir.env().close_surplus();
-        let job = partition
-            .lock()
-            .log
-            .as_mut()
-            .and_then(|log| log.take_sync(scope));
+        let mut state = partition.lock();
+        if self.has_left(partition) {
+            drop(state);
+            partition.dir().syncer.rolled(Arc::clone(partition));
+            return Ok(());
+        }
+        let job = state.log.as_mut().and_then(|log| log.take_sync(scope));
+        drop(state);
         let Some(mut job) = job else { return Ok(()) };
         let result = job.execute();
         let failed = result.as_ref().err();
@@ -340,6 +343,12 @@ impl Syncer {
         failure.map_or(Ok(()), Err)
     }
 
+    /// Whether it has moved to another directory, whose syncer cares for it. Ask with the partition
+    /// locked.
+    fn has_left(&self, partition: &Partition) -> bool {
+        partition.dir().index != self.dir.index
+    }
+
     /// Removes what retention no longer keeps and what lies below the log start offset.
     fn retain(&mut self, partition: &Arc<Partition>) -> Result<(), String> {
         let now_ms = Now::read().wall_ms;
@@ -356,9 +365,12 @@ impl Syncer {
                 self.no_space(&describe(partition, "reading", &error), &error);
                 return Ok(());
             }
-            return self.unless_stopped(partition, describe(partition, "reading", &error));
+            return self.unless_gone(partition, describe(partition, "reading", &error));
         }
         let mut state = partition.lock();
+        if self.has_left(partition) {
+            return Ok(());
+        }
         let Some(log) = &mut state.log else {
             return Ok(());
         };
@@ -380,7 +392,7 @@ impl Syncer {
                 self.no_space(&describe(partition, "renaming", &error), &error);
             }
             Err(error) => {
-                return self.unless_stopped(partition, describe(partition, "renaming", &error));
+                return self.unless_gone(partition, describe(partition, "renaming", &error));
             }
             Ok(()) => {}
         }
@@ -399,8 +411,10 @@ impl Syncer {
         Ok(())
     }
 
-    fn unless_stopped(&self, partition: &Partition, reason: String) -> Result<(), String> {
-        if partition.lock().log.is_none() {
+    /// An error says nothing of the directory if the folder was removed meanwhile.
+    fn unless_gone(&self, partition: &Partition, reason: String) -> Result<(), String> {
+        let state = partition.lock();
+        if state.log.is_none() || self.has_left(partition) {
             Ok(())
         } else {
             Err(reason)

@@ -104,7 +104,7 @@ impl Writer {
             if self.dir.writer.is_stopped() {
                 return false;
             }
-            if let Some(job) = take_job(&partition, extent) {
+            if let Some(job) = self.take_job(&partition, extent) {
                 self.carry_out(partition, job);
             }
             if self.undelivered_bytes >= DELIVER_BYTES {
@@ -144,6 +144,34 @@ impl Writer {
         self.dir.unmute(&mut self.outbox);
         self.outbox.deliver(&*self.logs);
         self.undelivered_bytes = 0;
+    }
+
+    /// The write of a partition; `None` if there is nothing to write or a write is under way.
+    fn take_job(&self, partition: &Arc<Partition>, extent: Extent) -> Option<WriteJob> {
+        let mut state = partition.lock();
+        if extent == Extent::Now {
+            state.queued = false;
+        } else {
+            state.queued_later = false;
+        }
+        if partition.dir().index != self.dir.index {
+            // It has moved since, and is for the writers of its new directory.
+            partition.unlock_and_write(state);
+            return None;
+        }
+        let PartitionState {
+            log, write_rest, ..
+        } = &mut *state;
+        let log = log.as_mut()?;
+        // The flag outlasts a write that is under way.
+        *write_rest |= extent == Extent::Whole;
+        if log.is_being_written() {
+            return None;
+        }
+        match std::mem::take(write_rest) {
+            true => log.take_writes(),
+            false => log.take_whole_pages(),
+        }
     }
 
     fn carry_out(&mut self, partition: Arc<Partition>, mut job: WriteJob) {
@@ -194,27 +222,4 @@ fn extents(turn: &mut Turn<Arc<Partition>>) -> impl Iterator<Item = (Arc<Partiti
         (partition, extent)
     });
     now.chain(later)
-}
-
-/// The write of a partition; `None` if there is nothing to write or a write is under way.
-fn take_job(partition: &Partition, extent: Extent) -> Option<WriteJob> {
-    let mut state = partition.lock();
-    if extent == Extent::Now {
-        state.queued = false;
-    } else {
-        state.queued_later = false;
-    }
-    let PartitionState {
-        log, write_rest, ..
-    } = &mut *state;
-    let log = log.as_mut()?;
-    // The flag outlasts a write that is under way.
-    *write_rest |= extent == Extent::Whole;
-    if log.is_being_written() {
-        return None;
-    }
-    match std::mem::take(write_rest) {
-        true => log.take_writes(),
-        false => log.take_whole_pages(),
-    }
 }

@@ -136,6 +136,7 @@ apis! {
     DELETE_ACLS = 31: DeleteAcls 0..=3, 2, Python, Clients;
     DESCRIBE_CONFIGS = 32: DescribeConfigs 0..=4, 4, Python, Clients;
     ALTER_CONFIGS = 33: AlterConfigs 0..=2, 2, Python, Clients;
+    ALTER_REPLICA_LOG_DIRS = 34: AlterReplicaLogDirs 0..=2, 2, Python, Clients;
     DESCRIBE_LOG_DIRS = 35: DescribeLogDirs 0..=4, 2, Python, Clients;
     CREATE_PARTITIONS = 37: CreatePartitions 0..=3, 2, Python, Clients;
     DELETE_GROUPS = 42: DeleteGroups 0..=2, 2, Python, Clients;

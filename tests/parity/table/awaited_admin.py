@@ -1,32 +1,8 @@
-"""AlterReplicaLogDirs, client quotas, SASL on a listener without it."""
+"""Client quotas, SASL on a listener without it."""
 
 from typing import Any
 
-from tests.parity.definitions import Counted
-from tests.parity.prepare import topic
 from tests.parity.rows import Row, Scenario, in_versions
-
-
-def move(name: str, path: Any, *partitions: int, topic_name: Any = "move", version: int = 2) -> Row:
-    topics = [{"name": topic_name, "partitions": list(partitions)}]
-    return Row(name, "AlterReplicaLogDirs", version, {"dirs": [{"path": path, "topics": topics}]})
-
-
-MOVES = Scenario(
-    "moves between log directories",
-    [
-        topic("move"),
-        *in_versions((0, 1, 2), lambda v: move("unknown directory", "/nowhere", 0, version=v)),
-        move("relative path", "logs", 0),
-        move("empty path", "", 0),
-        move("unknown topic, unknown directory", "/nowhere", 0, topic_name="move-none"),
-        move("unknown partition, unknown directory", "/nowhere", 9),
-        Row("no directories", "AlterReplicaLogDirs", 1, {"dirs": []}),
-        Row("huge count", "AlterReplicaLogDirs", 1, {"dirs": Counted(2**31 - 2)}),
-        Row("null path", "AlterReplicaLogDirs", 1, {"dirs": [{"path": None}]}),
-        Row("a byte missing", "AlterReplicaLogDirs", 1, {"dirs": []}, cut=1),
-    ],
-)
 
 
 def entity(kind: Any = "client-id", name: Any = "someone") -> list[dict[str, Any]]:
@@ -87,4 +63,4 @@ SASL = Scenario(
         ),
     ],
 )
-SCENARIOS = (MOVES, QUOTAS, SASL)
+SCENARIOS = (QUOTAS, SASL)

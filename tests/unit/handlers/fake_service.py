@@ -185,6 +185,10 @@ class FakeService:
     def log_start_moved(self, topic: str, partition: int) -> None:
         raise AssertionError("no handler tells of it")
 
+    async def alter_log_dirs(self, wanted: Sequence[tuple[str, int, str]]) -> Sequence[int]:
+        result: Sequence[int] = self._answer("alter_log_dirs", wanted)
+        return result
+
     async def describe_log_dirs(
         self, partitions: Sequence[tuple[str, Sequence[int]]] | None
     ) -> Sequence[LogDirUsage]:

@@ -14,7 +14,13 @@ from pyrklog.plane.seam import LogDirUsage
 from pyrklog.plane.values import PartitionImage
 from pyrklog.protocol.cluster import DescribeClusterRequest
 from pyrklog.protocol.coordinators import FindCoordinatorRequest
-from pyrklog.protocol.log_dirs import DescribableLogDirTopic, DescribeLogDirsRequest
+from pyrklog.protocol.log_dirs import (
+    AlterReplicaLogDir,
+    AlterReplicaLogDirsRequest,
+    AlterReplicaLogDirTopic,
+    DescribableLogDirTopic,
+    DescribeLogDirsRequest,
+)
 from pyrklog.protocol.producer_ids import InitProducerIdRequest
 from pyrklog.protocol.records import (
     DeleteRecordsPartition,
@@ -28,7 +34,8 @@ from pyrklog.protocol.topic_partitions import (
 )
 from tests.unit.handlers.fake_service import FakeService, ask
 
-COORDINATOR, RECORDS, PRODUCER_ID, LOG_DIRS, CLUSTER, PARTITIONS = 10, 21, 22, 35, 60, 75
+COORDINATOR, RECORDS, PRODUCER_ID, CLUSTER, PARTITIONS = 10, 21, 22, 60, 75
+ALTER_LOG_DIRS, LOG_DIRS = 34, 35
 
 
 async def test_records_are_deleted_and_results_grouped_by_topic() -> None:
@@ -56,6 +63,26 @@ async def test_records_are_deleted_and_results_grouped_by_topic() -> None:
     assert shown == {"a": [(0, 5, 0), (1, -1, 1)], "b": [(0, 9, 0)]}
 
 
+@pytest.mark.parametrize("version", [0, 1, 2])
+async def test_replicas_move_between_log_directories(version: int) -> None:
+    """The last directory of a partition counts."""
+    request = AlterReplicaLogDirsRequest(
+        [
+            AlterReplicaLogDir("/d1", [AlterReplicaLogDirTopic("a", [0, 1])]),
+            AlterReplicaLogDir("/d2", [AlterReplicaLogDirTopic("b", [0])]),
+            AlterReplicaLogDir("/d3", [AlterReplicaLogDirTopic("a", [0])]),
+        ]
+    )
+    fake = FakeService(alter_log_dirs=[0, 57, 9])
+    response = await ask(fake, ALTER_LOG_DIRS, version, request)
+    assert fake.asked("alter_log_dirs") == [("a", 0, "/d3"), ("a", 1, "/d1"), ("b", 0, "/d2")]
+    shown = {
+        topic.topic_name: [(p.partition_index, p.error_code) for p in topic.partitions]
+        for topic in response.results
+    }
+    assert shown == {"a": [(0, 0), (1, 57)], "b": [(0, 9)]}
+
+
 @pytest.mark.parametrize(
     ("topics", "wanted"),
     [(None, None), ([], []), ([DescribableLogDirTopic("a", [0, 1])], [("a", [0, 1])])],
@@ -64,9 +91,9 @@ async def test_log_directories_are_described(
     topics: list[DescribableLogDirTopic] | None, wanted: object
 ) -> None:
     partitions = [
-        ("a", 0, 10, 0),
-        ("b", 0, 5, 0),
-        ("a", 1, 20, 1),
+        ("a", 0, 10, 0, False),
+        ("b", 0, 5, 0, False),
+        ("a", 1, 20, 1, True),
     ]
     infos = [
         LogDirUsage("/d1", ErrorCode.NONE, 100, 40, partitions),
@@ -83,7 +110,7 @@ async def test_log_directories_are_described(
         ]
         for topic in first.topics
     }
-    assert shown == {"a": [(0, 10, 0, False), (1, 20, 1, False)], "b": [(0, 5, 0, False)]}
+    assert shown == {"a": [(0, 10, 0, False), (1, 20, 1, True)], "b": [(0, 5, 0, False)]}
     assert (first.log_dir, first.error_code, first.total_bytes, first.usable_bytes) == (
         "/d1",
         0,

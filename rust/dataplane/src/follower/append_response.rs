@@ -223,7 +223,12 @@ fn append(
         match append_one(&mut state, partition, batch, info, now_ms, &mut outbox) {
             Ok(()) => outcome = AppendOutcome::Progress,
             // The log directory reports its own errors.
-            Err(AppendError::Poisoned(_) | AppendError::ReadOnly | AppendError::Truncating) => {
+            Err(
+                AppendError::Poisoned(_)
+                | AppendError::ReadOnly
+                | AppendError::Truncating
+                | AppendError::Leaving,
+            ) => {
                 outcome = AppendOutcome::Later(None);
                 break;
             }
@@ -235,10 +240,10 @@ fn append(
     }
     // Consumers of this replica wait for the high watermark, not for the bytes.
     if state.raise_high_watermark(usize::MAX, &mut outbox) {
-        partition.dir.syncer.high_watermark_moved();
+        partition.dir().syncer.high_watermark_moved();
     }
     if state.log.as_ref().map(Log::log_start_offset) != log_start {
-        partition.dir.syncer.log_start_moved();
+        partition.dir().syncer.log_start_moved();
     }
     partition.unlock_and_write(state);
     outbox.deliver(logs);
@@ -256,7 +261,7 @@ fn append_one(
     let leader_epoch = state.leader_epoch;
     if let Some(log) = &mut state.log {
         let appended = log.append(batch, info, Origin::Replication, leader_epoch, now_ms)?;
-        state.appended(&appended, &*partition.dir, outbox);
+        state.appended(&appended, &**partition.dir(), outbox);
     }
     Ok(())
 }

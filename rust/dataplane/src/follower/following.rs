@@ -132,7 +132,7 @@ impl Following {
                 return false;
             };
             let mut due = |at_ms: i64| wanted.due_ms = sooner(wanted.due_ms, at_ms);
-            let dir = &followed.partition.dir;
+            let dir = &followed.partition.dir();
             if followed.until_ms > now_ms {
                 due(followed.until_ms);
                 wanted.later_ms = sooner(wanted.later_ms, followed.until_ms);

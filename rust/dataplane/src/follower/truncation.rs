@@ -101,7 +101,7 @@ fn carry_out(logs: &Arc<LogManager>, partition: &Arc<Partition>, ask: &Ask, cut:
     if let Some(log) = &mut state.log {
         log.complete_truncation(job, result);
     }
-    state.count_unwritten(&*partition.dir);
+    state.count_unwritten(&**partition.dir());
     state.tell_fetches_later();
     let cut_log = state.log.as_ref().map(CutLog::of);
     drop(state);
@@ -115,7 +115,7 @@ fn carry_out(logs: &Arc<LogManager>, partition: &Arc<Partition>, ask: &Ask, cut:
         }
         (Some(reason), _) => {
             let reason = format!("truncating {partition}: {reason}");
-            logs.fail_dir(&partition.dir, reason);
+            logs.fail_dir(&partition.dir(), reason);
         }
         _ => {}
     }
@@ -138,7 +138,7 @@ fn begin(
         let log = log.as_mut()?;
         let is_wanted = role == Role::Follower && ask.still_holds(log, leader_epoch);
         // On a full disk this would wait for unwritten bytes: the fetcher tries again.
-        let dir = &partition.dir;
+        let dir = &partition.dir();
         if !is_wanted || dir.has_failed() || dir.is_read_only() || logs.is_ending() {
             log.give_up_truncation();
             return None;
@@ -220,7 +220,7 @@ fn execute(
 pub fn write_cut(logs: &Arc<LogManager>, partition: &Partition, cut_log: CutLog) {
     let (topic, index) = (&*partition.topic.name, partition.index);
     until_written(logs, partition, || {
-        partition.dir.write_cut(topic, index, cut_log)
+        partition.dir().write_cut(topic, index, cut_log)
     });
 }
 
@@ -228,8 +228,8 @@ pub fn write_cut(logs: &Arc<LogManager>, partition: &Partition, cut_log: CutLog)
 /// same retries.
 pub fn lower_high_watermark_row(logs: &Arc<LogManager>, partition: &Partition, log_end: i64) {
     let (topic, index) = (&*partition.topic.name, partition.index);
-    let files = &partition.dir.files;
     until_written(logs, partition, || {
+        let files = &partition.dir().files;
         files.lower_high_watermark_row(topic, index, log_end)
     });
 }
@@ -248,15 +248,16 @@ fn until_written(
             }
             Err(error) => format!("writing the checkpoints of {partition}: {error}"),
         };
-        return logs.fail_dir(&partition.dir, reason);
+        return logs.fail_dir(&partition.dir(), reason);
     }
 }
 
 /// Pauses for lack of space, descriptors or memory.
 fn wait_for_better(logs: &Arc<LogManager>, partition: &Partition, reason: &str) {
-    logs.make_read_only(&partition.dir, format!("cutting {partition}: {reason}"));
+    logs.make_read_only(&partition.dir(), format!("cutting {partition}: {reason}"));
     let wait = || await_writers(logs, AGAIN);
-    logs.loader.lend_place(partition.dir.index, wait);
+    let key = (Arc::clone(&partition.topic.name), partition.index);
+    logs.loader.lend_place(&key, wait);
 }
 
 fn tell(logs: &LogManager, partition: &Partition, reason: &str, plan: Plan, end: i64) {

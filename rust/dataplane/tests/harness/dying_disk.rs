@@ -1,4 +1,5 @@
-//! A disk that ignores every step after a given number: it then holds what a kill would leave.
+//! A disk that ignores every step after a given number: it then holds what a kill would leave, or
+//! a loss of power if the disk below forgets what was not synced.
 
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -10,7 +11,12 @@ use pyrklog_log::disk::{DirEntry, Disk, DiskFile, LockGuard, OpenMode, RealDisk,
 
 /// Clones share their steps.
 #[derive(Clone, Debug)]
-pub struct DyingDisk(Arc<AtomicI64>);
+pub struct DyingDisk {
+    steps: Arc<AtomicI64>,
+    inner: Arc<dyn Disk>,
+    /// Whether syncs matter.
+    syncs: bool,
+}
 
 #[derive(Debug)]
 struct DyingFile {
@@ -20,21 +26,34 @@ struct DyingFile {
 
 impl DyingDisk {
     pub fn new() -> DyingDisk {
-        DyingDisk(Arc::new(AtomicI64::new(i64::MAX)))
+        DyingDisk {
+            steps: Arc::new(AtomicI64::new(i64::MAX)),
+            inner: Arc::new(RealDisk),
+            syncs: false,
+        }
+    }
+
+    /// Over a disk that forgets what was not synced.
+    pub fn over(inner: Arc<dyn Disk>) -> DyingDisk {
+        DyingDisk {
+            inner,
+            syncs: true,
+            ..DyingDisk::new()
+        }
     }
 
     /// Only this many more steps have an effect.
     pub fn die_after(&self, steps: i64) {
-        self.0.store(steps, Ordering::SeqCst);
+        self.steps.store(steps, Ordering::SeqCst);
     }
 
     /// Whether a step had no effect.
     pub fn is_dead(&self) -> bool {
-        self.0.load(Ordering::SeqCst) < 0
+        self.steps.load(Ordering::SeqCst) < 0
     }
 
     fn step<T>(&self, act: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
-        if self.0.fetch_sub(1, Ordering::SeqCst) <= 0 {
+        if self.steps.fetch_sub(1, Ordering::SeqCst) <= 0 {
             return Err(io::Error::other("the process is dead"));
         }
         act()
@@ -43,7 +62,7 @@ impl DyingDisk {
 
 impl Disk for DyingDisk {
     fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Arc<dyn DiskFile>> {
-        let open = || RealDisk.open(path, mode);
+        let open = || self.inner.open(path, mode);
         let inner = match mode {
             OpenMode::Create | OpenMode::Truncate => self.step(open)?,
             OpenMode::Read | OpenMode::Write => open()?,
@@ -52,50 +71,53 @@ impl Disk for DyingDisk {
         Ok(Arc::new(DyingFile { inner, disk }))
     }
     fn create_dir_all(&self, path: &Path) -> io::Result<()> {
-        match path.exists() {
+        match self.inner.exists(path)? {
             true => Ok(()),
-            false => self.step(|| RealDisk.create_dir_all(path)),
+            false => self.step(|| self.inner.create_dir_all(path)),
         }
     }
     fn read_dir(&self, path: &Path) -> io::Result<Vec<DirEntry>> {
-        RealDisk.read_dir(path)
+        self.inner.read_dir(path)
     }
     fn exists(&self, path: &Path) -> io::Result<bool> {
-        RealDisk.exists(path)
+        self.inner.exists(path)
     }
     fn file_len(&self, path: &Path) -> io::Result<u64> {
-        RealDisk.file_len(path)
+        self.inner.file_len(path)
     }
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
-        self.step(|| RealDisk.rename(from, to))
+        self.step(|| self.inner.rename(from, to))
     }
     fn remove_file(&self, path: &Path) -> io::Result<()> {
-        self.step(|| RealDisk.remove_file(path))
+        self.step(|| self.inner.remove_file(path))
     }
     fn remove_dir_all(&self, path: &Path) -> io::Result<()> {
-        self.step(|| RealDisk.remove_dir_all(path))
+        self.step(|| self.inner.remove_dir_all(path))
     }
     fn sync_dir(&self, path: &Path) -> io::Result<()> {
-        self.step(|| RealDisk.sync_dir(path))
+        self.step(|| self.inner.sync_dir(path))
     }
     fn sync_file_system(&self, path: &Path) -> io::Result<()> {
         // Only a loss of power could tell.
-        self.step(|| path.metadata().map(drop))
+        self.step(|| match self.syncs {
+            true => self.inner.sync_file_system(path),
+            false => self.inner.exists(path).map(drop),
+        })
     }
     fn space(&self, path: &Path) -> io::Result<Space> {
-        RealDisk.space(path)
+        self.inner.space(path)
     }
     fn modified_ms(&self, path: &Path) -> io::Result<i64> {
-        RealDisk.modified_ms(path)
+        self.inner.modified_ms(path)
     }
     fn set_modified_ms(&self, path: &Path, modified_ms: i64) -> io::Result<()> {
-        self.step(|| RealDisk.set_modified_ms(path, modified_ms))
+        self.step(|| self.inner.set_modified_ms(path, modified_ms))
     }
     fn stamp(&self, path: &Path) -> io::Result<Stamp> {
-        RealDisk.stamp(path)
+        self.inner.stamp(path)
     }
     fn lock(&self, path: &Path) -> io::Result<Box<dyn LockGuard>> {
-        RealDisk.lock(path)
+        self.inner.lock(path)
     }
 }
 
@@ -116,7 +138,10 @@ impl DiskFile for DyingFile {
         self.disk.step(|| self.inner.set_len(len))
     }
     fn sync_data(&self) -> io::Result<()> {
-        self.disk.step(|| self.inner.len().map(drop))
+        self.disk.step(|| match self.disk.syncs {
+            true => self.inner.sync_data(),
+            false => self.inner.len().map(drop),
+        })
     }
     fn read_ahead(&self, position: u64, len: u64) {
         self.inner.read_ahead(position, len);

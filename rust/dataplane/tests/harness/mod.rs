@@ -9,6 +9,7 @@ mod fetch_session;
 pub mod full_disk;
 pub mod internal;
 pub mod kept;
+pub mod moving;
 mod pair;
 mod slow_disk;
 pub mod transactions;
@@ -64,6 +65,7 @@ pub fn config(log_dirs: Vec<PathBuf>) -> PlaneConfig {
         high_watermark_checkpoint_interval_ms: 5_000,
         retention_check_interval_ms: 300_000,
         cleaner: CleanerConfig::default(),
+        move_threads: 1,
         producer_id_expiration_ms: 86_400_000,
         auto_create_topics: true,
         cluster: None,

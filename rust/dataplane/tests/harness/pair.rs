@@ -118,7 +118,7 @@ impl Pair {
         };
         let partitions = dirs.iter().flat_map(|dir| &dir.partitions);
         let own = partitions.filter(|(name, ..)| name == topic);
-        own.map(|(_, _, size, _)| *size).sum()
+        own.map(|(_, _, size, ..)| *size).sum()
     }
 
     /// Waits until both logs have the same number of bytes.

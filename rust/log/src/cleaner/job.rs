@@ -74,6 +74,11 @@ pub struct CleanJob {
 }
 
 impl Log {
+    /// Whether the job is one of this log, not of one whose place it took.
+    pub fn is_cleaned_by(&self, job: &CleanJob) -> bool {
+        Arc::ptr_eq(&self.folder, &job.folder)
+    }
+
     /// Begins to clean. `None` if the segments are no longer the log's. Memory only.
     pub fn begin_cleaning(&self, plan: CleaningPlan) -> Option<CleanJob> {
         let _still_there = self.cleaned_range(&plan.segments)?;

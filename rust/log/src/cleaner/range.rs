@@ -38,7 +38,9 @@ impl Log {
     /// `checkpoint` on are among them. A checkpoint outside of the log counts as none: everything is
     /// dirty. `None` if there is nothing to clean, or the log cannot be cleaned now. Memory only.
     pub fn cleaning_candidate(&self, checkpoint: Option<i64>) -> Option<CleaningCandidate> {
-        let cannot = self.truncating || self.is_swapping || self.poisoned().is_some();
+        // What was copied before a cleaning would differ from what is copied after it.
+        let waits = self.truncating || self.is_swapping || self.is_leaving();
+        let cannot = waits || self.poisoned().is_some();
         if cannot || !self.config.cleanup_compact {
             return None;
         }

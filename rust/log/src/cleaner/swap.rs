@@ -45,7 +45,8 @@ impl Log {
     /// `Stale` if the sources are no longer the log's, or it cannot be changed now. Then
     /// [`SwapJob::discard`] it.
     pub fn begin_swap(&mut self, job: &mut SwapJob) -> Result<(), CleanError> {
-        let cannot = self.truncating || self.is_swapping || self.poisoned().is_some();
+        let waits = self.truncating || self.is_swapping || self.is_leaving();
+        let cannot = waits || self.poisoned().is_some();
         if cannot || self.cleaned_range(&job.sources).is_none() {
             return Err(CleanError::Stale);
         }

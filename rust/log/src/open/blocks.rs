@@ -24,13 +24,24 @@ pub(super) struct Claim {
 
 impl Claim {
     pub fn new(request: &OpenRequest<'_>) -> Result<Claim, OpenError> {
-        let name = PartitionName {
-            topic: request.topic.to_owned(),
-            partition: request.partition,
-            topic_id: request.topic_id.unwrap_or_default(),
-        };
-        let claimed = request.env.claim(&name).map_err(OpenError::Corrupt)?;
-        Ok(Claim { name, claimed })
+        let nothing = Claim::nothing(request);
+        let claimed = request.env.claim(&nothing.name);
+        Ok(Claim {
+            claimed: claimed.map_err(OpenError::Corrupt)?,
+            ..nothing
+        })
+    }
+
+    /// For a log that does not use the cache.
+    pub fn nothing(request: &OpenRequest<'_>) -> Claim {
+        Claim {
+            name: PartitionName {
+                topic: request.topic.to_owned(),
+                partition: request.partition,
+                topic_id: request.topic_id.unwrap_or_default(),
+            },
+            claimed: Claimed::default(),
+        }
     }
 
     /// See [`LogEnv::set_cache`].

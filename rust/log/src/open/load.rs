@@ -32,6 +32,8 @@ pub(crate) struct Loader<'a> {
     pub had_no_producers: bool,
     /// As another broker left it.
     pub is_unseen: bool,
+    /// Segments of old formats become new ones; else the folder is refused.
+    pub converts: bool,
 }
 
 /// What a log holds, as far as it is loaded.

@@ -55,7 +55,7 @@ impl Loader<'_> {
     ///
     /// # Errors
     /// [`OpenError`]; converted segments stay converted, and the others are as before. `Stopped` if
-    /// the listener says so, `NoRoom` for lack of space.
+    /// the listener says so, `NoRoom` for lack of space, `Outdated` if none is to be converted.
     pub(super) fn convert_old_segments(
         &self,
         mut files: FolderFiles,
@@ -75,6 +75,10 @@ impl Loader<'_> {
         });
         if count == 0 {
             return Ok(files);
+        }
+        if !self.converts {
+            let path = self.folder.path();
+            return Err(OpenError::Outdated(path.display().to_string()));
         }
         self.env
             .conversion_begins(&self.folder.path(), count, bytes);

@@ -95,6 +95,9 @@ pub enum OpenError {
     },
     #[error("the conversion of old segments was stopped")]
     Stopped,
+    /// A copy has segments of old formats, which its log no longer has.
+    #[error("{0} has messages of old formats")]
+    Outdated(String),
     /// There is no room for a converted segment beside the old one. Unlike other logs without
     /// space, this one needs much of it, so that the directory does not wait for it.
     #[error("{0}")]

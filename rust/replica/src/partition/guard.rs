@@ -4,6 +4,8 @@ use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
 use parking_lot::MutexGuard;
+use pyrklog_control::outbox::Outbox;
+use pyrklog_log::Log;
 
 use super::{Partition, PartitionState};
 use crate::directory::Directory;
@@ -41,10 +43,32 @@ impl<D: Directory> Drop for PartitionGuard<'_, D> {
             && let Some(reason) = self.state.check_once_more()
         {
             let partition = self.partition;
-            let dir = &*partition.dir;
-            self.state.count_unwritten(dir);
+            let dir = partition.dir();
+            self.state.count_unwritten(&**dir);
             dir.partition_failed(partition, &mut self.state, reason);
         }
+    }
+}
+
+impl<D: Directory> PartitionGuard<'_, D> {
+    /// The log, which is not open, is in `dir`.
+    pub fn is_found_in(&mut self, dir: Arc<D>) {
+        debug_assert!(self.log.is_none(), "an open log moves with its records");
+        self.partition.dir.store(dir);
+    }
+
+    /// The log goes on in `dir` as `log`, which has the same records, all of them in files. Returns
+    /// the former log. Waiters and readers are told as if records had become durable.
+    pub fn move_to(&mut self, dir: Arc<D>, log: Log, outbox: &mut Outbox) -> Option<Log> {
+        let before = self.partition.dir.load_full();
+        let former = self.log.replace(log);
+        self.count_unwritten(&*before);
+        self.partition.dir.store(Arc::clone(&dir));
+        self.count_unwritten(&*dir);
+        if self.raise_high_watermark(usize::MAX, outbox) {
+            dir.high_watermark_moved();
+        }
+        former
     }
 }
 
@@ -62,7 +86,7 @@ impl<D: Directory> Partition<D> {
     /// Releases the lock. Queues anything writable at the directory's writer: at once, or later if
     /// it is little and all of it is in the block cache.
     pub fn unlock_and_write(self: &Arc<Self>, state: PartitionGuard<'_, D>) {
-        let flush_bytes = self.dir.flush_bytes();
+        let flush_bytes = self.dir().flush_bytes();
         self.unlock_and_write_from(state, flush_bytes);
     }
 
@@ -83,11 +107,11 @@ impl<D: Directory> Partition<D> {
         if is_due && !state.queued {
             state.queued = true;
             drop(state);
-            self.dir.write(Arc::clone(self));
+            self.dir().write(Arc::clone(self));
         } else if !is_due && !state.queued && !state.queued_later {
             state.queued_later = true;
             drop(state);
-            self.dir.write_later(Arc::clone(self));
+            self.dir().write_later(Arc::clone(self));
         }
     }
 }

@@ -129,7 +129,7 @@ impl FetchPart {
 
 fn spans_dirs(parts: &[FetchPart]) -> bool {
     let partitions = parts.iter().filter_map(|part| part.partition.as_ref().ok());
-    let mut dirs = partitions.map(|partition| partition.dir.index);
+    let mut dirs = partitions.map(|partition| partition.dir().index);
     let first = dirs.next();
     dirs.any(|dir| Some(dir) != first)
 }
@@ -370,7 +370,10 @@ impl DelayedFetch {
         if !part.read.is_cold && part.read.slice.is_none() {
             return None;
         }
-        let queue = readers.for_fetch(partition.dir.index, &partition.topic.name);
+        let dir = partition.dir().index;
+        self.context.note_dir(dir);
+        self.spans_dirs |= self.context.spans_dirs() == Some(true);
+        let queue = readers.for_fetch(dir, &partition.topic.name);
         // Non-resident bytes may still be read while they are sent, and a started reply hangs as a
         // whole. Have all bytes read first if that would hold up other directories' records, or if
         // the disk is stuck.
@@ -391,7 +394,7 @@ impl DelayedFetch {
         let cold = ColdPart {
             position,
             partition: Arc::clone(partition),
-            target: target.clone(),
+            target: self.context.target(position).clone(),
             max_bytes,
             reserved_bytes,
             min_one,

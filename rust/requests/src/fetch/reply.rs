@@ -136,7 +136,7 @@ fn partition_head<'a>(
 
 fn readers_of(cx: &Context, partition: &Partition) -> QueueId {
     let readers = &cx.services.readers;
-    readers.for_fetch(partition.dir.index, &partition.topic.name)
+    readers.for_fetch(partition.dir().index, &partition.topic.name)
 }
 
 /// Copies few and resident record bytes into the reply (true), else adds a file range.

@@ -32,13 +32,13 @@ pub fn admit(
     frame_bytes: usize,
 ) -> Admission {
     let mut targets = cx.targets.iter().flatten();
-    let Some(target) = targets.find(|target| target.dir.has_too_much_unwritten()) else {
+    let Some(target) = targets.find(|target| target.dir().has_too_much_unwritten()) else {
         if let Some((dir, _)) = queue.room_wait.take().and_then(|wait| wait.at) {
             dir.unmute_next(&mut cx.outbox);
         }
         return Admission::Now;
     };
-    let dir = Arc::clone(&target.dir);
+    let dir = Arc::clone(&target.dir());
     let now_ms = cx.now.mono_ms;
     let wait = queue.room_wait.get_or_insert(RoomWait {
         since_ms: now_ms,

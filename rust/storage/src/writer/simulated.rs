@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{Writer, extents, take_job};
+use super::{Writer, extents};
 use crate::log_manager::LogManager;
 use crate::writer_queue::Turn;
 
@@ -30,7 +30,7 @@ impl Writer {
         let mut turn = Turn::default();
         self.dir.writer.take_now(&mut turn, &*self.dir);
         for (partition, extent) in extents(&mut turn) {
-            if let Some(job) = take_job(&partition, extent) {
+            if let Some(job) = self.take_job(&partition, extent) {
                 self.dir.writer.jobs[self.index].begin();
                 self.dir.under_way.lock().push((partition, job));
             }

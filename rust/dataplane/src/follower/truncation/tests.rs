@@ -119,6 +119,7 @@ fn config(dir: &Path) -> PlaneConfig {
         high_watermark_checkpoint_interval_ms: 60_000,
         retention_check_interval_ms: 300_000,
         cleaner: CleanerConfig::default(),
+        move_threads: 1,
         producer_id_expiration_ms: 86_400_000,
         auto_create_topics: false,
         cluster: None,
@@ -192,7 +193,7 @@ fn truncation_overwrites_recovery_points_gathered_before() {
     let follower = Follower::start(dir.path());
     (0..3).for_each(|_| follower.append(0));
     follower.follow(1);
-    let dir = &follower.partition.dir;
+    let dir = &follower.partition.dir();
     let row = || dir.files.open_state("t", 0).recovery_point;
     std::thread::scope(|scope| {
         // As the syncer does, between gathering and writing.
@@ -230,7 +231,7 @@ fn truncation_below_the_log_start_restarts_the_log_without_a_row() {
             let start = partition.lock().log.as_ref().unwrap().log_start_offset();
             (
                 start,
-                partition.dir.files.open_state("t", 0).log_start_offset,
+                partition.dir().files.open_state("t", 0).log_start_offset,
             )
         };
         eventually("the writing of what stays", || {
@@ -240,7 +241,7 @@ fn truncation_below_the_log_start_restarts_the_log_without_a_row() {
             log.advance_log_start(2).ok()
         });
         partition
-            .dir
+            .dir()
             .write_checkpoint(Checkpoint::LogStart, &follower.plane.network().registry)
             .unwrap();
         assert_eq!(starts(), (2, 2));
@@ -249,7 +250,7 @@ fn truncation_below_the_log_start_restarts_the_log_without_a_row() {
         assert_eq!(starts(), (0, 0));
         follower.append(1);
         partition
-            .dir
+            .dir()
             .write_checkpoint(Checkpoint::LogStart, &follower.plane.network().registry)
             .unwrap();
         assert_eq!(starts(), (0, 0));
@@ -264,7 +265,8 @@ fn truncation_below_the_high_watermark_lowers_its_row() {
     let follower = Follower::start(folder.path());
     (0..3).for_each(|_| follower.append(0));
     let partition = &follower.partition;
-    let files = &partition.dir.files;
+    let dir = partition.dir();
+    let files = &dir.files;
     let row = || files.open_state("t", 0).high_watermark;
     follower.await_writer();
     partition
@@ -274,7 +276,7 @@ fn truncation_below_the_high_watermark_lowers_its_row() {
         .unwrap()
         .advance_high_watermark(3);
     partition
-        .dir
+        .dir()
         .write_checkpoint(
             Checkpoint::HighWatermark,
             &follower.plane.network().registry,
@@ -294,7 +296,8 @@ fn checkpoint_row_beyond_an_opened_logs_end_is_lowered() {
     let follower = Follower::start(folder.path());
     (0..3).for_each(|_| follower.append(0));
     follower.await_writer();
-    let files = &follower.partition.dir.files;
+    let dir = follower.partition.dir();
+    let files = &dir.files;
     files
         .write_checkpoint(Checkpoint::HighWatermark, &[("t", 0, 8)])
         .unwrap();
@@ -302,6 +305,7 @@ fn checkpoint_row_beyond_an_opened_logs_end_is_lowered() {
     let row = || std::fs::read_to_string(&file).unwrap();
     assert_eq!(row(), "0\n1\nt 0 8\n");
     // Not an orderly end: that would write the row.
+    drop(dir);
     drop(follower);
     let follower = Follower::start(folder.path());
     assert_eq!(row(), "0\n1\nt 0 3\n");

@@ -39,6 +39,8 @@ pub enum Fault {
     NoSpaceAfter(usize),
     /// EMFILE; nothing is done.
     NoDescriptor,
+    /// ENOENT; nothing is done.
+    Missing,
     /// `WouldBlock`, as for bytes that are not in memory; for non-waiting reads.
     WouldBlock,
 }
@@ -49,6 +51,7 @@ impl Fault {
             Self::InputOutput => Errno::IO.into(),
             Self::NoSpaceAfter(_) => Errno::NOSPC.into(),
             Self::NoDescriptor => Errno::MFILE.into(),
+            Self::Missing => Errno::NOENT.into(),
             Self::WouldBlock => io::ErrorKind::WouldBlock.into(),
         }
     }

@@ -283,7 +283,8 @@ fn broken_partition_goes_offline_and_is_reported_once() {
             (state.unwritten, true)
         );
     }
-    let told = partition.dir.0.lock();
+    let dir = partition.dir();
+    let told = dir.0.lock();
     let [told] = &told[..] else {
         panic!("{told:?}")
     };
@@ -314,7 +315,7 @@ fn reading_a_partition_checks_no_invariants() {
     let partition = led();
     partition.state.lock().epoch_start = 7;
     assert_eq!(partition.lock().role, Role::Leader);
-    assert!(partition.dir.0.lock().is_empty());
+    assert!(partition.dir().0.lock().is_empty());
 }
 
 /// Both records wait for the disk, and followers are not shown them before.

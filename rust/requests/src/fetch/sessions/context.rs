@@ -194,6 +194,13 @@ impl FetchContext {
         Some(self.session()?.watching.spans_dirs())
     }
 
+    /// Notes the directory of a partition that is read, which may have moved there.
+    pub fn note_dir(&mut self, dir: usize) {
+        if let Some(session) = self.session_mut() {
+            session.watching.note_dir(dir);
+        }
+    }
+
     /// See [`FetchSession::check_settled`].
     #[cfg(debug_assertions)]
     pub fn check_settled(&self, is_news: impl Fn(&Target, &mut PartitionState) -> bool) {

@@ -67,11 +67,15 @@ impl Watching {
 
     /// Watches a partition, under its number in the session.
     pub fn join(&mut self, partition: &Partition, number: u32) {
-        let dir = partition.dir.index;
-        self.spans_dirs |= *self.first_dir.get_or_insert(dir) != dir;
+        self.note_dir(partition.dir().index);
         if let Some(watch) = &self.watch {
             partition.lock().add_fetch_watcher(watch, number);
         }
+    }
+
+    /// A partition is in this directory, or has moved there.
+    pub fn note_dir(&mut self, dir: usize) {
+        self.spans_dirs |= *self.first_dir.get_or_insert(dir) != dir;
     }
 
     /// Ends watching it; the session's fetches no longer count for it.
@@ -138,5 +142,19 @@ impl Watching {
     /// Whether its partitions are, or were, in several log directories.
     pub fn spans_dirs(&self) -> bool {
         self.spans_dirs
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_session_spans_directories_once_a_partition_has_moved() {
+        let mut watching = Watching::default();
+        for (dir, spans) in [(1, false), (1, false), (0, true), (1, true)] {
+            watching.note_dir(dir);
+            assert_eq!(watching.spans_dirs(), spans);
+        }
     }
 }
