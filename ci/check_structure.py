@@ -29,6 +29,7 @@ CORE_IMPORTERS = (
     "python/pyrklog/plane/core_plane.py",
     "python/pyrklog/groups/core_types.py",
     "python/pyrklog/plane/offline.py",
+    "python/pyrklog/scanning/core_scan.py",
 )
 
 # Decisions get these as arguments.
@@ -48,6 +49,7 @@ SLOW_FOR_CLI = frozenset(
         "pyrklog.plane.core_plane",
         "pyrklog.plane.seam",
         "pyrklog.plane.offline",
+        "pyrklog.scanning",
         "confluent_kafka",
         "trio",
     }
@@ -66,7 +68,8 @@ CRATE_DEPENDENCIES = {
     "wire": frozenset[str](),
     # A crate's own tests enable its feature ``testing``.
     "arena": frozenset({"arena"}),
-    "log": frozenset({"wire", "arena", "log"}),
+    "compression": frozenset({"wire"}),
+    "log": frozenset({"wire", "arena", "compression", "log"}),
     "base": frozenset({"wire"}),
     "control": frozenset({"wire", "log", "base"}),
     "replica": frozenset({"wire", "log", "base", "control"}),
@@ -75,10 +78,12 @@ CRATE_DEPENDENCIES = {
     "dataplane": frozenset(
         {"wire", "arena", "log", "base", "control", "replica", "storage", "requests"}
     ),
+    "client": frozenset({"wire"}),
+    "scan": frozenset({"wire", "compression", "client"}),
     "loadgen": frozenset({"wire"}),
     "fuzz": frozenset({"wire", "log"}),
     "floors": frozenset({"wire", "loadgen"}),
-    "bridge": frozenset({"wire", "log", "dataplane"}),
+    "bridge": frozenset({"wire", "log", "dataplane", "client", "scan"}),
 }
 # Paths that a crate's code, except tests, must not name, and why.
 _NO_CLOCK = (r"\b(?:Instant|SystemTime)\b", "reads a clock; time is an argument here")
@@ -88,6 +93,7 @@ _NO_THREAD = (r"\bstd::thread\b", "starts threads, or waits")
 CRATE_FORBIDS = {
     "wire": (_NO_CLOCK, _NO_SOCKET, _NO_FILE),
     "arena": (_NO_CLOCK, _NO_SOCKET),
+    "compression": (_NO_CLOCK, _NO_SOCKET, _NO_FILE, _NO_THREAD),
     "log": (_NO_CLOCK, _NO_SOCKET),
     "base": (_NO_SOCKET, _NO_FILE),
     "control": (_NO_CLOCK, _NO_SOCKET, _NO_FILE),
@@ -95,6 +101,8 @@ CRATE_FORBIDS = {
     "storage": (_NO_SOCKET,),
     "requests": (_NO_CLOCK, _NO_SOCKET, _NO_FILE, _NO_THREAD),
     "dataplane": (),
+    "client": (_NO_FILE, _NO_THREAD),
+    "scan": (_NO_SOCKET, _NO_FILE),
     "loadgen": (),
     "floors": (),
     "fuzz": (_NO_CLOCK, _NO_SOCKET, _NO_FILE),
@@ -106,10 +114,10 @@ CRATE_FORBIDS = {
 ROOMS = {
     "rust/dataplane": ("net", "follower"),
     PACKAGE: (
-        "__init__", "protocol", "errors", "base", "metastore", "config", "plane", "cluster",
-        "start", "membership", "replication", "coordinators", "peers", "groups", "transactions",
-        "controller", "handlers", "admin", "adoption", "broker", "testing", "dev", "cli",
-        "__main__",
+        "scanning", "__init__", "protocol", "errors", "base", "metastore", "config", "plane",
+        "cluster", "start", "membership", "replication", "coordinators", "peers", "groups",
+        "transactions", "controller", "handlers", "admin", "adoption", "broker", "testing", "dev",
+        "cli", "__main__",
     ),
 }
 # fmt: on

@@ -11,11 +11,16 @@ from typing import Literal, final
 from pyrklog.config.connection_quotas import ConnectionQuotas
 from pyrklog.plane.seam import CleanerSettings, PlaneSettings
 from pyrklog.plane.values import FollowerSpec, ImageDelta, LeaderSpec
+from pyrklog.scanning.settings import ScanSettings
 
 __all__ = [
     "ApiRow",
+    "BatchTooLargeError",
+    "BrokerNotAvailableError",
+    "BrokerProtocolError",
     "ClientGone",
     "CommitBatch",
+    "CorruptBatchError",
     "DataPlane",
     "Event",
     "FollowerCaughtUp",
@@ -25,14 +30,18 @@ __all__ = [
     "InternalAppended",
     "InternalLoaded",
     "InternalReadDone",
+    "LeaderNotAvailableError",
     "LiveRecords",
     "LogDirError",
     "LogDirFailed",
     "LogDirLockedError",
     "LogDirsDescribed",
+    "LogTruncatedError",
     "MarkersWritten",
+    "NotAuthorizedError",
     "Notice",
     "OffsetCommit",
+    "OffsetOutOfRangeError",
     "OffsetTable",
     "PartitionFailed",
     "PartitionsDone",
@@ -40,9 +49,15 @@ __all__ = [
     "RecordsDeleted",
     "ReplicaDigestDone",
     "Request",
+    "Scan",
+    "ScanClosedError",
+    "ScanError",
     "Session",
     "ShutdownDone",
+    "TopicDeletedError",
     "TopicsMissing",
+    "UnknownTopicError",
+    "UnsupportedBrokerError",
     "VerifyTransaction",
     "__version__",
     "api_table",
@@ -54,6 +69,7 @@ __all__ = [
     "java_hash",
     "list_arenas",
     "memory_bytes",
+    "open_scan",
     "remove_arena",
 ]
 
@@ -70,6 +86,45 @@ class ForeignLogDirError(LogDirError):
 
 class PlaneClosedError(RuntimeError):
     """The plane was shut down."""
+
+class ScanError(Exception):
+    """A scan cannot begin or go on; the message says why."""
+
+class ScanClosedError(ScanError):
+    """The scan was closed, or is read elsewhere."""
+
+class UnknownTopicError(ScanError):
+    """A topic or partition does not exist."""
+
+class NotAuthorizedError(ScanError):
+    """The client may not read a topic."""
+
+class OffsetOutOfRangeError(ScanError):
+    """An offset was deleted, or was never in the log."""
+
+class LogTruncatedError(ScanError):
+    """Records that were read are no longer in the log (KIP-320)."""
+
+class TopicDeletedError(ScanError):
+    """A topic was deleted, or created anew, during the scan."""
+
+class LeaderNotAvailableError(ScanError):
+    """A partition had no leader that answers in time."""
+
+class BrokerNotAvailableError(ScanError):
+    """No broker could be reached in time."""
+
+class UnsupportedBrokerError(ScanError):
+    """A broker is too old for what is asked."""
+
+class BrokerProtocolError(ScanError):
+    """A broker does not follow Kafka's protocol."""
+
+class CorruptBatchError(ScanError):
+    """Records do not hold together."""
+
+class BatchTooLargeError(ScanError):
+    """A batch or record exceeds the limit."""
 
 @final
 class Session:
@@ -533,3 +588,21 @@ def drop_arenas(directory: str, log_dir: str | None) -> tuple[int, int]:
 
 def remove_arena(path: str, *, force: bool) -> None:
     """Removes an arena's file; ValueError when in use, or when it would be missed."""
+
+@final
+class Scan:
+    """A planned scan; what each method gives: ``scanning/scan.py``."""
+
+    def splits(self) -> list[tuple[str, int, bytes, int, int]]:
+        """(topic, partition, topic id, start, end)."""
+    def progress(self) -> list[tuple[int, int, int, int, int]]:
+        """(position, leader epoch, records, bytes, skipped), in the order of the splits."""
+    def schema_capsule(self) -> object: ...
+    def stream_capsule(self) -> object: ...
+    def next_batch(self) -> tuple[object, object] | None:
+        """(schema, array)."""
+    def failure(self) -> Exception | None: ...
+    def close(self) -> None: ...
+
+def open_scan(settings: ScanSettings) -> Scan:
+    """Asks the cluster what there is to read."""

@@ -14,6 +14,19 @@ from tests.support.clients import Confluent, Record
 from tests.support.clock import START_MS
 
 ROOT = Path(__file__).parents[2]
+# Without pyarrow, which is an extra.
+_SCAN = """
+import sys, pyrklog
+bootstrap, topic = sys.argv[1:]
+scan = pyrklog.scan(topic, bootstrap_servers=bootstrap)
+try:
+    scan.reader()
+except ImportError as error:
+    print(error)
+for batch in scan:
+    schema, array = batch.__arrow_c_array__()
+print(sum(one.records for one in scan.progress()))
+"""
 
 
 @pytest.mark.timeout(300)
@@ -52,4 +65,15 @@ def test_the_wheel_needs_nothing_but_python(
     records = [Record(b"k", b"from the wheel", (), START_MS)]
     assert Confluent().produce(broker.bootstrap, topic, records) == [0]
     assert Confluent().consume(broker.bootstrap, topic, 1) == records
+    scanned = subprocess.run(
+        [binaries / "python", "-c", _SCAN, broker.bootstrap, topic],
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd=tmp_path,
+        env=environment,
+    )
+    needed, rows = scanned.stdout.splitlines()
+    assert needed == "Scan.reader() needs pyarrow, which is not installed: pip install pyarrow"
+    assert rows == "1"
     assert broker.stop() == 0

@@ -3,13 +3,15 @@
 use std::io;
 use std::path::Path;
 
+use arrow_schema::ArrowError;
 use pyo3::create_exception;
-use pyo3::exceptions::{PyOSError, PyRuntimeError, PyValueError};
+use pyo3::exceptions::{PyException, PyKeyboardInterrupt, PyOSError, PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use pyrklog_dataplane::image::ImageError;
 use pyrklog_dataplane::{Closed, OpenError};
 use pyrklog_log::config::UnknownOption;
 use pyrklog_log::dump::DumpError;
+use pyrklog_scan::{ErrorKind, ScanError as Failure};
 
 /// Declares exceptions: name, base and docstring.
 macro_rules! exceptions {
@@ -24,6 +26,19 @@ exceptions! {
     ForeignLogDirError(LogDirError):
         "``meta.properties`` names another cluster or broker, or a newer format.";
     PlaneClosedError(PyRuntimeError): "The plane was shut down.";
+    ScanError(PyException): "A scan cannot begin or go on; the message says why.";
+    ScanClosedError(ScanError): "The scan was closed, or is read elsewhere.";
+    UnknownTopicError(ScanError): "A topic or partition does not exist.";
+    NotAuthorizedError(ScanError): "The client may not read a topic.";
+    OffsetOutOfRangeError(ScanError): "An offset was deleted, or was never in the log.";
+    LogTruncatedError(ScanError): "Records that were read are no longer in the log (KIP-320).";
+    TopicDeletedError(ScanError): "A topic was deleted, or created anew, during the scan.";
+    LeaderNotAvailableError(ScanError): "A partition had no leader that answers in time.";
+    BrokerNotAvailableError(ScanError): "No broker could be reached in time.";
+    UnsupportedBrokerError(ScanError): "A broker is too old for what is asked.";
+    BrokerProtocolError(ScanError): "A broker does not follow Kafka's protocol.";
+    CorruptBatchError(ScanError): "Records do not hold together.";
+    BatchTooLargeError(ScanError): "A batch or record exceeds the limit.";
 }
 
 /// An unknown word for an option.
@@ -50,6 +65,38 @@ pub fn image(error: ImageError) -> PyErr {
 /// A command after `shutdown`.
 pub fn closed(error: Closed) -> PyErr {
     PlaneClosedError::new_err(error.to_string())
+}
+
+/// Why a scan ended.
+pub fn scan(error: Failure) -> PyErr {
+    let Failure { kind, text } = error;
+    match kind {
+        ErrorKind::Cancelled => ScanClosedError::new_err(text),
+        ErrorKind::Interrupted => PyKeyboardInterrupt::new_err(text),
+        ErrorKind::Argument => PyValueError::new_err(text),
+        ErrorKind::UnknownTopic => UnknownTopicError::new_err(text),
+        ErrorKind::NotAuthorized => NotAuthorizedError::new_err(text),
+        ErrorKind::OffsetOutOfRange => OffsetOutOfRangeError::new_err(text),
+        ErrorKind::LogTruncated => LogTruncatedError::new_err(text),
+        ErrorKind::TopicDeleted => TopicDeletedError::new_err(text),
+        ErrorKind::LeaderNotAvailable => LeaderNotAvailableError::new_err(text),
+        ErrorKind::BrokerNotAvailable => BrokerNotAvailableError::new_err(text),
+        ErrorKind::UnsupportedBroker => UnsupportedBrokerError::new_err(text),
+        ErrorKind::Protocol => BrokerProtocolError::new_err(text),
+        ErrorKind::CorruptBatch => CorruptBatchError::new_err(text),
+        ErrorKind::BatchTooLarge => BatchTooLargeError::new_err(text),
+        ErrorKind::Resources => PyOSError::new_err(text),
+    }
+}
+
+/// A scan is read once.
+pub fn scan_read() -> PyErr {
+    ScanClosedError::new_err("the scan was read already, or is being read: open another one")
+}
+
+/// Data that Arrow's C interface cannot carry.
+pub fn arrow(error: ArrowError) -> PyErr {
+    PyValueError::new_err(error.to_string())
 }
 
 /// `ValueError` for a file that is not a log directory's, else the `OSError` of reading it.

@@ -14,6 +14,7 @@ mod log_config;
 mod member_requests;
 mod offsets;
 mod plane;
+mod scan;
 #[cfg(feature = "sim")]
 mod sim;
 mod tables;
@@ -36,6 +37,12 @@ mod _core {
     #[pymodule_export]
     use crate::dump::dump_file;
     #[pymodule_export]
+    use crate::errors::{
+        BatchTooLargeError, BrokerNotAvailableError, BrokerProtocolError, CorruptBatchError,
+        LeaderNotAvailableError, LogTruncatedError, NotAuthorizedError, OffsetOutOfRangeError,
+        ScanClosedError, ScanError, TopicDeletedError, UnknownTopicError, UnsupportedBrokerError,
+    };
+    #[pymodule_export]
     use crate::errors::{ForeignLogDirError, LogDirError, LogDirLockedError, PlaneClosedError};
     #[pymodule_export]
     use crate::events::{
@@ -51,6 +58,8 @@ mod _core {
     use crate::offsets::{CommitBatch, OffsetTable, commit_error};
     #[pymodule_export]
     use crate::plane::DataPlane;
+    #[pymodule_export]
+    use crate::scan::{Scan, open_scan};
     #[pymodule_export]
     use crate::tables::{ApiRow, api_table, feature_table, java_hash};
     #[pymodule_export]

@@ -10,7 +10,6 @@
 pub mod batch_info;
 pub mod checkpoint;
 pub mod cleaner;
-pub mod compression;
 pub mod config;
 pub mod disk;
 pub mod down_convert;
@@ -29,6 +28,8 @@ pub mod sparse_index;
 pub mod time_index;
 pub mod transaction_index;
 pub mod validate;
+
+pub use pyrklog_compression as compression;
 
 mod aborted;
 mod append;

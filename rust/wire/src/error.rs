@@ -11,7 +11,7 @@ pub enum DecodeError {
     /// An array announces more elements than the rest can hold.
     #[error("a count of {count} does not fit in the {remaining} bytes that remain")]
     CountTooLarge { count: u64, remaining: usize },
-    /// A request with more array elements than any client needs.
+    /// More array elements than the message can need.
     #[error("it has more than {max} elements")]
     TooManyElements { max: usize },
     /// A negative length or count where the protocol has no null.

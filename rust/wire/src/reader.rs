@@ -18,6 +18,8 @@ pub struct Reader<'a> {
     bytes: &'a [u8],
     position: usize,
     flexible: bool,
+    /// Array elements: how many there may be, and how many more.
+    elements_max: usize,
     elements_left: usize,
 }
 
@@ -46,15 +48,21 @@ impl<'a> Reader<'a> {
             bytes,
             position: 0,
             flexible,
+            elements_max: usize::MAX,
             elements_left: usize::MAX,
         }
     }
 
     /// The same for a request, with at most [`REQUEST_ELEMENTS_MAX`] array elements.
     pub fn of_request(bytes: &'a [u8], position: usize, flexible: bool) -> Self {
-        let mut reader = Reader::at(bytes, position, flexible);
-        reader.elements_left = REQUEST_ELEMENTS_MAX;
-        reader
+        Reader::at(bytes, position, flexible).with_elements_max(REQUEST_ELEMENTS_MAX)
+    }
+
+    /// The same with at most so many array elements from here on.
+    pub fn with_elements_max(mut self, elements_max: usize) -> Self {
+        self.elements_max = elements_max;
+        self.elements_left = elements_max;
+        self
     }
 
     /// Reads `bytes` from `position` on; spans and positions count from the start.
@@ -63,6 +71,7 @@ impl<'a> Reader<'a> {
             bytes,
             position: position.min(bytes.len()),
             flexible,
+            elements_max: usize::MAX,
             elements_left: usize::MAX,
         }
     }
@@ -252,7 +261,7 @@ impl<'a> Reader<'a> {
                 remaining,
             });
         }
-        let max = REQUEST_ELEMENTS_MAX;
+        let max = self.elements_max;
         self.elements_left = self
             .elements_left
             .checked_sub(count)

@@ -4,6 +4,8 @@
 //! once the output passes its bound, so a small batch that would expand to gigabytes costs at most
 //! the bound. The output need not be valid records.
 
+#![forbid(unsafe_code)]
+
 mod levels;
 mod lz4;
 mod lz4_search;

@@ -1,0 +1,40 @@
+"""Reads topics of any Kafka (0.11 or newer) into Arrow; see ``docs/understanding/scan.md``."""
+
+from pyrklog.scanning.core_scan import (
+    BatchTooLargeError,
+    BrokerNotAvailableError,
+    BrokerProtocolError,
+    CorruptBatchError,
+    LeaderNotAvailableError,
+    LogTruncatedError,
+    NotAuthorizedError,
+    OffsetOutOfRangeError,
+    ScanClosedError,
+    ScanError,
+    TopicDeletedError,
+    UnknownTopicError,
+    UnsupportedBrokerError,
+)
+from pyrklog.scanning.places import Place
+from pyrklog.scanning.scan import Batch, PartitionProgress, Scan, scan
+
+__all__ = [
+    "Batch",
+    "BatchTooLargeError",
+    "BrokerNotAvailableError",
+    "BrokerProtocolError",
+    "CorruptBatchError",
+    "LeaderNotAvailableError",
+    "LogTruncatedError",
+    "NotAuthorizedError",
+    "OffsetOutOfRangeError",
+    "PartitionProgress",
+    "Place",
+    "Scan",
+    "ScanClosedError",
+    "ScanError",
+    "TopicDeletedError",
+    "UnknownTopicError",
+    "UnsupportedBrokerError",
+    "scan",
+]

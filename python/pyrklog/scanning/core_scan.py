@@ -1,0 +1,37 @@
+"""The scan of the Rust extension, and its exceptions."""
+
+from pyrklog._core import (
+    BatchTooLargeError,
+    BrokerNotAvailableError,
+    BrokerProtocolError,
+    CorruptBatchError,
+    LeaderNotAvailableError,
+    LogTruncatedError,
+    NotAuthorizedError,
+    OffsetOutOfRangeError,
+    ScanClosedError,
+    ScanError,
+    TopicDeletedError,
+    UnknownTopicError,
+    UnsupportedBrokerError,
+    open_scan,
+)
+from pyrklog._core import Scan as CoreScan
+
+__all__ = [
+    "BatchTooLargeError",
+    "BrokerNotAvailableError",
+    "BrokerProtocolError",
+    "CoreScan",
+    "CorruptBatchError",
+    "LeaderNotAvailableError",
+    "LogTruncatedError",
+    "NotAuthorizedError",
+    "OffsetOutOfRangeError",
+    "ScanClosedError",
+    "ScanError",
+    "TopicDeletedError",
+    "UnknownTopicError",
+    "UnsupportedBrokerError",
+    "open_scan",
+]

@@ -1,0 +1,232 @@
+"""``pyrklog.scan``: a bounded read of topics, as a stream of Arrow record batches."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from types import TracebackType
+from typing import TYPE_CHECKING, NamedTuple, Self
+
+from pyrklog.scanning.core_scan import CoreScan, ScanClosedError, open_scan
+from pyrklog.scanning.places import EARLIEST, LATEST, Places, core_places
+from pyrklog.scanning.settings import ScanSettings
+
+if TYPE_CHECKING:
+    import pyarrow
+
+COLUMNS = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType")
+"""The columns of a scan unless others are named; ``headers`` is the only other one."""
+
+_THREADS_DEFAULT_MAX = 4
+
+Topics = str | Sequence[str] | Mapping[str, Sequence[int] | None]
+"""A topic, several, or the partitions to read of each; None for all."""
+
+
+class PartitionProgress(NamedTuple):
+    """How far a scan is in a partition, by the batches that were taken from it.
+
+    ``position`` is the offset to go on at, ``leader_epoch`` that of the record before it (-1
+    unknown): as a pair they are a start that notices a truncated log. ``bytes`` counts record
+    batches as they were fetched. ``skipped`` counts offsets that were deleted before they were
+    read.
+    """
+
+    topic: str
+    partition: int
+    start: int
+    position: int
+    end: int
+    leader_epoch: int
+    records: int
+    bytes: int
+    skipped: int
+
+
+class Batch:
+    """One record batch, for ``pyarrow.record_batch(batch)`` and whatever else takes Arrow's
+    PyCapsules. It is given away once."""
+
+    def __init__(self, schema: object, array: object) -> None:
+        self._capsules = (schema, array)
+
+    def __arrow_c_array__(self, requested_schema: object = None) -> tuple[object, object]:
+        """(schema, array) capsules; a requested schema is left to the consumer, as the protocol
+        allows."""
+        return self._capsules
+
+
+class Scan:
+    """A planned scan: what it will read is fixed, and nothing is read before it is asked for.
+
+    Read it once: by iterating over it, by :meth:`reader` (pyarrow), or by ``__arrow_c_stream__``
+    (``polars.DataFrame(scan)``, DuckDB). A consumer of the stream raises exceptions of its own with
+    the text of ours, and :attr:`error` has ours; the others raise those of
+    :mod:`pyrklog.scanning`. Closing a scan, dropping it or the stream's consumer ends its threads.
+    """
+
+    def __init__(self, core: CoreScan) -> None:
+        self._core = core
+        self._has_reader = False
+
+    def __arrow_c_schema__(self) -> object:
+        """The schema's capsule."""
+        return self._core.schema_capsule()
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        """The stream's capsule, once: raises ScanClosedError when the scan was read already. A
+        requested schema is left to the consumer, as the protocol allows."""
+        return self._core.stream_capsule()
+
+    def reader(self) -> pyarrow.RecordBatchReader:
+        """The scan as pyarrow's reader: ``reader().read_all()`` is a table.
+
+        It raises what iterating raises, and closes the scan when it is closed or dropped. Raises
+        ScanClosedError when called twice, and ImportError, with what to install, without pyarrow;
+        the scan can then still be read otherwise.
+        """
+        try:
+            import pyarrow
+        except ImportError as error:
+            raise ImportError(
+                "Scan.reader() needs pyarrow, which is not installed: pip install pyarrow"
+            ) from error
+        if self._has_reader:
+            raise ScanClosedError("the scan has a reader already: open another one")
+        self._has_reader = True
+        # Not by the C stream, which can carry neither our exceptions nor Ctrl-C.
+        batches = self._batches(pyarrow.record_batch)
+        return pyarrow.RecordBatchReader.from_batches(pyarrow.schema(self), batches)
+
+    def _batches(self, take: Callable[[Batch], object]) -> Iterator[object]:
+        try:
+            for batch in self:
+                yield take(batch)
+        finally:
+            self.close()
+
+    def __iter__(self) -> Iterator[Batch]:
+        return self
+
+    def __next__(self) -> Batch:
+        """The next batch. Waits without the GIL; Ctrl-C ends the wait and the scan."""
+        capsules = self._core.next_batch()
+        if capsules is None:
+            raise StopIteration
+        return Batch(*capsules)
+
+    def progress(self) -> list[PartitionProgress]:
+        """Of each partition, in the order in which the topics were given."""
+        rows = zip(self._core.splits(), self._core.progress(), strict=True)
+        return [
+            PartitionProgress(topic, partition, start, position, end, *figures)
+            for (topic, partition, _, start, end), (position, *figures) in rows
+        ]
+
+    @property
+    def error(self) -> Exception | None:
+        """The exception that ended the scan, if one did."""
+        return self._core.failure()
+
+    def close(self) -> None:
+        """Ends the scan; may be called twice, and from any thread."""
+        self._core.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        value: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+def scan(
+    topics: Topics,
+    start: Places = "earliest",
+    end: Places = "latest",
+    columns: Sequence[str] | None = None,
+    *,
+    bootstrap_servers: str = "127.0.0.1:9092",
+    isolation: str = "read_committed",
+    missing: str = "fail",
+    client_id: str = "pyrklog-scan",
+    rack: str = "",
+    threads: int | None = None,
+    batch_rows: int = 65_536,
+    batch_bytes: int = 8 << 20,
+    memory_bytes: int = 128 << 20,
+    large_bytes: int = 100 << 20,
+    timeout_s: float = 60.0,
+    request_timeout_s: float = 30.0,
+    connect_timeout_s: float = 10.0,
+    check_crcs: bool = True,
+) -> Scan:
+    """Plans to read ``topics`` from ``start`` up to, and without, ``end``.
+
+    Asks the cluster which offsets these are now, and returns; see ``docs/understanding/scan.md``
+    for what is promised. ``columns`` names those to build, in order; others cost nothing.
+    ``isolation`` is ``read_committed`` or ``read_uncommitted``. ``missing`` says what happens if
+    records at the start are deleted: ``fail``, or ``skip`` to the first that is left. ``rack``
+    reads from a replica there where brokers allow it (KIP-392). ``threads`` decode, by default as
+    many as there are processors, at most 4. A batch has at most ``batch_rows`` rows and about
+    ``batch_bytes``. All that is fetched, decoded and not taken stays within ``memory_bytes``,
+    besides one batch of up to ``large_bytes`` and its expansion of as many. ``timeout_s`` is how
+    long a partition may be without progress.
+
+    Raises ValueError or TypeError for an argument, and the exceptions of :mod:`pyrklog.scanning`.
+    """
+    read = _topics(topics)
+    first, starts = core_places(start, read, EARLIEST)
+    last, ends = core_places(end, read, LATEST)
+    settings = ScanSettings(
+        bootstrap_servers=bootstrap_servers,
+        client_id=client_id,
+        topics=read,
+        start=first,
+        end=last,
+        starts=starts,
+        ends=ends,
+        columns=list(COLUMNS if columns is None else columns),
+        isolation=isolation,
+        rack=rack,
+        missing=missing,
+        threads=_threads() if threads is None else threads,
+        batch_rows=batch_rows,
+        batch_bytes=batch_bytes,
+        memory_bytes=memory_bytes,
+        large_bytes=large_bytes,
+        timeout_ms=_milliseconds("timeout_s", timeout_s),
+        request_timeout_ms=_milliseconds("request_timeout_s", request_timeout_s),
+        connect_timeout_ms=_milliseconds("connect_timeout_s", connect_timeout_s),
+        check_crcs=check_crcs,
+    )
+    return Scan(open_scan(settings))
+
+
+def _topics(topics: Topics) -> list[tuple[str, list[int] | None]]:
+    if isinstance(topics, str):
+        return [(topics, None)]
+    if not isinstance(topics, Mapping):
+        return [(topic, None) for topic in dict.fromkeys(topics)]
+    for topic, partitions in topics.items():
+        for partition in partitions or ():
+            if not 0 <= partition < 2**31:
+                raise ValueError(f"topic {topic} cannot have a partition {partition}")
+    return [
+        (topic, None if partitions is None else sorted(set(partitions)))
+        for topic, partitions in topics.items()
+    ]
+
+
+def _threads() -> int:
+    return min(len(os.sched_getaffinity(0)), _THREADS_DEFAULT_MAX)
+
+
+def _milliseconds(name: str, seconds: float) -> int:
+    if not 0 < seconds <= 86_400:
+        raise ValueError(f"{name} is {seconds}; it can be more than 0 and up to 86400")
+    return max(1, round(seconds * 1000))

@@ -1,0 +1,350 @@
+//! `Scan`: a scan as Python sees it. Arrow's data goes out by PyCapsules, without pyarrow.
+
+use std::collections::HashMap;
+use std::ffi::CStr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::thread;
+use std::time::Duration;
+
+use arrow_array::ffi::{FFI_ArrowArray, FFI_ArrowSchema};
+use arrow_array::ffi_stream::FFI_ArrowArrayStream;
+use arrow_array::{Array, StructArray};
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use pyo3::types::PyCapsule;
+use pyrklog_client::{Address, Cancel, ClientConfig, Isolation};
+use pyrklog_scan::{
+    Column, Columns, ErrorKind, Interrupt, Missing, Plan, Position, ScanOptions, ScanReader,
+    Status, TopicPartitions, plan,
+};
+
+use crate::errors;
+use crate::fields::{field, read};
+
+const STREAM: &CStr = c"arrow_array_stream";
+const SCHEMA: &CStr = c"arrow_schema";
+const ARRAY: &CStr = c"arrow_array";
+/// How often Python's signals are looked at while brokers are asked.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// (kind, value, leader epoch).
+type Place = (String, i64, i32);
+/// (topic, partition, topic id, start, end).
+type SplitRow = (String, i32, [u8; 16], i64, i64);
+/// (position, leader epoch, records, bytes, skipped).
+type ProgressRow = (i64, i32, u64, u64, u64);
+
+/// What the reader's thread met while it read.
+type Pending = Arc<Met>;
+
+/// See [`Pending`].
+#[derive(Default)]
+struct Met {
+    /// An exception of Python.
+    error: parking::Slot,
+    /// The reader was given away as a C stream, which cannot carry the exception.
+    is_stream: AtomicBool,
+}
+
+enum State {
+    Planned(Box<Plan>),
+    Reading(Box<ScanReader>),
+    /// The stream went to somebody else, or the scan is over.
+    Away,
+}
+
+/// A planned scan, read once.
+#[pyclass(frozen, module = "pyrklog._core")]
+pub struct Scan {
+    state: std::sync::Mutex<State>,
+    columns: Arc<Columns>,
+    splits: Vec<SplitRow>,
+    cancel: Cancel,
+    status: std::sync::OnceLock<Status>,
+    pending: Pending,
+}
+
+/// A place for an exception between threads.
+mod parking {
+    use std::sync::{Mutex, PoisonError};
+
+    use pyo3::PyErr;
+
+    #[derive(Default)]
+    pub struct Slot(Mutex<Option<PyErr>>);
+
+    impl Slot {
+        pub fn put(&self, error: PyErr) {
+            *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
+        }
+
+        pub fn take(&self) -> Option<PyErr> {
+            self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
+        }
+    }
+}
+
+/// Asks the cluster what there is to read.
+#[pyfunction]
+pub fn open_scan(py: Python<'_>, settings: &Bound<'_, PyAny>) -> PyResult<Scan> {
+    let options = options(settings)?;
+    let columns = Arc::clone(&options.columns);
+    let cancel = Cancel::new().map_err(|error| errors::os(&error, None))?;
+    let plan = make_plan(py, options, &cancel)?;
+    let splits = plan.splits.iter().map(|split| {
+        let (start, end) = (split.start, split.end);
+        let topic = split.topic.to_string();
+        (topic, split.partition, split.topic_id, start, end)
+    });
+    Ok(Scan {
+        splits: splits.collect(),
+        state: std::sync::Mutex::new(State::Planned(Box::new(plan))),
+        columns,
+        cancel,
+        status: std::sync::OnceLock::new(),
+        pending: Pending::default(),
+    })
+}
+
+/// On another thread, so that a signal ends it.
+fn make_plan(py: Python<'_>, options: ScanOptions, cancel: &Cancel) -> PyResult<Plan> {
+    let (sender, mut receiver) = channel();
+    let of_thread = cancel.clone();
+    let thread = thread::Builder::new().name("scan-plan".into());
+    thread
+        .spawn(move || {
+            // Nobody waits after a signal.
+            sender.send(plan(options, of_thread)).ok();
+        })
+        .map_err(|error| errors::os(&error, None))?;
+    loop {
+        // Borrowed for itself: a receiver may not be shared between threads.
+        let only = &mut receiver;
+        match py.detach(move || only.recv_timeout(LOOK)) {
+            Ok(planned) => return planned.map_err(errors::scan),
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => {
+                return Err(PyValueError::new_err("the plan of a scan was lost"));
+            }
+        }
+        if let Err(error) = py.check_signals() {
+            cancel.cancel();
+            return Err(error);
+        }
+    }
+}
+
+#[pymethods]
+impl Scan {
+    /// Splits: (topic, partition, topic id, start, end).
+    fn splits(&self) -> Vec<SplitRow> {
+        self.splits.clone()
+    }
+
+    /// Of each split, what was delivered: (position, leader epoch, records, bytes, skipped).
+    fn progress(&self) -> Vec<ProgressRow> {
+        match self.status.get() {
+            None => self.splits.iter().map(|row| (row.3, -1, 0, 0, 0)).collect(),
+            Some(status) => status
+                .progress()
+                .into_iter()
+                .map(|one| {
+                    (
+                        one.position,
+                        one.leader_epoch,
+                        one.records,
+                        one.bytes,
+                        one.skipped,
+                    )
+                })
+                .collect(),
+        }
+    }
+
+    /// A capsule of the C data interface.
+    fn schema_capsule<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyCapsule>> {
+        let schema = FFI_ArrowSchema::try_from(&*self.columns.schema()).map_err(errors::arrow)?;
+        PyCapsule::new_with_value(py, schema, SCHEMA)
+    }
+
+    /// A capsule of the C stream interface, once.
+    fn stream_capsule<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyCapsule>> {
+        let reader = match std::mem::replace(&mut *self.lock(), State::Away) {
+            State::Planned(plan) => self.start(py, *plan)?,
+            State::Reading(reader) => *reader,
+            State::Away => return Err(errors::scan_read()),
+        };
+        self.pending.is_stream.store(true, Ordering::Relaxed);
+        let stream = FFI_ArrowArrayStream::new(Box::new(reader));
+        PyCapsule::new_with_value(py, stream, STREAM)
+    }
+
+    /// The next batch as capsules of the C data interface (schema, array), or None.
+    #[allow(clippy::type_complexity)]
+    fn next_batch<'py>(
+        &self,
+        py: Python<'py>,
+    ) -> PyResult<Option<(Bound<'py, PyCapsule>, Bound<'py, PyCapsule>)>> {
+        // Away meanwhile: a second thread that reads as well is refused.
+        let mut reader = match std::mem::replace(&mut *self.lock(), State::Away) {
+            State::Planned(plan) => Box::new(self.start(py, *plan)?),
+            State::Reading(reader) => reader,
+            State::Away => return Err(errors::scan_read()),
+        };
+        let next = py.detach(|| reader.next_batch());
+        *self.lock() = State::Reading(reader);
+        let batch = match next {
+            Ok(Some(batch)) => batch,
+            Ok(None) => return Ok(None),
+            Err(error) => {
+                let met = self.pending.error.take();
+                return Err(met.unwrap_or_else(|| errors::scan(error)));
+            }
+        };
+        let array = FFI_ArrowArray::new(&StructArray::from(batch).into_data());
+        let array = PyCapsule::new_with_value(py, array, ARRAY)?;
+        Ok(Some((self.schema_capsule(py)?, array)))
+    }
+
+    /// The exception that ended the scan, or None.
+    fn failure(&self) -> Option<PyErr> {
+        let failure = self.status.get()?.failure()?;
+        (failure.kind != ErrorKind::Cancelled).then(|| errors::scan(failure))
+    }
+
+    /// Ends the scan.
+    fn close(&self) {
+        self.cancel.cancel();
+        if let Some(status) = self.status.get() {
+            status.close();
+        }
+    }
+}
+
+impl Scan {
+    fn lock(&self) -> std::sync::MutexGuard<'_, State> {
+        self.state
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+
+    fn start(&self, py: Python<'_>, plan: Plan) -> PyResult<ScanReader> {
+        let interrupt = interrupt(py, Arc::clone(&self.pending))?;
+        let reader = ScanReader::start(plan, interrupt).map_err(errors::scan)?;
+        self.status.get_or_init(|| reader.status());
+        Ok(reader)
+    }
+}
+
+/// Looks at Python's signals, on the main thread alone: another thread would wait for the GIL, which
+/// the one that waits for it may hold.
+fn interrupt(py: Python<'_>, pending: Pending) -> PyResult<Option<Interrupt>> {
+    let threading = py.import("threading")?;
+    let current = threading.call_method0("current_thread")?;
+    if !current.is(threading.call_method0("main_thread")?) {
+        return Ok(None);
+    }
+    let main = thread::current().id();
+    Ok(Some(Box::new(move || {
+        thread::current().id() == main
+            && Python::attach(|py| match py.check_signals() {
+                Ok(()) => false,
+                Err(error) => {
+                    // A reader of the C stream raises an error of its own; the signal comes again.
+                    match pending.is_stream.load(Ordering::Relaxed) {
+                        false => pending.error.put(error),
+                        true => come_again(py),
+                    }
+                    true
+                }
+            })
+    })))
+}
+
+/// Has the main thread interrupted once it runs Python again.
+fn come_again(py: Python<'_>) {
+    if let Ok(module) = py.import("_thread") {
+        module.call_method0("interrupt_main").ok();
+    }
+}
+
+/// Reads `ScanSettings`.
+fn options(settings: &Bound<'_, PyAny>) -> PyResult<ScanOptions> {
+    let py = settings.py();
+    let text =
+        |name: &str| -> PyResult<String> { field(settings, &pyo3::types::PyString::new(py, name)) };
+    let millis = |name: &str| -> PyResult<Duration> {
+        let ms: u64 = field(settings, &pyo3::types::PyString::new(py, name))?;
+        Ok(Duration::from_millis(ms))
+    };
+    let names: Vec<String> = field(settings, pyo3::intern!(py, "columns"))?;
+    let columns: Result<Vec<Column>, _> =
+        names.iter().map(|name| Column::from_name(name)).collect();
+    let columns = columns.map_err(|error| PyValueError::new_err(error.to_string()))?;
+    let topics: Vec<(String, Option<Vec<i32>>)> = field(settings, pyo3::intern!(py, "topics"))?;
+    let topics = topics
+        .into_iter()
+        .map(|(topic, partitions)| TopicPartitions { topic, partitions });
+    let bootstrap = Address::parse_list(&text("bootstrap_servers")?);
+    let client = ClientConfig {
+        bootstrap: bootstrap.map_err(|error| PyValueError::new_err(error.to_string()))?,
+        client_id: text("client_id")?,
+        connect_timeout: millis("connect_timeout_ms")?,
+        request_timeout: millis("request_timeout_ms")?,
+    };
+    let starts: Vec<(String, i32, Place)> = field(settings, pyo3::intern!(py, "starts"))?;
+    let ends: Vec<(String, i32, Place)> = field(settings, pyo3::intern!(py, "ends"))?;
+    let start: Place = field(settings, pyo3::intern!(py, "start"))?;
+    let end: Place = field(settings, pyo3::intern!(py, "end"))?;
+    let isolation = match text("isolation")?.as_str() {
+        "read_uncommitted" => Isolation::ReadUncommitted,
+        "read_committed" => Isolation::ReadCommitted,
+        other => return Err(unknown("isolation", other)),
+    };
+    let missing = match text("missing")?.as_str() {
+        "fail" => Missing::Fail,
+        "skip" => Missing::Skip,
+        other => return Err(unknown("missing", other)),
+    };
+    Ok(read!(settings => ScanOptions {
+        rack, threads, batch_rows, batch_bytes, memory_bytes, large_bytes, check_crcs
+    } with {
+        client: client,
+        topics: topics.collect(),
+        start: position(start)?,
+        end: position(end)?,
+        starts: positions(starts)?,
+        ends: positions(ends)?,
+        columns: Arc::new(Columns::new(&columns)),
+        isolation: isolation,
+        missing: missing,
+        timeout: millis("timeout_ms")?,
+    }))
+}
+
+fn positions(places: Vec<(String, i32, Place)>) -> PyResult<HashMap<(String, i32), Position>> {
+    places
+        .into_iter()
+        .map(|(topic, partition, place)| Ok(((topic, partition), position(place)?)))
+        .collect()
+}
+
+fn position((kind, value, leader_epoch): Place) -> PyResult<Position> {
+    Ok(match kind.as_str() {
+        "earliest" => Position::Earliest,
+        "latest" => Position::Latest,
+        "timestamp" => Position::Timestamp(value),
+        "offset" if value >= 0 => Position::Offset {
+            offset: value,
+            leader_epoch,
+        },
+        "offset" => return Err(PyValueError::new_err(format!("there is no offset {value}"))),
+        other => return Err(unknown("position", other)),
+    })
+}
+
+fn unknown(option: &str, word: &str) -> PyErr {
+    PyValueError::new_err(format!("unknown {option} '{word}'"))
+}

@@ -1,0 +1,237 @@
+//! Asks a cluster, and waits for the answers.
+
+use std::collections::{HashMap, HashSet};
+
+use pyrklog_wire::ErrorCode;
+use pyrklog_wire::list_offsets::ListOffsetsResponse;
+use pyrklog_wire::metadata::MetadataResponse;
+use pyrklog_wire::offset_for_leader_epoch::EpochResponse;
+
+use crate::config::{Address, ClientConfig};
+use crate::connection::{Connection, Frame};
+use crate::error::{ClientError, Result};
+use crate::metadata::{self, Metadata};
+use crate::offsets::{self, EpochEnd, EpochQuery, Isolation, OffsetAnswer, OffsetQuery};
+use crate::open;
+use crate::versions::{Api, api};
+use crate::wake::Cancel;
+
+/// Idle connections that are kept.
+const CONNECTIONS_MAX: usize = 64;
+
+/// A client of one cluster, for one thread.
+#[derive(Debug)]
+pub struct Client {
+    config: ClientConfig,
+    cancel: Cancel,
+    metadata: Metadata,
+    connections: HashMap<Address, Connection>,
+}
+
+impl Client {
+    /// Connects when the first question is asked.
+    pub fn new(config: ClientConfig, cancel: Cancel) -> Client {
+        Client {
+            config,
+            cancel,
+            metadata: Metadata::default(),
+            connections: HashMap::new(),
+        }
+    }
+
+    /// What ends all waits of this client.
+    pub fn cancel(&self) -> &Cancel {
+        &self.cancel
+    }
+
+    /// The last metadata.
+    pub fn metadata(&self) -> &Metadata {
+        &self.metadata
+    }
+
+    /// A connection of the caller's own.
+    ///
+    /// # Errors
+    /// As of every question.
+    pub fn open(&self, address: &Address) -> Result<Connection> {
+        open::open(address, &self.config, &self.cancel)
+    }
+
+    /// Asks one broker after the other for `topics`, until one answers: those that are known, then
+    /// the bootstrap servers.
+    ///
+    /// # Errors
+    /// The last broker's; `Unsupported` at once.
+    pub fn refresh(&mut self, topics: &[&str]) -> Result<&Metadata> {
+        let request = metadata::request(topics);
+        let mut last = None;
+        for address in self.addresses() {
+            let asked = self.ask(&address, api::METADATA, |out, version| {
+                request.encode(out, version)
+            });
+            let decoded = asked.and_then(|frame| {
+                let response = MetadataResponse::decode(frame.body(), frame.version);
+                let response = response.map_err(ClientError::decode(&address.to_string()))?;
+                Ok(Metadata::of(&response))
+            });
+            match decoded {
+                Ok(found) => {
+                    self.metadata = found;
+                    return Ok(&self.metadata);
+                }
+                Err(error @ (ClientError::Cancelled | ClientError::Unsupported { .. })) => {
+                    return Err(error);
+                }
+                Err(error) => last = Some(error),
+            }
+        }
+        Err(last.unwrap_or_else(|| ClientError::Config("no broker to ask".into())))
+    }
+
+    /// Asks the leaders for offsets. A partition without an answer has an error code: that of its
+    /// leader, or LEADER_NOT_AVAILABLE if there is none or it cannot be reached. Each partition is
+    /// asked about once at most.
+    ///
+    /// # Errors
+    /// `Cancelled`, `Unsupported`, `Protocol`.
+    pub fn list_offsets(
+        &mut self,
+        isolation: Isolation,
+        queries: &[OffsetQuery],
+    ) -> Result<Vec<OffsetAnswer>> {
+        let place = |query: &OffsetQuery| (query.topic.to_string(), query.partition);
+        let unanswered = OffsetAnswer {
+            error: ErrorCode::LEADER_NOT_AVAILABLE,
+            offset: -1,
+            leader_epoch: -1,
+        };
+        let encode = |queries: &[&OffsetQuery], out: &mut Vec<u8>, version| {
+            offsets::list_offsets(isolation, queries).encode(out, version);
+        };
+        let decode = |frame: &Frame, found: &mut HashMap<(String, i32), OffsetAnswer>| {
+            let response = ListOffsetsResponse::decode(frame.body(), frame.version)?;
+            for topic in &response.topics {
+                for one in &topic.partitions {
+                    let answer = OffsetAnswer {
+                        error: one.error_code,
+                        offset: one.offset,
+                        leader_epoch: one.leader_epoch,
+                    };
+                    found.insert((topic.name.to_owned(), one.index), answer);
+                }
+            }
+            Ok(())
+        };
+        self.ask_leaders(
+            api::LIST_OFFSETS,
+            queries,
+            place,
+            unanswered,
+            encode,
+            decode,
+        )
+    }
+
+    /// Asks the leaders for the ends of epochs; answers as of [`Client::list_offsets`].
+    ///
+    /// # Errors
+    /// `Cancelled`, `Unsupported` before Kafka 2.3, `Protocol`.
+    pub fn epoch_ends(&mut self, queries: &[EpochQuery]) -> Result<Vec<EpochEnd>> {
+        let place = |query: &EpochQuery| (query.topic.to_string(), query.partition);
+        let unanswered = EpochEnd {
+            error: ErrorCode::LEADER_NOT_AVAILABLE,
+            leader_epoch: -1,
+            end_offset: -1,
+        };
+        let decode = |frame: &Frame, found: &mut HashMap<(String, i32), EpochEnd>| {
+            let response = EpochResponse::decode(frame.body(), frame.version)?;
+            for topic in &response.topics {
+                for one in &topic.partitions {
+                    let answer = EpochEnd {
+                        error: one.error_code,
+                        leader_epoch: one.leader_epoch,
+                        end_offset: one.end_offset,
+                    };
+                    found.insert((topic.name.to_owned(), one.index), answer);
+                }
+            }
+            Ok(())
+        };
+        let api = api::OFFSET_FOR_LEADER_EPOCH;
+        self.ask_leaders(
+            api,
+            queries,
+            place,
+            unanswered,
+            offsets::encode_epochs,
+            decode,
+        )
+    }
+
+    /// Sends one request to each leader, with the queries of its partitions.
+    fn ask_leaders<Q, A: Copy>(
+        &mut self,
+        api: Api,
+        queries: &[Q],
+        place: impl Fn(&Q) -> (String, i32),
+        unanswered: A,
+        encode: impl Fn(&[&Q], &mut Vec<u8>, i16),
+        decode: impl Fn(&Frame, &mut HashMap<(String, i32), A>) -> pyrklog_wire::Result<()>,
+    ) -> Result<Vec<A>> {
+        let mut by_leader: HashMap<Address, Vec<&Q>> = HashMap::new();
+        for query in queries {
+            let (topic, partition) = place(query);
+            if let Some(leader) = self.metadata.leader(&topic, partition) {
+                by_leader
+                    .entry(leader.address.clone())
+                    .or_default()
+                    .push(query);
+            }
+        }
+        let mut found = HashMap::new();
+        for (address, queries) in by_leader {
+            let asked = self.ask(&address, api, |out, version| encode(&queries, out, version));
+            match asked {
+                Ok(frame) => {
+                    decode(&frame, &mut found).map_err(ClientError::decode(&address.to_string()))?
+                }
+                // The next metadata may name another leader.
+                Err(error) if error.is_retriable() => {}
+                Err(error) => return Err(error),
+            }
+        }
+        let answer = |query| found.get(&place(query)).copied().unwrap_or(unanswered);
+        Ok(queries.iter().map(answer).collect())
+    }
+
+    /// Asks the broker at `address`, on a connection that is kept unless it fails.
+    fn ask(
+        &mut self,
+        address: &Address,
+        api: Api,
+        body: impl FnOnce(&mut Vec<u8>, i16),
+    ) -> Result<Frame> {
+        self.cancel.check()?;
+        let mut connection = match self.connections.remove(address) {
+            Some(connection) => connection,
+            None => self.open(address)?,
+        };
+        let version = connection.version(api)?;
+        let timeout = self.config.request_timeout;
+        let frame = connection.exchange(api, version, timeout, &self.cancel, body)?;
+        if self.connections.len() < CONNECTIONS_MAX {
+            self.connections.insert(address.clone(), connection);
+        }
+        Ok(frame)
+    }
+
+    /// Whom to ask for metadata, each once.
+    fn addresses(&self) -> Vec<Address> {
+        let connected = self.connections.keys().cloned();
+        let known = self.metadata.brokers.values();
+        let known = known.map(|broker| broker.address.clone());
+        let all = connected.chain(known).chain(self.config.bootstrap.clone());
+        let mut seen = HashSet::new();
+        all.filter(|address| seen.insert(address.clone())).collect()
+    }
+}

@@ -1,0 +1,333 @@
+//! One connection to a broker: frames out, frames in, never blocking.
+//!
+//! A frame's memory grows with the bytes that arrive, so that a lying length costs nothing. Frames
+//! above the connection's limit wait in the socket until the owner allows them.
+
+use std::collections::VecDeque;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use pyrklog_wire::RequestHeader;
+use pyrklog_wire::frame::LENGTH_LEN;
+use pyrklog_wire::header::parse_response_header;
+
+use crate::error::{ClientError, Result};
+use crate::transport::Transport;
+use crate::versions::{Api, ApiRanges};
+use crate::wake::{Cancel, Ready, wait, wait_failed};
+
+/// A frame longer than this is another protocol, or an attack.
+const FRAME_BYTES_MAX: usize = 1 << 30;
+/// Memory for a frame that is longer than the limit, before more of it has arrived.
+const FIRST_STEP_BYTES: usize = 256 * 1024;
+
+/// What [`Connection::receive`] found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Arrival {
+    /// No whole frame so far.
+    Nothing,
+    /// A frame: [`Connection::take_frame`] gives it.
+    Frame,
+    /// A frame of so many bytes, more than the limit: it stays in the socket until
+    /// [`Connection::set_frame_limit`] allows it.
+    TooLong(usize),
+}
+
+/// A whole response.
+#[derive(Debug)]
+pub struct Frame {
+    /// Its bytes, with the length.
+    pub bytes: Vec<u8>,
+    /// Where the body begins.
+    pub body_at: usize,
+    /// API key of the request.
+    pub api_key: i16,
+    /// Version of both.
+    pub version: i16,
+}
+
+impl Frame {
+    /// The response without its header.
+    pub fn body(&self) -> &[u8] {
+        &self.bytes[self.body_at..]
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Expected {
+    correlation_id: i32,
+    api_key: i16,
+    version: i16,
+}
+
+/// A connection whose broker has told its versions.
+#[derive(Debug)]
+pub struct Connection {
+    transport: Transport,
+    address: Arc<str>,
+    client_id: Arc<str>,
+    ranges: ApiRanges,
+    correlation_id: i32,
+    expected: VecDeque<Expected>,
+    out: Vec<u8>,
+    sent: usize,
+    input: Vec<u8>,
+    filled: usize,
+    frame_limit: usize,
+}
+
+impl AsFd for Connection {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.transport.as_fd()
+    }
+}
+
+impl Connection {
+    pub(crate) fn new(transport: Transport, address: &str, client_id: &str, limit: usize) -> Self {
+        Connection {
+            transport,
+            address: address.into(),
+            client_id: client_id.into(),
+            ranges: ApiRanges::default(),
+            correlation_id: 0,
+            expected: VecDeque::new(),
+            out: Vec::new(),
+            sent: 0,
+            input: Vec::new(),
+            filled: 0,
+            frame_limit: limit,
+        }
+    }
+
+    pub(crate) fn set_ranges(&mut self, ranges: ApiRanges) {
+        self.ranges = ranges;
+    }
+
+    /// The broker's versions.
+    pub fn ranges(&self) -> &ApiRanges {
+        &self.ranges
+    }
+
+    /// The broker's address, for messages.
+    pub fn address(&self) -> &str {
+        &self.address
+    }
+
+    /// The version of `api` to use.
+    ///
+    /// # Errors
+    /// `Unsupported`.
+    pub fn version(&self, api: Api) -> Result<i16> {
+        self.ranges.choose(api, &self.address)
+    }
+
+    /// How many bytes a frame may have.
+    pub fn set_frame_limit(&mut self, bytes: usize) {
+        self.frame_limit = bytes;
+    }
+
+    /// Requests without an answer.
+    pub fn in_flight(&self) -> usize {
+        self.expected.len()
+    }
+
+    /// Writes a request behind those that are not sent yet. `body` gets the version.
+    ///
+    /// # Errors
+    /// `Protocol` for a request of 2 GiB.
+    pub fn push(
+        &mut self,
+        api_key: i16,
+        version: i16,
+        body: impl FnOnce(&mut Vec<u8>, i16),
+    ) -> Result<()> {
+        if self.sent == self.out.len() {
+            self.out.clear();
+            self.sent = 0;
+        }
+        self.correlation_id = self.correlation_id.wrapping_add(1) & i32::MAX;
+        let header = RequestHeader {
+            api_key,
+            api_version: version,
+            correlation_id: self.correlation_id,
+            client_id: Some(&self.client_id),
+        };
+        header
+            .encode_frame(&mut self.out, |out| body(out, version))
+            .map_err(|error| ClientError::protocol(&self.address, error))?;
+        self.expected.push_back(Expected {
+            correlation_id: self.correlation_id,
+            api_key,
+            version,
+        });
+        Ok(())
+    }
+
+    /// Sends what the socket takes. True when all is sent.
+    ///
+    /// # Errors
+    /// The connection is gone.
+    pub fn flush(&mut self) -> Result<bool> {
+        while self.sent < self.out.len() {
+            match self.transport.write(&self.out[self.sent..]) {
+                Ok(0) => return Ok(false),
+                Ok(sent) => self.sent += sent,
+                Err(source) => return Err(self.failed("cannot send", source)),
+            }
+        }
+        Ok(true)
+    }
+
+    /// What to wait for.
+    pub fn interest(&self) -> Ready {
+        match self.sent < self.out.len() {
+            true => Ready::ReadOrWrite,
+            false => Ready::Read,
+        }
+    }
+
+    /// Receives what is there, up to the end of one frame.
+    ///
+    /// # Errors
+    /// The connection is gone, or what comes is no answer.
+    pub fn receive(&mut self) -> Result<Arrival> {
+        loop {
+            let wanted = match self.frame_len()? {
+                None => LENGTH_LEN,
+                Some(len) if len > self.frame_limit => return Ok(Arrival::TooLong(len)),
+                Some(len) if self.filled == LENGTH_LEN + len => return Ok(Arrival::Frame),
+                Some(len) => LENGTH_LEN + len,
+            };
+            self.make_room(wanted);
+            let until = wanted.min(self.input.len());
+            let space = &mut self.input[self.filled..until];
+            match self.transport.read(space) {
+                Ok(None) => return Ok(Arrival::Nothing),
+                Ok(Some(0)) => {
+                    let closed =
+                        io::Error::new(io::ErrorKind::UnexpectedEof, "the broker closed it");
+                    return Err(self.failed("connection lost", closed));
+                }
+                Ok(Some(received)) => self.filled += received,
+                Err(source) => return Err(self.failed("connection lost", source)),
+            }
+        }
+    }
+
+    /// The frame after [`Arrival::Frame`]. [`Connection::give_back`] reuses its memory.
+    ///
+    /// # Errors
+    /// `Protocol` for an answer to no request.
+    pub fn take_frame(&mut self) -> Result<Frame> {
+        let expected = self.expected.pop_front();
+        let expected = expected
+            .ok_or_else(|| ClientError::protocol(&self.address, "an answer without a request"))?;
+        let mut bytes = std::mem::take(&mut self.input);
+        bytes.truncate(self.filled);
+        self.filled = 0;
+        let header = &bytes[LENGTH_LEN..];
+        let parsed = parse_response_header(header, expected.api_key, expected.version);
+        let (correlation_id, body_at) = parsed.map_err(ClientError::decode(&self.address))?;
+        if correlation_id != expected.correlation_id {
+            return Err(ClientError::protocol(
+                &self.address,
+                "an answer to another request",
+            ));
+        }
+        Ok(Frame {
+            bytes,
+            body_at: LENGTH_LEN + body_at,
+            api_key: expected.api_key,
+            version: expected.version,
+        })
+    }
+
+    /// Takes a frame's memory for later ones, unless it is longer than `keep` bytes.
+    pub fn give_back(&mut self, frame: Frame, keep: usize) {
+        if self.input.is_empty() && frame.bytes.capacity() <= keep {
+            self.input = frame.bytes;
+        }
+    }
+
+    /// Sends one request and waits for the answer.
+    ///
+    /// # Errors
+    /// As [`Connection::receive`], `TimedOut`, `Cancelled`.
+    pub fn exchange(
+        &mut self,
+        api: Api,
+        version: i16,
+        timeout: Duration,
+        cancel: &Cancel,
+        body: impl FnOnce(&mut Vec<u8>, i16),
+    ) -> Result<Frame> {
+        self.push(api.key, version, body)?;
+        let until = Instant::now() + timeout;
+        loop {
+            cancel.check()?;
+            self.flush()?;
+            match self.receive()? {
+                Arrival::Frame => return self.take_frame(),
+                Arrival::TooLong(len) => {
+                    let limit = self.frame_limit;
+                    let reason = format!("an answer of {len} bytes, the limit is {limit}");
+                    return Err(ClientError::protocol(&self.address, reason));
+                }
+                Arrival::Nothing => {}
+            }
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Err(ClientError::TimedOut {
+                    address: self.address.to_string(),
+                    doing: api.name,
+                    seconds: timeout.as_secs_f64(),
+                });
+            }
+            let files = [
+                (self.as_fd(), self.interest()),
+                (cancel.as_fd(), Ready::Read),
+            ];
+            wait(&files, left).map_err(wait_failed)?;
+        }
+    }
+
+    fn frame_len(&self) -> Result<Option<usize>> {
+        let Some(prefix) = self.input[..self.filled].first_chunk::<LENGTH_LEN>() else {
+            return Ok(None);
+        };
+        let announced = i32::from_be_bytes(*prefix);
+        match usize::try_from(announced) {
+            Ok(len) if (LENGTH_LEN..=FRAME_BYTES_MAX).contains(&len) => Ok(Some(len)),
+            _ => Err(ClientError::protocol(
+                &self.address,
+                pyrklog_wire::DecodeError::BadFrameLength {
+                    announced,
+                    limit: FRAME_BYTES_MAX,
+                },
+            )),
+        }
+    }
+
+    /// Makes the buffer longer, towards `wanted` bytes: what has arrived doubles it.
+    fn make_room(&mut self, wanted: usize) {
+        if self.input.len() >= wanted {
+            return;
+        }
+        let step = (2 * self.filled).max(FIRST_STEP_BYTES);
+        if self.filled == self.input.len() || self.input.is_empty() {
+            let len = wanted.min(step);
+            self.input.reserve_exact(len - self.input.len());
+            self.input.resize(len, 0);
+        }
+    }
+
+    fn failed(&self, doing: &'static str, source: io::Error) -> ClientError {
+        ClientError::Connection {
+            address: self.address.to_string(),
+            doing,
+            source,
+        }
+    }
+}

@@ -1,0 +1,151 @@
+//! Which lane reads a split, and which worker polls a lane.
+
+use std::collections::HashMap;
+
+use crate::lane::LaneId;
+
+#[derive(Clone, Copy, Debug)]
+struct LaneState {
+    worker: usize,
+    splits: usize,
+}
+
+/// The lanes that are open.
+#[derive(Debug)]
+pub(crate) struct Lanes {
+    open: HashMap<LaneId, LaneState>,
+    /// Lanes of each worker.
+    of_workers: Vec<usize>,
+    /// Lanes to one broker at most.
+    shards: usize,
+    lanes_max: usize,
+}
+
+/// Where a split is to be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Choice {
+    /// On an open lane.
+    Open(LaneId),
+    /// On a lane to be opened.
+    New(LaneId),
+    /// Nowhere: all lanes that there may be are busy with other brokers.
+    Later,
+}
+
+impl Lanes {
+    /// For splits led by `brokers` brokers at first: with fewer brokers than workers each gets
+    /// several lanes, so that all workers have something to do.
+    pub fn new(workers: usize, brokers: usize, lanes_max: usize) -> Lanes {
+        Lanes {
+            open: HashMap::new(),
+            of_workers: vec![0; workers],
+            shards: (workers / brokers.max(1)).max(1),
+            lanes_max,
+        }
+    }
+
+    /// The lane to `broker` with the fewest splits.
+    pub fn choose(&mut self, broker: i32) -> Choice {
+        let ids = (0..self.shards).map(|shard| LaneId { broker, shard });
+        let splits = |id: &LaneId| self.open.get(id).map_or(0, |lane| lane.splits);
+        let Some(best) = ids.min_by_key(splits) else {
+            return Choice::Later;
+        };
+        if self.open.contains_key(&best) {
+            return Choice::Open(best);
+        }
+        if self.open.len() < self.lanes_max {
+            return Choice::New(best);
+        }
+        let mut own = (0..self.shards).map(|shard| LaneId { broker, shard });
+        match own.find(|id| self.open.contains_key(id)) {
+            Some(id) => Choice::Open(id),
+            None => Choice::Later,
+        }
+    }
+
+    /// A lane without a split, which may be closed for another broker's, and its worker.
+    pub fn idle(&self) -> Option<(LaneId, usize)> {
+        let mut idle = self.open.iter().filter(|(_, lane)| lane.splits == 0);
+        idle.next().map(|(id, lane)| (*id, lane.worker))
+    }
+
+    /// A lane is open; returns its worker, the one with the fewest lanes.
+    pub fn opened(&mut self, id: LaneId) -> usize {
+        let workers = 0..self.of_workers.len();
+        let worker = workers.min_by_key(|one| self.of_workers[*one]).unwrap_or(0);
+        self.of_workers[worker] += 1;
+        self.open.insert(id, LaneState { worker, splits: 0 });
+        worker
+    }
+
+    /// A split goes to a lane; returns its worker.
+    pub fn assigned(&mut self, id: LaneId) -> Option<usize> {
+        let lane = self.open.get_mut(&id)?;
+        lane.splits += 1;
+        Some(lane.worker)
+    }
+
+    /// A split left a lane.
+    pub fn left(&mut self, id: LaneId) {
+        if let Some(lane) = self.open.get_mut(&id) {
+            lane.splits = lane.splits.saturating_sub(1);
+        }
+    }
+
+    /// A lane is gone.
+    pub fn lost(&mut self, id: LaneId) {
+        if let Some(lane) = self.open.remove(&id) {
+            self.of_workers[lane.worker] -= 1;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn open(lanes: &mut Lanes, broker: i32) -> LaneId {
+        let id = match lanes.choose(broker) {
+            Choice::New(id) => {
+                lanes.opened(id);
+                id
+            }
+            Choice::Open(id) => id,
+            Choice::Later => panic!("no lane"),
+        };
+        lanes.assigned(id).unwrap();
+        id
+    }
+
+    #[test]
+    fn one_broker_gets_a_lane_a_worker() {
+        let mut lanes = Lanes::new(2, 1, 8);
+        let ids: Vec<_> = (0..4).map(|_| open(&mut lanes, 1).shard).collect();
+        assert_eq!(ids, [0, 1, 0, 1]);
+        assert_eq!(lanes.of_workers, [1, 1]);
+    }
+
+    #[test]
+    fn many_brokers_share_the_workers() {
+        let mut lanes = Lanes::new(2, 6, 8);
+        for broker in 0..6 {
+            open(&mut lanes, broker);
+        }
+        assert_eq!(lanes.of_workers, [3, 3]);
+    }
+
+    #[test]
+    fn splits_of_a_further_broker_wait_for_a_lane() {
+        let mut lanes = Lanes::new(1, 2, 2);
+        let first = open(&mut lanes, 1);
+        open(&mut lanes, 2);
+        assert_eq!(lanes.choose(3), Choice::Later);
+        assert_eq!(lanes.choose(1), Choice::Open(first));
+        assert_eq!(lanes.idle(), None);
+        lanes.left(first);
+        assert_eq!(lanes.idle(), Some((first, 0)));
+        lanes.lost(first);
+        assert!(matches!(lanes.choose(3), Choice::New(_)));
+    }
+}

@@ -1,0 +1,356 @@
+//! Rows become an Arrow record batch: each record's bytes are copied once, into the batch.
+
+use std::sync::Arc;
+
+use arrow_array::types::{Int32Type, Int64Type, TimestampMicrosecondType};
+use arrow_array::{
+    ArrayRef, BinaryArray, ListArray, PrimitiveArray, RecordBatch, RecordBatchOptions, StringArray,
+    StructArray,
+};
+use arrow_buffer::{Buffer, NullBuffer, NullBufferBuilder, OffsetBuffer, ScalarBuffer};
+use arrow_schema::ArrowError;
+use pyrklog_wire::batch::NO_TIMESTAMP;
+use pyrklog_wire::records::Record;
+
+use crate::columns::{Column, Columns, UTC, header_fields, header_item};
+
+/// What a row takes besides keys, values, headers and the topic's name: offsets, numbers, nulls.
+const ROW_BYTES: usize = 40;
+/// What a header takes besides its key and value.
+const HEADER_BYTES: usize = 12;
+/// A header's key takes more if it is not UTF-8: each wrong byte becomes three.
+const HEADER_KEY_GROWTH: usize = 3;
+
+/// What a record's place says of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Row {
+    pub offset: i64,
+    /// Milliseconds, -1 = none.
+    pub timestamp: i64,
+    /// 0 CreateTime, 1 LogAppendTime, -1 none.
+    pub timestamp_type: i32,
+}
+
+/// Binary or string data with its offsets.
+#[derive(Debug)]
+struct BytesBuilder {
+    offsets: Vec<i32>,
+    data: Vec<u8>,
+    nulls: NullBufferBuilder,
+}
+
+impl BytesBuilder {
+    fn new() -> Self {
+        BytesBuilder {
+            offsets: vec![0],
+            data: Vec::new(),
+            nulls: NullBufferBuilder::new(0),
+        }
+    }
+
+    #[inline]
+    fn push(&mut self, bytes: Option<&[u8]>) {
+        match bytes {
+            Some(bytes) => {
+                self.data.extend_from_slice(bytes);
+                self.nulls.append_non_null();
+            }
+            None => self.nulls.append_null(),
+        }
+        // The builder is full long before 2 GiB.
+        self.offsets.push(self.data.len() as i32);
+    }
+
+    /// The parts. The next batch's vectors begin a little larger than these were: growing would
+    /// double them.
+    fn finish(&mut self) -> (OffsetBuffer<i32>, Buffer, Option<NullBuffer>) {
+        let (rows, bytes) = (self.offsets.len(), self.data.len());
+        let mut offsets = Vec::with_capacity(with_slack(rows));
+        offsets.push(0);
+        let offsets = std::mem::replace(&mut self.offsets, offsets);
+        let data = std::mem::replace(&mut self.data, Vec::with_capacity(with_slack(bytes)));
+        let nulls = self.nulls.finish();
+        let offsets = OffsetBuffer::new(ScalarBuffer::from(offsets));
+        (offsets, Buffer::from_vec(data), nulls)
+    }
+
+    fn finish_binary(&mut self) -> Result<BinaryArray, ArrowError> {
+        let (offsets, data, nulls) = self.finish();
+        BinaryArray::try_new(offsets, data, nulls)
+    }
+}
+
+#[derive(Debug)]
+struct HeadersBuilder {
+    offsets: Vec<i32>,
+    nulls: NullBufferBuilder,
+    keys: BytesBuilder,
+    values: BytesBuilder,
+}
+
+impl HeadersBuilder {
+    fn new() -> Self {
+        HeadersBuilder {
+            offsets: vec![0],
+            nulls: NullBufferBuilder::new(0),
+            keys: BytesBuilder::new(),
+            values: BytesBuilder::new(),
+        }
+    }
+
+    /// Appends a row; returns its bytes.
+    fn push(&mut self, record: Option<&Record<'_>>) -> usize {
+        let mut bytes = 0;
+        for header in record.into_iter().flat_map(|record| record.headers()) {
+            let before = self.keys.data.len() + self.values.data.len();
+            // What is not UTF-8 is replaced, as Java's clients do.
+            let key = String::from_utf8_lossy(header.key);
+            self.keys.push(Some(key.as_bytes()));
+            self.values.push(header.value);
+            bytes += HEADER_BYTES + self.keys.data.len() + self.values.data.len() - before;
+        }
+        self.nulls.append(bytes > 0);
+        self.offsets.push((self.keys.offsets.len() - 1) as i32);
+        bytes
+    }
+
+    fn finish(&mut self) -> Result<ListArray, ArrowError> {
+        let (offsets, data, _) = self.keys.finish();
+        let keys = StringArray::try_new(offsets, data, None)?;
+        let values = self.values.finish_binary()?;
+        let columns: Vec<ArrayRef> = vec![Arc::new(keys), Arc::new(values)];
+        let items = StructArray::try_new(header_fields(), columns, None)?;
+        let offsets = std::mem::replace(&mut self.offsets, vec![0]);
+        let offsets = OffsetBuffer::new(ScalarBuffer::from(offsets));
+        ListArray::try_new(header_item(), offsets, Arc::new(items), self.nulls.finish())
+    }
+}
+
+/// Consecutive rows of one partition.
+#[derive(Debug)]
+struct Run {
+    topic: Arc<str>,
+    partition: i32,
+    rows: usize,
+}
+
+/// The rows of one record batch.
+#[derive(Debug)]
+pub(crate) struct BatchBuilder {
+    columns: Arc<Columns>,
+    has_key: bool,
+    has_value: bool,
+    has_offset: bool,
+    has_timestamp: bool,
+    has_type: bool,
+    has_headers: bool,
+    rows: usize,
+    bytes: usize,
+    row_bytes: usize,
+    runs: Vec<Run>,
+    keys: BytesBuilder,
+    values: BytesBuilder,
+    offsets: Vec<i64>,
+    timestamps: Vec<i64>,
+    timestamp_nulls: NullBufferBuilder,
+    types: Vec<i32>,
+    headers: HeadersBuilder,
+}
+
+impl BatchBuilder {
+    pub fn new(columns: Arc<Columns>) -> Self {
+        BatchBuilder {
+            has_key: columns.has(Column::Key),
+            has_value: columns.has(Column::Value),
+            has_offset: columns.has(Column::Offset),
+            has_timestamp: columns.has(Column::Timestamp),
+            has_type: columns.has(Column::TimestampType),
+            has_headers: columns.has(Column::Headers),
+            columns,
+            rows: 0,
+            bytes: 0,
+            row_bytes: ROW_BYTES,
+            runs: Vec::new(),
+            keys: BytesBuilder::new(),
+            values: BytesBuilder::new(),
+            offsets: Vec::new(),
+            timestamps: Vec::new(),
+            timestamp_nulls: NullBufferBuilder::new(0),
+            types: Vec::new(),
+            headers: HeadersBuilder::new(),
+        }
+    }
+
+    pub fn rows(&self) -> usize {
+        self.rows
+    }
+
+    /// Of the batch in memory, about.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// The rows that follow are of this partition.
+    pub fn begin(&mut self, topic: &Arc<str>, partition: i32) {
+        self.row_bytes = ROW_BYTES;
+        if self.columns.has(Column::Topic) {
+            self.row_bytes += topic.len();
+        }
+        if let Some(last) = self.runs.last()
+            && last.partition == partition
+            && last.topic == *topic
+        {
+            return;
+        }
+        self.runs.push(Run {
+            topic: Arc::clone(topic),
+            partition,
+            rows: 0,
+        });
+    }
+
+    /// How much the batch would grow by a record, at most.
+    #[inline]
+    pub fn cost(&self, record: &Record<'_>) -> usize {
+        let mut cost = self.row_bytes;
+        if self.has_key {
+            cost += record.key.map_or(0, <[u8]>::len);
+        }
+        if self.has_value {
+            cost += record.value.map_or(0, <[u8]>::len);
+        }
+        if self.has_headers && record.header_count > 0 {
+            cost += headers_cost(record);
+        }
+        cost
+    }
+
+    /// Appends a row of the partition begun last.
+    #[inline]
+    pub fn push(&mut self, row: Row, record: &Record<'_>) {
+        self.push_fields(row, record.key, record.value);
+        if self.has_headers {
+            self.bytes += self.headers.push(Some(record));
+        }
+    }
+
+    /// Appends a row without headers.
+    pub fn push_message(&mut self, row: Row, key: Option<&[u8]>, value: Option<&[u8]>) {
+        self.push_fields(row, key, value);
+        if self.has_headers {
+            self.headers.push(None);
+        }
+    }
+
+    #[inline]
+    fn push_fields(&mut self, row: Row, key: Option<&[u8]>, value: Option<&[u8]>) {
+        self.rows += 1;
+        self.bytes += self.row_bytes;
+        if let Some(run) = self.runs.last_mut() {
+            run.rows += 1;
+        }
+        if self.has_key {
+            self.bytes += key.map_or(0, <[u8]>::len);
+            self.keys.push(key);
+        }
+        if self.has_value {
+            self.bytes += value.map_or(0, <[u8]>::len);
+            self.values.push(value);
+        }
+        if self.has_offset {
+            self.offsets.push(row.offset);
+        }
+        if self.has_timestamp {
+            self.timestamp_nulls.append(row.timestamp != NO_TIMESTAMP);
+            self.timestamps.push(row.timestamp.saturating_mul(1000));
+        }
+        if self.has_type {
+            self.types.push(row.timestamp_type);
+        }
+    }
+
+    /// The batch, and an empty builder.
+    ///
+    /// # Errors
+    /// None that is expected: Arrow checks what was built.
+    pub fn finish(&mut self) -> Result<RecordBatch, ArrowError> {
+        let columns = Arc::clone(&self.columns);
+        let mut arrays = Vec::with_capacity(columns.list().len());
+        for column in columns.list() {
+            arrays.push(self.array(*column)?);
+        }
+        let options = RecordBatchOptions::new().with_row_count(Some(self.rows));
+        self.rows = 0;
+        self.bytes = 0;
+        // The rows that follow may be of the same partition.
+        let last = self.runs.pop().map(|run| Run { rows: 0, ..run });
+        self.runs.clear();
+        self.runs.extend(last);
+        RecordBatch::try_new_with_options(columns.schema(), arrays, &options)
+    }
+
+    fn array(&mut self, column: Column) -> Result<ArrayRef, ArrowError> {
+        Ok(match column {
+            Column::Key => Arc::new(self.keys.finish_binary()?),
+            Column::Value => Arc::new(self.values.finish_binary()?),
+            Column::Topic => Arc::new(self.topics()?),
+            Column::Partition => {
+                let runs = self.runs.iter();
+                let all = runs.flat_map(|run| std::iter::repeat_n(run.partition, run.rows));
+                let all: Vec<i32> = all.collect();
+                Arc::new(PrimitiveArray::<Int32Type>::new(all.into(), None))
+            }
+            Column::Offset => {
+                let all = take(&mut self.offsets);
+                Arc::new(PrimitiveArray::<Int64Type>::new(all.into(), None))
+            }
+            Column::Timestamp => {
+                let all = take(&mut self.timestamps);
+                let nulls = self.timestamp_nulls.finish();
+                let array = PrimitiveArray::<TimestampMicrosecondType>::new(all.into(), nulls);
+                Arc::new(array.with_timezone(UTC))
+            }
+            Column::TimestampType => {
+                let all = take(&mut self.types);
+                Arc::new(PrimitiveArray::<Int32Type>::new(all.into(), None))
+            }
+            Column::Headers => Arc::new(self.headers.finish()?),
+        })
+    }
+
+    fn topics(&self) -> Result<StringArray, ArrowError> {
+        let bytes = self.runs.iter().map(|run| run.topic.len() * run.rows).sum();
+        let mut data = Vec::with_capacity(bytes);
+        let mut offsets = Vec::with_capacity(self.rows + 1);
+        offsets.push(0);
+        for run in &self.runs {
+            for _ in 0..run.rows {
+                data.extend_from_slice(run.topic.as_bytes());
+                offsets.push(data.len() as i32);
+            }
+        }
+        let offsets = OffsetBuffer::new(ScalarBuffer::from(offsets));
+        StringArray::try_new(offsets, Buffer::from_vec(data), None)
+    }
+}
+
+#[cold]
+fn headers_cost(record: &Record<'_>) -> usize {
+    let headers = record.headers();
+    headers
+        .map(|header| {
+            let value = header.value.map_or(0, <[u8]>::len);
+            HEADER_BYTES + HEADER_KEY_GROWTH * header.key.len() + value
+        })
+        .sum()
+}
+
+fn with_slack(len: usize) -> usize {
+    len + len / 16
+}
+
+/// The vector; the next one begins a little larger.
+fn take<T>(vector: &mut Vec<T>) -> Vec<T> {
+    let empty = Vec::with_capacity(with_slack(vector.len()));
+    std::mem::replace(vector, empty)
+}

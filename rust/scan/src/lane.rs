@@ -1,0 +1,382 @@
+//! One connection with the splits that are read on it: one Fetch in flight.
+//!
+//! The next request is sent as soon as an answer's ends are known, before its records are decoded:
+//! the broker works meanwhile.
+
+use std::borrow::Cow;
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use pyrklog_client::{Connection, Frame, Isolation, Result as ClientResult, api};
+use pyrklog_wire::fetch::{
+    AbortedTransaction, FetchPartition, FetchPartitionResponse, FetchRequestToWrite, FetchResponse,
+    FetchTopicToWrite, TOPIC_IDS_SINCE,
+};
+use pyrklog_wire::{ErrorCode, Uuid};
+
+use crate::entries::position_after;
+use crate::error::{ErrorKind, Result, ScanError};
+use crate::split::Cursor;
+
+/// Partitions of one request. A split that waits is asked for with the next ones.
+const PARTITIONS_MAX: usize = 128;
+/// Topics, partitions and aborted transactions of an answer.
+const ELEMENTS_MAX: usize = 200_000;
+/// Fetches that find nothing where the end says there is something.
+const EMPTIES_MAX: u8 = 2;
+const MAX_WAIT_MS: i32 = 500;
+const EMPTY_WAIT: Duration = Duration::from_millis(20);
+const THROTTLE_MAX: Duration = Duration::from_secs(30);
+
+/// A lane's name: the broker, and which of several connections to it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct LaneId {
+    pub broker: i32,
+    pub shard: usize,
+}
+
+/// What all lanes ask for.
+#[derive(Clone, Debug)]
+pub(crate) struct FetchTerms {
+    pub isolation: Isolation,
+    pub rack: String,
+    /// Record bytes of an answer, but for a larger first batch.
+    pub bytes: usize,
+    /// Without progress.
+    pub timeout: Duration,
+}
+
+/// Why a split leaves a lane.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Why {
+    /// The broker does not serve it now.
+    Moved(String),
+    /// The offset is not in the replica's log.
+    OutOfRange,
+    /// Another replica is to be preferred.
+    Preferred(i32),
+}
+
+/// Records of one split, to be decoded.
+#[derive(Debug)]
+pub(crate) struct Part<'f> {
+    /// As when it was asked for.
+    pub cursor: Cursor,
+    pub records: &'f [u8],
+    pub aborted: Option<Cow<'f, [AbortedTransaction]>>,
+}
+
+/// What an answer brings.
+#[derive(Debug, Default)]
+pub(crate) struct Answer<'f> {
+    pub parts: Vec<Part<'f>>,
+    /// Splits that are read to their end once the parts are decoded.
+    pub finished: Vec<Cursor>,
+    /// Splits that leave the lane.
+    pub released: Vec<(Cursor, Why)>,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct Lane {
+    pub id: LaneId,
+    pub connection: Connection,
+    terms: Arc<FetchTerms>,
+    cursors: VecDeque<Cursor>,
+    asked: Vec<Cursor>,
+    pub sent_at: Option<Instant>,
+    resume_at: Option<Instant>,
+    /// Its worker has the right to a large frame for it.
+    pub has_large: bool,
+    /// A large frame waits for that right.
+    pub is_blocked: bool,
+}
+
+impl Lane {
+    pub fn new(id: LaneId, connection: Connection, terms: Arc<FetchTerms>) -> Lane {
+        Lane {
+            id,
+            connection,
+            terms,
+            cursors: VecDeque::new(),
+            asked: Vec::new(),
+            sent_at: None,
+            resume_at: None,
+            has_large: false,
+            is_blocked: false,
+        }
+    }
+
+    pub fn add(&mut self, cursor: Cursor) {
+        self.cursors.push_back(cursor);
+    }
+
+    /// Whether it has splits.
+    pub fn is_idle(&self) -> bool {
+        self.cursors.is_empty() && self.asked.is_empty()
+    }
+
+    /// All its splits.
+    pub fn into_cursors(self) -> Vec<Cursor> {
+        self.asked.into_iter().chain(self.cursors).collect()
+    }
+
+    /// When it has something to do next without being woken, if ever.
+    pub fn due(&self) -> Option<Instant> {
+        match self.sent_at {
+            Some(_) => None,
+            None => self.resume_at.filter(|_| !self.cursors.is_empty()),
+        }
+    }
+
+    /// Sends the next request if there is something to ask for and nothing in flight.
+    ///
+    /// # Errors
+    /// The connection is gone, or the broker too old.
+    pub fn ask(&mut self, now: Instant) -> ClientResult<()> {
+        if self.sent_at.is_some() || self.cursors.is_empty() {
+            return Ok(());
+        }
+        if self.resume_at.is_some_and(|at| now < at) {
+            return Ok(());
+        }
+        self.resume_at = None;
+        self.choose();
+        let has_ids = self.asked.iter().all(|one| one.topic_id != Uuid::default());
+        let fetch = if has_ids {
+            api::FETCH
+        } else {
+            api::FETCH_BY_NAME
+        };
+        let version = self.connection.version(fetch)?;
+        let (asked, terms) = (&self.asked, &self.terms);
+        self.connection.push(fetch.key, version, |out, version| {
+            encode(asked, terms, out, version);
+        })?;
+        self.sent_at = Some(now);
+        self.connection.flush().map(|_| ())
+    }
+
+    /// The splits to ask for next. A request has room for one split of a partition.
+    fn choose(&mut self) {
+        let mut places = HashSet::new();
+        let mut later = Vec::new();
+        while self.asked.len() < PARTITIONS_MAX
+            && let Some(cursor) = self.cursors.pop_front()
+        {
+            match places.insert((Arc::clone(&cursor.topic), cursor.partition)) {
+                true => self.asked.push(cursor),
+                false => later.push(cursor),
+            }
+        }
+        self.cursors.extend(later);
+    }
+
+    /// Sorts out an answer: the splits move on or leave. Decode its parts then.
+    ///
+    /// # Errors
+    /// An answer that does not fit the question, or an error that no other broker will mend.
+    pub fn answered<'f>(&mut self, frame: &'f Frame, now: Instant) -> Result<Answer<'f>> {
+        self.sent_at = None;
+        let asked = std::mem::take(&mut self.asked);
+        let decoded = FetchResponse::decode_bounded(frame.body(), frame.version, ELEMENTS_MAX);
+        let response = decoded.map_err(|error| self.protocol(&error.to_string()))?;
+        let throttle = u64::try_from(response.head.throttle_ms).unwrap_or(0);
+        if throttle > 0 {
+            self.resume_at = Some(now + Duration::from_millis(throttle).min(THROTTLE_MAX));
+        }
+        let mut answer = Answer::default();
+        let code = response.head.error_code;
+        if !code.is_none() {
+            let why = Why::Moved(format!("broker {}: {code}", self.connection.address()));
+            let all = asked.into_iter();
+            answer.released.extend(all.map(|one| (one, why.clone())));
+            return Ok(answer);
+        }
+        let mut found = HashMap::new();
+        for topic in response.topics {
+            for partition in topic.partitions {
+                let place = match frame.version >= TOPIC_IDS_SINCE {
+                    true => (topic.id, String::new(), partition.head.index),
+                    false => (Uuid::default(), topic.name.to_owned(), partition.head.index),
+                };
+                if found.insert(place, partition).is_some() {
+                    return Err(self.protocol("a partition is answered twice"));
+                }
+            }
+        }
+        let mut with_data = Vec::new();
+        for (number, cursor) in asked.into_iter().enumerate() {
+            let place = match frame.version >= TOPIC_IDS_SINCE {
+                true => (cursor.topic_id, String::new(), cursor.partition),
+                false => (Uuid::default(), cursor.topic.to_string(), cursor.partition),
+            };
+            match found.remove(&place) {
+                None => self.not_answered(cursor, now, &mut answer),
+                Some(one) => {
+                    let moved = self.sort_out(cursor, one, number == 0, now, &mut answer)?;
+                    with_data.extend(moved);
+                }
+            }
+        }
+        if !found.is_empty() {
+            return Err(self.protocol("a partition is answered that was not asked for"));
+        }
+        // Those behind had no data, perhaps for lack of room: they come first.
+        self.cursors.extend(with_data);
+        if answer.parts.is_empty() {
+            // A broker waits for data by itself; one that does not is not asked all the time.
+            let soon = now + EMPTY_WAIT;
+            self.resume_at = Some(self.resume_at.map_or(soon, |at| at.max(soon)));
+        }
+        Ok(answer)
+    }
+
+    /// A throttled broker answers for nothing at all. One that says nothing of the wait is asked
+    /// again after a moment, and by way of the coordinator, which knows how often that was so. It
+    /// also ends a throttling that never ends.
+    fn not_answered<'f>(&mut self, mut cursor: Cursor, now: Instant, answer: &mut Answer<'f>) {
+        let is_throttled = self.resume_at.is_some_and(|at| at > now);
+        if is_throttled && cursor.stalled_for(now) < self.terms.timeout {
+            return self.cursors.push_back(cursor);
+        }
+        let text = format!("broker {} says nothing of it", self.connection.address());
+        answer.released.push((cursor, Why::Moved(text)));
+    }
+
+    /// One partition's answer. Returns the split if it moved and goes on here.
+    fn sort_out<'f>(
+        &mut self,
+        mut cursor: Cursor,
+        one: FetchPartitionResponse<'f>,
+        is_first: bool,
+        now: Instant,
+        answer: &mut Answer<'f>,
+    ) -> Result<Option<Cursor>> {
+        if let Some(why) = self.refusal(&cursor, &one)? {
+            answer.released.push((cursor, why));
+            return Ok(None);
+        }
+        let records = one.records.unwrap_or_default();
+        let (position, epoch) = position_after(records, cursor.position)
+            .map_err(|error| corrupt(&cursor, &error.to_string()))?;
+        if position > cursor.position {
+            let part = Part {
+                cursor: cursor.clone(),
+                records,
+                aborted: one.head.aborted,
+            };
+            answer.parts.push(part);
+            cursor.moved_to(position);
+            cursor.last_epoch = cursor.last_epoch.max(epoch);
+            if cursor.is_done() {
+                answer.finished.push(cursor);
+                return Ok(None);
+            }
+            return Ok(Some(cursor));
+        }
+        let visible = match self.terms.isolation {
+            Isolation::ReadCommitted => one.head.last_stable_offset,
+            Isolation::ReadUncommitted => one.head.high_watermark,
+        };
+        if is_first && visible >= cursor.end {
+            cursor.empties += 1;
+            if !records.is_empty() && cursor.empties > EMPTIES_MAX {
+                return Err(corrupt(&cursor, "the broker sends a part of a batch only"));
+            }
+            // Compaction has left nothing from here to the end.
+            if records.is_empty() && cursor.empties >= EMPTIES_MAX {
+                answer.finished.push(cursor);
+                return Ok(None);
+            }
+        } else if visible < cursor.end && cursor.stalled_for(now) >= self.terms.timeout {
+            let text = format!(
+                "partition {} is to be read up to offset {}, but ends at {visible}",
+                cursor.name(),
+                cursor.end
+            );
+            return Err(ScanError::new(ErrorKind::OffsetOutOfRange, text));
+        }
+        self.cursors.push_back(cursor);
+        Ok(None)
+    }
+
+    /// Why the broker does not serve the split, if it does not.
+    fn refusal(&self, cursor: &Cursor, one: &FetchPartitionResponse<'_>) -> Result<Option<Why>> {
+        let preferred = one.head.preferred_read_replica;
+        match one.head.error_code {
+            ErrorCode::NONE if preferred >= 0 && preferred != self.id.broker => {
+                Ok(Some(Why::Preferred(preferred)))
+            }
+            ErrorCode::NONE => Ok(None),
+            ErrorCode::OFFSET_OUT_OF_RANGE => Ok(Some(Why::OutOfRange)),
+            ErrorCode::TOPIC_AUTHORIZATION_FAILED => {
+                let text = format!("this client may not read topic {}", cursor.topic);
+                Err(ScanError::new(ErrorKind::NotAuthorized, text))
+            }
+            ErrorCode::CORRUPT_MESSAGE => Err(corrupt(cursor, "the broker finds it corrupt")),
+            ErrorCode::UNSUPPORTED_COMPRESSION_TYPE => {
+                let text = format!(
+                    "broker {} does not send zstd to this version of Fetch",
+                    self.connection.address()
+                );
+                Err(ScanError::new(ErrorKind::UnsupportedBroker, text))
+            }
+            code => {
+                let text = format!("broker {}: {code}", self.connection.address());
+                Ok(Some(Why::Moved(text)))
+            }
+        }
+    }
+
+    fn protocol(&self, reason: &str) -> ScanError {
+        let address = self.connection.address();
+        let text = format!("broker {address} does not follow Kafka's protocol: {reason}");
+        ScanError::new(ErrorKind::Protocol, text)
+    }
+}
+
+fn corrupt(cursor: &Cursor, reason: &str) -> ScanError {
+    let (name, position) = (cursor.name(), cursor.position);
+    let text = format!("partition {name} at offset {position}: {reason}");
+    ScanError::new(ErrorKind::CorruptBatch, text)
+}
+
+/// Writes a Fetch without a session: a bounded read asks for each partition a few times only.
+fn encode(asked: &[Cursor], terms: &FetchTerms, out: &mut Vec<u8>, version: i16) {
+    // The order of the splits stays: brokers fill an answer from the first on.
+    let mut topics: Vec<(&Cursor, Vec<FetchPartition>)> = Vec::new();
+    for cursor in asked {
+        let partition = FetchPartition {
+            index: cursor.partition,
+            current_leader_epoch: cursor.leader_epoch,
+            fetch_offset: cursor.position,
+            last_fetched_epoch: -1,
+            log_start_offset: -1,
+            max_bytes: terms.bytes as i32,
+            directory_id: Uuid::default(),
+        };
+        match topics.iter_mut().find(|one| one.0.topic == cursor.topic) {
+            Some((_, partitions)) => partitions.push(partition),
+            None => topics.push((cursor, vec![partition])),
+        }
+    }
+    let topics: Vec<FetchTopicToWrite<'_>> = topics
+        .iter()
+        .map(|(cursor, partitions)| FetchTopicToWrite {
+            name: &cursor.topic,
+            id: cursor.topic_id,
+            partitions,
+        })
+        .collect();
+    let request = FetchRequestToWrite {
+        max_wait_ms: MAX_WAIT_MS,
+        max_bytes: terms.bytes as i32,
+        isolation_level: terms.isolation.level(),
+        topics: &topics,
+        rack_id: &terms.rack,
+        ..FetchRequestToWrite::default()
+    };
+    request.encode(out, version);
+}

@@ -1,0 +1,46 @@
+//! Reads topics of any Kafka into Arrow record batches: `pyrklog.scan`.
+//!
+//! ```text
+//! plan          offsets to read of each partition: splits
+//! coordinator   one thread: finds leaders, opens connections, checks epochs, hands out splits
+//! worker        a few threads: each polls its lanes, decodes, fills a batch
+//! lane          one connection, the splits read on it, one Fetch in flight
+//! queue         finished batches, bounded in bytes
+//! reader        the caller's side
+//! ```
+//!
+//! What is promised to users: `docs/understanding/scan.md`. Brokers are not trusted: a length, count
+//! or expansion is bounded before its memory is taken.
+
+#![forbid(unsafe_code)]
+
+mod aborted;
+mod assign;
+mod builder;
+mod columns;
+mod coordinator;
+mod decode;
+mod entries;
+mod error;
+mod lane;
+mod large;
+mod old_formats;
+mod options;
+mod plan;
+mod progress;
+mod queue;
+mod reader;
+mod rows;
+mod split;
+mod worker;
+
+pub use columns::{Column, Columns, UnknownColumn};
+pub use error::{ErrorKind, Result, ScanError};
+pub use options::{ALL_PARTITIONS, Missing, OptionsError, Position, ScanOptions, TopicPartitions};
+pub use plan::{Plan, plan};
+pub use progress::SplitProgress;
+pub use reader::{Interrupt, ScanReader, Status};
+pub use split::Split;
+
+#[cfg(test)]
+mod tests;

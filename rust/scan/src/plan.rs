@@ -1,0 +1,281 @@
+//! Which offsets a scan reads, asked before anything is read.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use pyrklog_client::{Backoff, Cancel, Client, OffsetQuery, Topic};
+use pyrklog_wire::ErrorCode;
+use pyrklog_wire::list_offsets::{EARLIEST_TIMESTAMP, LATEST_TIMESTAMP};
+
+use crate::error::{ErrorKind, Result, ScanError};
+use crate::options::{ALL_PARTITIONS, Position, ScanOptions};
+use crate::split::Split;
+
+/// How long a topic may be unknown: a broker learns of a new one a moment later than another.
+const UNKNOWN_FOR: Duration = Duration::from_secs(1);
+/// Partitions of one scan.
+const PARTITIONS_MAX: usize = 400_000;
+
+/// The splits of a scan, and the client that found them.
+#[derive(Debug)]
+pub struct Plan {
+    /// One a partition, in the order of the topics.
+    pub splits: Vec<Split>,
+    pub(crate) options: ScanOptions,
+    pub(crate) client: Client,
+}
+
+/// Asks the cluster. Blocks up to `options.timeout`, or until `cancel` is used.
+///
+/// # Errors
+/// [`ScanError`] of all kinds but those of records.
+pub fn plan(options: ScanOptions, cancel: Cancel) -> Result<Plan> {
+    let bad = |text: String| ScanError::new(ErrorKind::Argument, text);
+    options.check().map_err(|error| bad(error.to_string()))?;
+    let client = Client::new(options.client.clone(), cancel);
+    let mut planner = Planner {
+        until: Instant::now() + options.timeout,
+        unknown_until: Instant::now() + UNKNOWN_FOR.min(options.timeout),
+        backoff: Backoff::default(),
+        options: &options,
+        client,
+    };
+    let mut splits = planner.partitions()?;
+    planner.resolve(&mut splits, Edge::Start)?;
+    planner.resolve(&mut splits, Edge::End)?;
+    let client = planner.client;
+    Ok(Plan {
+        splits,
+        options,
+        client,
+    })
+}
+
+/// Which end of the ranges.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Edge {
+    Start,
+    End,
+}
+
+struct Planner<'a> {
+    options: &'a ScanOptions,
+    client: Client,
+    until: Instant,
+    unknown_until: Instant,
+    backoff: Backoff,
+}
+
+impl Planner<'_> {
+    /// All partitions to read, with the ids of their topics.
+    fn partitions(&mut self) -> Result<Vec<Split>> {
+        loop {
+            let late = self.refresh()?;
+            if late.is_none() {
+                break;
+            }
+            self.pause(late)?;
+        }
+        let mut splits = Vec::new();
+        let mut seen = BTreeSet::new();
+        for wanted in &self.options.topics {
+            let Some(topic) = self.client.metadata().topics.get(wanted.topic.as_str()) else {
+                continue;
+            };
+            let all = || topic.partitions.iter().map(|one| one.index).collect();
+            for partition in wanted.partitions.clone().unwrap_or_else(all) {
+                if topic.partition(partition).is_none() {
+                    let count = topic.partitions.len();
+                    let text = format!(
+                        "topic {} has no partition {partition}, but {count} of them",
+                        topic.name
+                    );
+                    return Err(ScanError::new(ErrorKind::UnknownTopic, text));
+                }
+                if seen.insert((Arc::clone(&topic.name), partition)) {
+                    splits.push(Split {
+                        topic: Arc::clone(&topic.name),
+                        topic_id: topic.id,
+                        partition,
+                        start: 0,
+                        end: 0,
+                        leader_epoch: -1,
+                    });
+                }
+            }
+        }
+        let places = self.options.starts.keys().chain(self.options.ends.keys());
+        for (topic, partition) in places {
+            let is_read = *partition == ALL_PARTITIONS
+                || seen.contains(&(Arc::from(topic.as_str()), *partition));
+            if !is_read {
+                let text =
+                    format!("a place is given for {topic}-{partition}, which does not exist");
+                return Err(ScanError::new(ErrorKind::UnknownTopic, text));
+            }
+        }
+        match splits.len() > PARTITIONS_MAX {
+            true => Err(ScanError::new(
+                ErrorKind::Argument,
+                format!("more than {PARTITIONS_MAX} partitions in one scan"),
+            )),
+            false => Ok(splits),
+        }
+    }
+
+    /// Asks for metadata. Returns why it is not whole yet, if it is not.
+    fn refresh(&mut self) -> Result<Option<ScanError>> {
+        let names: BTreeSet<&str> = self
+            .options
+            .topics
+            .iter()
+            .map(|one| one.topic.as_str())
+            .collect();
+        let names: Vec<&str> = names.into_iter().collect();
+        let metadata = match self.client.refresh(&names) {
+            Ok(metadata) => metadata,
+            Err(error) if error.is_retriable() => return Ok(Some(error.into())),
+            Err(error) => return Err(error.into()),
+        };
+        for name in names {
+            let topic = metadata.topics.get(name);
+            if let Some(error) = topic_error(name, topic, Instant::now() < self.unknown_until)? {
+                return Ok(Some(error));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Waits before the next try; `why` is the failure if the time is over.
+    fn pause(&mut self, why: Option<ScanError>) -> Result<()> {
+        if Instant::now() >= self.until {
+            let late = || ScanError::new(ErrorKind::LeaderNotAvailable, "no answer in time");
+            return Err(why.unwrap_or_else(late));
+        }
+        let wait = self.backoff.next_wait();
+        Ok(self.client.cancel().sleep(wait)?)
+    }
+
+    /// Finds one edge of each split.
+    fn resolve(&mut self, splits: &mut [Split], edge: Edge) -> Result<()> {
+        let mut open = Vec::new();
+        for (number, split) in splits.iter_mut().enumerate() {
+            let position = match edge {
+                Edge::Start => self.options.start_of(&split.topic, split.partition),
+                Edge::End => self.options.end_of(&split.topic, split.partition),
+            };
+            match position {
+                Position::Offset {
+                    offset,
+                    leader_epoch,
+                } => set(split, edge, offset, leader_epoch),
+                Position::Earliest => open.push((number, EARLIEST_TIMESTAMP)),
+                Position::Latest => open.push((number, LATEST_TIMESTAMP)),
+                Position::Timestamp(at) => open.push((number, at.max(0))),
+            }
+        }
+        let mut is_stale = false;
+        while !open.is_empty() {
+            if is_stale {
+                self.refresh()?;
+            }
+            let query = |(number, timestamp): &(usize, i64)| OffsetQuery {
+                topic: Arc::clone(&splits[*number].topic),
+                partition: splits[*number].partition,
+                timestamp: *timestamp,
+            };
+            let queries: Vec<OffsetQuery> = open.iter().map(query).collect();
+            let isolation = self.options.isolation;
+            let answers = self.client.list_offsets(isolation, &queries)?;
+            let mut again = Vec::new();
+            let mut why = None;
+            for ((number, timestamp), answer) in open.into_iter().zip(answers) {
+                let split = &mut splits[number];
+                match answer.error {
+                    ErrorCode::NONE if answer.offset >= 0 => set(split, edge, answer.offset, -1),
+                    // No record is so late.
+                    ErrorCode::NONE if timestamp >= 0 => again.push((number, LATEST_TIMESTAMP)),
+                    ErrorCode::NONE => return Err(no_offset(split, answer.offset)),
+                    code => {
+                        why = Some(offset_error(split, code)?);
+                        is_stale = true;
+                        again.push((number, timestamp));
+                    }
+                }
+            }
+            open = again;
+            if why.is_some() {
+                self.pause(why)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn set(split: &mut Split, edge: Edge, offset: i64, leader_epoch: i32) {
+    match edge {
+        Edge::Start => {
+            split.start = offset;
+            split.leader_epoch = leader_epoch;
+        }
+        Edge::End => split.end = offset,
+    }
+}
+
+/// Every log has a start and an end.
+fn no_offset(split: &Split, offset: i64) -> ScanError {
+    let (topic, partition) = (&split.topic, split.partition);
+    let text = format!("the leader of partition {topic}-{partition} answers with offset {offset}");
+    ScanError::new(ErrorKind::Protocol, text)
+}
+
+/// The failure of a topic that may pass; the error is one that does not.
+fn topic_error(name: &str, topic: Option<&Topic>, may_appear: bool) -> Result<Option<ScanError>> {
+    let code = topic.map_or(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION, |topic| topic.error);
+    match code {
+        ErrorCode::NONE => Ok(None),
+        ErrorCode::UNKNOWN_TOPIC_OR_PARTITION => {
+            let text = format!("topic {name} does not exist");
+            let error = ScanError::new(ErrorKind::UnknownTopic, text);
+            if may_appear {
+                Ok(Some(error))
+            } else {
+                Err(error)
+            }
+        }
+        ErrorCode::INVALID_TOPIC_EXCEPTION => {
+            let text = format!("no topic has the name {name:?}");
+            Err(ScanError::new(ErrorKind::UnknownTopic, text))
+        }
+        ErrorCode::TOPIC_AUTHORIZATION_FAILED => {
+            let text = format!("this client may not read topic {name}");
+            Err(ScanError::new(ErrorKind::NotAuthorized, text))
+        }
+        code => {
+            let text = format!("topic {name} is not available: {code}");
+            Ok(Some(ScanError::new(ErrorKind::LeaderNotAvailable, text)))
+        }
+    }
+}
+
+/// The failure of a partition's offsets that may pass; the error is one that does not.
+fn offset_error(split: &Split, code: ErrorCode) -> Result<ScanError> {
+    let name = format!("{}-{}", split.topic, split.partition);
+    match code {
+        ErrorCode::TOPIC_AUTHORIZATION_FAILED => {
+            let text = format!("this client may not read topic {}", split.topic);
+            Err(ScanError::new(ErrorKind::NotAuthorized, text))
+        }
+        ErrorCode::UNSUPPORTED_FOR_MESSAGE_FORMAT => {
+            let text = format!(
+                "partition {name} has messages without timestamps, so no offset can be found by time"
+            );
+            Err(ScanError::new(ErrorKind::UnsupportedBroker, text))
+        }
+        code => {
+            let text = format!("partition {name} has no leader that answers: {code}");
+            Ok(ScanError::new(ErrorKind::LeaderNotAvailable, text))
+        }
+    }
+}

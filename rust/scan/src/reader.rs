@@ -1,0 +1,371 @@
+//! The caller's side of a scan.
+
+use std::sync::Arc;
+use std::sync::mpsc::{Sender, channel};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use arrow_array::{RecordBatch, RecordBatchReader};
+use arrow_schema::{ArrowError, SchemaRef};
+use pyrklog_client::{Cancel, Waker};
+
+use crate::assign::Lanes;
+use crate::columns::Columns;
+use crate::coordinator::{Coordinator, WorkerHandle, leaders};
+use crate::decode::{DecodeLimits, Decoder};
+use crate::error::{ErrorKind, Result, ScanError};
+use crate::lane::FetchTerms;
+use crate::large::LargeGate;
+use crate::options::ScanOptions;
+use crate::plan::Plan;
+use crate::progress::{Progress, SplitProgress};
+use crate::queue::{Popped, Queue};
+use crate::rows::{BatchLimits, Rows};
+use crate::split::{Cursor, Split};
+use crate::worker::{Event, Shared, Worker, WorkerTerms};
+
+/// How often a caller asks whether to stop.
+const LOOK: Duration = Duration::from_millis(100);
+const LANES_MAX: usize = 1024;
+const LANE_BYTES: std::ops::RangeInclusive<usize> = 64 << 10..=8 << 20;
+const EXPANDED_BYTES_MAX: usize = 8 << 20;
+const STACK_BYTES: usize = 1 << 20;
+
+/// Asked when the caller wants a batch, and while it waits for one: true ends the scan.
+pub type Interrupt = Box<dyn Fn() -> bool + Send>;
+
+/// How the memory of a scan is shared out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct MemoryShares {
+    /// Batches that wait for the caller.
+    pub queue: usize,
+    /// A worker's batch.
+    pub batch: usize,
+    /// A worker's buffer for expanded batches.
+    pub expanded: usize,
+    /// A lane's answer.
+    pub lane: usize,
+    pub lanes_max: usize,
+}
+
+impl MemoryShares {
+    /// A quarter is for the queue, a quarter for workers, half for lanes; `lanes` are expected.
+    pub fn of(options: &ScanOptions, lanes: usize) -> MemoryShares {
+        let memory = options.memory_bytes;
+        let of_worker = memory / 8 / options.threads;
+        let expanded = of_worker.min(EXPANDED_BYTES_MAX);
+        let lanes_max = (memory / 2 / LANE_BYTES.start()).min(LANES_MAX);
+        let lanes = lanes.clamp(1, lanes_max);
+        MemoryShares {
+            queue: memory / 4,
+            batch: options.batch_bytes.min(of_worker),
+            expanded: expanded.min(options.large_bytes),
+            lane: (memory / 2 / lanes).clamp(*LANE_BYTES.start(), *LANE_BYTES.end()),
+            lanes_max,
+        }
+    }
+}
+
+/// Figures of a scan, while its reader is elsewhere, and its end.
+#[derive(Clone, Debug)]
+pub struct Status {
+    splits: Arc<[Split]>,
+    progress: Arc<Progress>,
+    queue: Arc<Queue>,
+    cancel: Cancel,
+}
+
+impl Status {
+    /// What is read.
+    pub fn splits(&self) -> &[Split] {
+        &self.splits
+    }
+
+    /// Figures of each split, in their order.
+    pub fn progress(&self) -> Vec<SplitProgress> {
+        self.progress.read()
+    }
+
+    /// The failure, if the scan has failed.
+    pub fn failure(&self) -> Option<ScanError> {
+        self.queue.failure()
+    }
+
+    /// Ends the scan. Its threads end soon; nothing waits for them.
+    pub fn close(&self) {
+        self.queue.close();
+        self.cancel.cancel();
+    }
+}
+
+/// Reads the batches of a scan; dropping it ends the scan.
+pub struct ScanReader {
+    status: Status,
+    columns: Arc<Columns>,
+    interrupt: Option<Interrupt>,
+    /// When it was asked last.
+    asked_at: Instant,
+}
+
+impl std::fmt::Debug for ScanReader {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ScanReader").finish_non_exhaustive()
+    }
+}
+
+impl Drop for ScanReader {
+    fn drop(&mut self) {
+        self.status.close();
+    }
+}
+
+impl ScanReader {
+    /// Starts the threads of a plan. `interrupt` is asked about ten times a second, on the caller's
+    /// thread, also while batches come faster than they are taken: a reader of the C stream may ask
+    /// for one after the other without another look at signals.
+    ///
+    /// # Errors
+    /// The system has no thread or file descriptor left.
+    pub fn start(plan: Plan, interrupt: Option<Interrupt>) -> Result<ScanReader> {
+        let Plan {
+            splits,
+            options,
+            client,
+        } = plan;
+        let cancel = client.cancel().clone();
+        let progress = Arc::new(Progress::new(&splits));
+        let cursors: Vec<Cursor> = splits
+            .iter()
+            .enumerate()
+            .map(|(number, split)| Cursor::new(number, split))
+            .filter(|cursor| !cursor.is_done())
+            .collect();
+        let brokers = leaders(client.metadata(), &cursors);
+        let shares = MemoryShares::of(&options, brokers.max(options.threads));
+        let queue = Arc::new(Queue::new(shares.queue, Arc::clone(&progress)));
+        let shared = Shared {
+            queue: Arc::clone(&queue),
+            gate: Arc::new(LargeGate::default()),
+            cancel: cancel.clone(),
+        };
+        // From here on an error ends the threads that have started.
+        let reader = ScanReader {
+            status: Status {
+                splits: splits.into(),
+                progress: Arc::clone(&progress),
+                queue,
+                cancel,
+            },
+            columns: Arc::clone(&options.columns),
+            interrupt,
+            asked_at: Instant::now(),
+        };
+        let terms = Arc::new(FetchTerms {
+            isolation: options.isolation,
+            rack: options.rack.clone(),
+            bytes: shares.lane,
+            timeout: options.timeout,
+        });
+        let workers = options.threads.min(cursors.len()).max(1);
+        let (events, heard) = channel();
+        let handles = (0..workers)
+            .map(|number| {
+                let decoder = decoder(&options, shares, &shared, number);
+                let terms = WorkerTerms {
+                    fetch: Arc::clone(&terms),
+                    large_bytes: options.large_bytes,
+                    request_timeout: options.client.request_timeout,
+                };
+                start_worker(number, &shared, terms, decoder, events.clone())
+            })
+            .collect::<Result<Vec<_>>>()?;
+        drop(events);
+        let lanes = Lanes::new(workers, brokers, shares.lanes_max);
+        let coordinator = Coordinator::new(
+            client,
+            shared,
+            progress,
+            terms,
+            options.missing,
+            handles,
+            heard,
+            lanes,
+            cursors,
+        );
+        spawn("scan-coordinator".into(), move || coordinator.run())?;
+        Ok(reader)
+    }
+
+    /// Figures, for those who do not hold the reader.
+    pub fn status(&self) -> Status {
+        self.status.clone()
+    }
+
+    /// The next batch; `None` at the end. Waits for it.
+    ///
+    /// # Errors
+    /// The scan has failed or was interrupted; nothing follows.
+    pub fn next_batch(&mut self) -> Result<Option<RecordBatch>> {
+        loop {
+            // Before a batch is taken: one that was taken counts as delivered.
+            self.look()?;
+            match self.status.queue.pop(LOOK) {
+                Popped::Batch(output) => return Ok(Some(output.batch)),
+                Popped::End => return Ok(None),
+                Popped::Failed(error) => return Err(error),
+                Popped::Nothing => {}
+            }
+        }
+    }
+
+    /// Asks whether to stop, if it is time to.
+    fn look(&mut self) -> Result<()> {
+        let now = Instant::now();
+        if now.saturating_duration_since(self.asked_at) < LOOK {
+            return Ok(());
+        }
+        self.asked_at = now;
+        if !self.interrupt.as_ref().is_some_and(|is_due| is_due()) {
+            return Ok(());
+        }
+        let error = ScanError::new(ErrorKind::Interrupted, "the scan was interrupted");
+        self.status.queue.end(Err(error.clone()));
+        self.status.close();
+        Err(error)
+    }
+}
+
+impl Iterator for ScanReader {
+    type Item = std::result::Result<RecordBatch, ArrowError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let next = self.next_batch().transpose()?;
+        Some(next.map_err(|error| {
+            let text = error.to_string();
+            ArrowError::IoError(text, std::io::Error::other(error))
+        }))
+    }
+}
+
+impl RecordBatchReader for ScanReader {
+    fn schema(&self) -> SchemaRef {
+        self.columns.schema()
+    }
+}
+
+fn start_worker(
+    number: usize,
+    shared: &Shared,
+    terms: WorkerTerms,
+    decoder: Decoder,
+    events: Sender<Event>,
+) -> Result<WorkerHandle> {
+    let (commands, orders) = channel();
+    let waker = Arc::new(Waker::new().map_err(resources)?);
+    let worker = Worker {
+        number,
+        shared: shared.clone(),
+        terms,
+        decoder,
+        commands: orders,
+        events,
+        waker: Arc::clone(&waker),
+        lanes: Vec::new(),
+        rows_since: None,
+        finished: Vec::new(),
+    };
+    spawn(format!("scan-worker-{number}"), move || worker.run())?;
+    Ok(WorkerHandle { commands, waker })
+}
+
+fn decoder(options: &ScanOptions, shares: MemoryShares, shared: &Shared, worker: usize) -> Decoder {
+    let limits = BatchLimits {
+        rows: options.batch_rows,
+        bytes: shares.batch,
+        record_bytes: 2 * options.large_bytes,
+    };
+    let rows = Rows::new(
+        Arc::clone(&options.columns),
+        limits,
+        Arc::clone(&shared.queue),
+    );
+    let limits = DecodeLimits {
+        expanded_bytes: shares.expanded,
+        large_bytes: options.large_bytes,
+        check_crcs: options.check_crcs,
+        is_read_committed: options.isolation == pyrklog_client::Isolation::ReadCommitted,
+    };
+    let gate = Arc::clone(&shared.gate);
+    Decoder::new(rows, limits, worker, gate, shared.cancel.clone())
+}
+
+fn spawn(name: String, run: impl FnOnce() + Send + 'static) -> Result<()> {
+    let thread = thread::Builder::new().name(name).stack_size(STACK_BYTES);
+    thread.spawn(run).map(|_| ()).map_err(resources)
+}
+
+fn resources(error: std::io::Error) -> ScanError {
+    ScanError::new(
+        ErrorKind::Resources,
+        format!("cannot start a scan: {error}"),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::columns::Column;
+    use crate::options::{Missing, Position, TopicPartitions};
+    use pyrklog_client::{ClientConfig, Isolation};
+    use std::collections::HashMap;
+
+    fn options(memory_bytes: usize, threads: usize) -> ScanOptions {
+        ScanOptions {
+            client: ClientConfig {
+                bootstrap: Vec::new(),
+                client_id: String::new(),
+                connect_timeout: LOOK,
+                request_timeout: LOOK,
+            },
+            topics: vec![TopicPartitions {
+                topic: "t".into(),
+                partitions: None,
+            }],
+            start: Position::Earliest,
+            end: Position::Latest,
+            starts: HashMap::new(),
+            ends: HashMap::new(),
+            columns: Arc::new(Columns::new(&[Column::Value])),
+            isolation: Isolation::ReadCommitted,
+            rack: String::new(),
+            missing: Missing::Fail,
+            threads,
+            batch_rows: 1000,
+            batch_bytes: 8 << 20,
+            memory_bytes,
+            large_bytes: 100 << 20,
+            timeout: LOOK,
+            check_crcs: true,
+        }
+    }
+
+    #[test]
+    fn the_shares_are_the_whole_memory_at_most() {
+        for memory in [16 << 20, 100 << 20, 1 << 30] {
+            for threads in [1, 4, 32] {
+                let options = options(memory, threads);
+                options.check().unwrap();
+                for lanes in [1, threads, 100, 100_000] {
+                    let shares = MemoryShares::of(&options, lanes);
+                    let lanes = lanes.min(shares.lanes_max);
+                    let workers = threads * (shares.batch + shares.expanded);
+                    let sum = shares.queue + workers + lanes * shares.lane;
+                    assert!(sum <= memory, "{memory} {threads} {lanes}: {shares:?}");
+                    assert!(shares.lane >= 64 << 10 && shares.batch >= 64 << 10);
+                }
+            }
+        }
+        let error = options(16 << 20, 64).check().unwrap_err().to_string();
+        assert_eq!(error, "memory_bytes is 16777216; 64 threads need 33554432");
+    }
+}

@@ -1,0 +1,93 @@
+//! A range of one partition, and how far it is read.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use pyrklog_client::Backoff;
+use pyrklog_wire::Uuid;
+
+/// Offsets of one partition to read. Several splits may have the same partition.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Split {
+    /// Topic.
+    pub topic: Arc<str>,
+    /// Topic id, zero unknown.
+    pub topic_id: Uuid,
+    /// Partition.
+    pub partition: i32,
+    /// First offset to read.
+    pub start: i64,
+    /// The offset behind the last one to read.
+    pub end: i64,
+    /// Leader epoch of the record before the start, -1 unknown.
+    pub leader_epoch: i32,
+}
+
+/// A split on its way through lanes.
+#[derive(Clone, Debug)]
+pub(crate) struct Cursor {
+    /// Its number.
+    pub split: usize,
+    pub topic: Arc<str>,
+    pub topic_id: Uuid,
+    pub partition: i32,
+    /// The next offset to read.
+    pub position: i64,
+    pub end: i64,
+    /// Leader epoch of the record before `position`, -1 unknown.
+    pub last_epoch: i32,
+    /// The leader epoch in which `position` is known to be in the log, -1 none.
+    pub leader_epoch: i32,
+    /// The replica to read from instead of the leader, and until when.
+    pub preferred: Option<(i32, Instant)>,
+    /// The replica refused the position.
+    pub is_out_of_range: bool,
+    /// Fetches in a row that found nothing though records below the end should be there.
+    pub empties: u8,
+    /// Since when there is no progress, and the tries.
+    pub stalled_since: Option<Instant>,
+    pub backoff: Backoff,
+}
+
+impl Cursor {
+    pub fn new(number: usize, split: &Split) -> Cursor {
+        Cursor {
+            split: number,
+            topic: Arc::clone(&split.topic),
+            topic_id: split.topic_id,
+            partition: split.partition,
+            position: split.start,
+            end: split.end,
+            last_epoch: split.leader_epoch,
+            leader_epoch: -1,
+            preferred: None,
+            is_out_of_range: false,
+            empties: 0,
+            stalled_since: None,
+            backoff: Backoff::default(),
+        }
+    }
+
+    pub fn is_done(&self) -> bool {
+        self.position >= self.end
+    }
+
+    /// Records arrived.
+    pub fn moved_to(&mut self, position: i64) {
+        self.position = position;
+        self.empties = 0;
+        self.stalled_since = None;
+        self.is_out_of_range = false;
+        self.backoff.reset();
+    }
+
+    /// How long there was no progress; counts from the first call.
+    pub fn stalled_for(&mut self, now: Instant) -> Duration {
+        now.saturating_duration_since(*self.stalled_since.get_or_insert(now))
+    }
+
+    /// "topic-3", for messages.
+    pub fn name(&self) -> String {
+        format!("{}-{}", self.topic, self.partition)
+    }
+}

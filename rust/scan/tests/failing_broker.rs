@@ -1,0 +1,290 @@
+//! Brokers that fail, move or lose records: each row comes once, or the scan fails.
+
+mod common;
+
+use std::time::Duration;
+
+use common::{FakeBroker, Reply, batch, read, start};
+use pyrklog_scan::{ErrorKind, Missing, Position};
+use pyrklog_wire::ErrorCode;
+
+fn all(from: i64, to: i64) -> Vec<i64> {
+    (from..to).collect()
+}
+
+/// One batch an answer.
+fn piecewise(offset: i64) -> Reply {
+    let base = offset / 10 * 10;
+    Reply::Records(batch(base, 10, 20, 1))
+}
+
+#[test]
+fn a_range_is_read_from_its_start_to_its_end() {
+    let broker = FakeBroker::start(|_, offset| piecewise(offset));
+    let mut options = broker.options();
+    options.start = Position::Offset {
+        offset: 13,
+        leader_epoch: -1,
+    };
+    options.end = Position::Offset {
+        offset: 87,
+        leader_epoch: -1,
+    };
+    let (offsets, status) = read(options).unwrap();
+    assert_eq!(offsets, all(13, 87));
+    let progress = status.progress()[0];
+    assert_eq!((progress.position, progress.records), (87, 74));
+    assert_eq!((progress.leader_epoch, progress.skipped), (1, 0));
+    assert!(progress.bytes > 0);
+}
+
+#[test]
+fn an_empty_range_is_read_without_a_question() {
+    let broker = FakeBroker::start(|_, _| panic!("a Fetch"));
+    let mut options = broker.options();
+    options.start = Position::Latest;
+    assert_eq!(read(options).unwrap().0, all(0, 0));
+}
+
+#[test]
+fn lost_connections_and_moved_leaders_neither_lose_nor_double_a_row() {
+    let whole = batch(30, 10, 20, 1);
+    let broker = FakeBroker::start(move |number, offset| match number {
+        2 => Reply::Bytes(Vec::new()),
+        // A frame that ends in its middle.
+        4 => Reply::Bytes([&500_i32.to_be_bytes()[..], &whole[..40]].concat()),
+        5 => Reply::Error(ErrorCode::NOT_LEADER_OR_FOLLOWER),
+        7 => Reply::Error(ErrorCode::FENCED_LEADER_EPOCH),
+        8 => Reply::Error(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION),
+        9 => Reply::Error(ErrorCode::KAFKA_STORAGE_ERROR),
+        _ => piecewise(offset),
+    });
+    assert_eq!(read(broker.options()).unwrap().0, all(0, 100));
+}
+
+#[test]
+fn what_was_read_before_comes_once_if_a_broker_sends_it_again() {
+    let broker = FakeBroker::start(|_, _| Reply::Log);
+    // From the first batch on, whatever is asked for.
+    let everything: Vec<u8> = broker
+        .state()
+        .log
+        .iter()
+        .flat_map(|one| one.1.clone())
+        .collect();
+    let broker = FakeBroker::start(move |number, offset| match number {
+        0 => piecewise(offset),
+        _ => Reply::Records(everything.clone()),
+    });
+    assert_eq!(read(broker.options()).unwrap().0, all(0, 100));
+}
+
+/// Reads up to 50, then the leader changes.
+fn with_new_leader(epoch_end: (i32, i64)) -> (FakeBroker, pyrklog_scan::ScanOptions) {
+    let broker = FakeBroker::start(|number, offset| match number {
+        0..5 => piecewise(offset),
+        5 => Reply::Error(ErrorCode::FENCED_LEADER_EPOCH),
+        _ => Reply::Log,
+    });
+    let options = broker.options();
+    {
+        let mut state = broker.state();
+        state.epoch_end = epoch_end;
+    }
+    (broker, options)
+}
+
+#[test]
+fn a_new_leader_that_lost_what_was_read_is_noticed() {
+    for (epoch_end, reason) in [
+        ((1, 40), "the leader's log has it up to offset 40 only"),
+        ((-1, -1), "the leader does not know that epoch"),
+    ] {
+        let (broker, options) = with_new_leader(epoch_end);
+        // The plan has the old epoch, the next metadata the new one.
+        let mut reader = start(options).unwrap();
+        broker.state().leader_epoch = 2;
+        let mut rows = 0;
+        let error = loop {
+            match reader.next_batch() {
+                Ok(Some(batch)) => rows += batch.num_rows(),
+                Ok(None) => panic!("it ended after {rows} rows"),
+                Err(error) => break error,
+            }
+        };
+        assert_eq!((error.kind, rows), (ErrorKind::LogTruncated, 50));
+        assert!(error.text.ends_with(reason), "{error}");
+        assert_eq!(reader.status().failure(), Some(error));
+    }
+}
+
+#[test]
+fn a_new_leader_that_has_all_is_read_on_from() {
+    let (broker, options) = with_new_leader((1, 50));
+    let mut reader = start(options).unwrap();
+    broker.state().leader_epoch = 2;
+    let mut offsets = Vec::new();
+    while let Some(batch) = reader.next_batch().unwrap() {
+        offsets.extend(common::offsets_of(&batch));
+    }
+    assert_eq!(offsets, all(0, 100));
+}
+
+#[test]
+fn a_start_with_its_leader_epoch_is_checked_before_anything_is_read() {
+    let broker = FakeBroker::start(|_, _| Reply::Log);
+    broker.state().leader_epoch = 3;
+    broker.state().epoch_end = (1, 20);
+    let mut options = broker.options();
+    options.start = Position::Offset {
+        offset: 30,
+        leader_epoch: 1,
+    };
+    assert_eq!(read(options).unwrap_err().kind, ErrorKind::LogTruncated);
+    assert_eq!(broker.state().fetches, 0);
+}
+
+fn without_the_first_forty() -> FakeBroker {
+    let broker = FakeBroker::start(|_, offset| match offset {
+        ..40 => Reply::Error(ErrorCode::OFFSET_OUT_OF_RANGE),
+        offset => piecewise(offset),
+    });
+    broker.state().log_start = 40;
+    broker
+}
+
+#[test]
+fn deleted_records_fail_a_scan_or_are_skipped() {
+    let start_at = Position::Offset {
+        offset: 5,
+        leader_epoch: -1,
+    };
+    let broker = without_the_first_forty();
+    let mut options = broker.options();
+    options.start = start_at;
+    let error = read(options.clone()).unwrap_err();
+    assert_eq!(error.kind, ErrorKind::OffsetOutOfRange);
+    let text = "offset 5 of partition t-0 is out of range: the log has 40 to 100";
+    assert_eq!(error.text, text);
+    options.missing = Missing::Skip;
+    let (offsets, status) = read(options.clone()).unwrap();
+    assert_eq!(offsets, all(40, 100));
+    assert_eq!(status.progress()[0].skipped, 35);
+    // All of the range is gone.
+    options.end = Position::Offset {
+        offset: 20,
+        leader_epoch: -1,
+    };
+    let (offsets, status) = read(options).unwrap();
+    assert_eq!((offsets, status.progress()[0].skipped), (all(0, 0), 15));
+}
+
+#[test]
+fn an_end_that_does_not_come_fails_the_scan_in_time() {
+    let broker = FakeBroker::start(|_, _| Reply::Log);
+    let mut options = broker.options();
+    options.timeout = Duration::from_secs(1);
+    options.end = Position::Offset {
+        offset: 101,
+        leader_epoch: -1,
+    };
+    broker.state().log.push((100, Vec::new()));
+    let error = read(options).unwrap_err();
+    assert_eq!(error.kind, ErrorKind::OffsetOutOfRange);
+    let text = "partition t-0 is to be read up to offset 101, but ends at 100";
+    assert_eq!(error.text, text);
+}
+
+#[test]
+fn an_end_that_comes_is_waited_for() {
+    let broker = FakeBroker::start(|_, _| Reply::Log);
+    broker.state().high_watermark = 60;
+    let mut options = broker.options();
+    options.end = Position::Offset {
+        offset: 100,
+        leader_epoch: -1,
+    };
+    let mut reader = start(options).unwrap();
+    let mut offsets = Vec::new();
+    while let Some(batch) = reader.next_batch().unwrap() {
+        offsets.extend(common::offsets_of(&batch));
+        broker.state().high_watermark = 100;
+    }
+    assert_eq!(offsets, all(0, 100));
+}
+
+#[test]
+fn a_range_whose_end_was_compacted_away_ends() {
+    let broker = FakeBroker::start(|_, offset| match offset {
+        ..90 => piecewise(offset),
+        _ => Reply::Records(Vec::new()),
+    });
+    let (offsets, status) = read(broker.options()).unwrap();
+    assert_eq!(offsets, all(0, 90));
+    assert_eq!(status.progress()[0].position, 100);
+}
+
+#[test]
+fn a_deleted_topic_and_one_created_anew_fail_the_scan() {
+    for (id, text) in [
+        (None, "partition t-0 is gone: the topic was deleted"),
+        (
+            Some([2; 16]),
+            "topic t was deleted and created anew during the scan",
+        ),
+    ] {
+        let broker = FakeBroker::start(|number, offset| match number {
+            0 => piecewise(offset),
+            _ => Reply::Error(ErrorCode::UNKNOWN_TOPIC_ID),
+        });
+        let mut reader = start(broker.options()).unwrap();
+        broker.state().topic_id = id;
+        let error = loop {
+            match reader.next_batch() {
+                Ok(batch) => assert!(batch.is_some(), "the scan ended"),
+                Err(error) => break error,
+            }
+        };
+        assert_eq!((error.kind, &*error.text), (ErrorKind::TopicDeleted, text));
+    }
+}
+
+#[test]
+fn a_broker_that_never_answers_fails_the_scan_in_time() {
+    let broker = FakeBroker::start(|_, _| Reply::Silence);
+    let mut options = broker.options();
+    options.client.request_timeout = Duration::from_millis(300);
+    options.timeout = Duration::from_secs(2);
+    let error = read(options).unwrap_err();
+    assert_eq!(error.kind, ErrorKind::LeaderNotAvailable);
+    assert!(
+        error
+            .text
+            .starts_with("partition t-0 could not be read for 2 s"),
+        "{error}"
+    );
+}
+
+#[test]
+fn a_topic_that_does_not_exist_is_named() {
+    let broker = FakeBroker::start(|_, _| Reply::Log);
+    broker.state().topic_id = None;
+    let error = read(broker.options()).unwrap_err();
+    assert_eq!(error.kind, ErrorKind::UnknownTopic);
+    assert_eq!(error.text, "topic t does not exist");
+}
+
+#[test]
+fn a_cluster_that_is_away_is_named() {
+    let broker = FakeBroker::start(|_, _| Reply::Log);
+    let mut options = broker.options();
+    // Nobody listens on port 1.
+    options.client.bootstrap[0].port = 1;
+    options.timeout = Duration::from_millis(300);
+    let error = read(options).unwrap_err();
+    assert_eq!(error.kind, ErrorKind::BrokerNotAvailable);
+    assert!(
+        error.text.starts_with("broker 127.0.0.1:1: cannot connect"),
+        "{error}"
+    );
+}

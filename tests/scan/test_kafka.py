@@ -1,0 +1,92 @@
+"""``pyrklog.scan`` on Apache Kafka 3.9."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+import pyrklog
+from pyrklog.scanning import OffsetOutOfRangeError, UnknownTopicError
+from tests.support.clients import CODECS, Confluent, Record
+from tests.support.groups import create_topic
+from tests.support.kafka_broker import KafkaBroker
+from tests.support.scanning import iterated, rows, values
+from tests.support.transactions import producer_of, read_committed_when
+
+pytestmark = pytest.mark.jvm
+
+START = datetime(2024, 5, 1, tzinfo=UTC)
+START_MS = int(START.timestamp() * 1000)
+
+
+@pytest.fixture(scope="module")
+def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with KafkaBroker(tmp_path_factory.mktemp("kafka") / "broker") as broker:
+        yield broker.bootstrap
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_records_of_every_codec_are_rows(kafka: str, topic: str, codec: str) -> None:
+    records = [
+        Record(None, None, (), START_MS),
+        Record(b"k", b"v", (("a", b"1"), ("a", None)), START_MS + 1),
+        *(Record(b"%d" % n, b"y" * (n % 200), (), START_MS + n) for n in range(5000)),
+    ]
+    Confluent().produce(kafka, topic, records, codec=codec)
+    columns = ["key", "value", "offset", "timestamp", "headers"]
+    found = rows(pyrklog.scan(topic, columns=columns, bootstrap_servers=kafka))
+    for number, (row, record) in enumerate(zip(found, records, strict=True)):
+        headers = [{"key": key, "value": value} for key, value in record.headers]
+        time = START + timedelta(milliseconds=record.timestamp_ms - START_MS)
+        assert row == {
+            "key": record.key,
+            "value": record.value,
+            "offset": number,
+            "timestamp": time,
+            "headers": headers or None,
+        }
+
+
+def test_ranges_are_found_by_offset_and_time(kafka: str, topic: str) -> None:
+    create_topic(kafka, topic, 2)
+    records = [Record(None, b"%d" % n, (), START_MS + 1000 * n) for n in range(100)]
+    for partition in range(2):
+        Confluent().produce(kafka, topic, records, partition=partition)
+    scan = pyrklog.scan(
+        topic,
+        start=START + timedelta(seconds=10),
+        end={topic: {0: 15, 1: START + timedelta(seconds=12)}},
+        columns=["partition", "value"],
+        bootstrap_servers=kafka,
+    )
+    found = sorted((row["partition"], int(row["value"])) for row in iterated(scan))
+    assert found == [(0, 10), (0, 11), (0, 12), (0, 13), (0, 14), (1, 10), (1, 11)]
+
+
+def test_transactions_are_read_once_they_are_committed(kafka: str, topic: str) -> None:
+    create_topic(kafka, topic, 1)
+    producer = producer_of(kafka, topic)
+    for value, end in (
+        (b"aborted", producer.abort_transaction),
+        (b"committed", producer.commit_transaction),
+    ):
+        producer.begin_transaction()
+        producer.produce(topic, value, partition=0)
+        assert producer.flush(30) == 0
+        end(30)
+    read_committed_when(kafka, topic, [b"committed"])
+    assert values(kafka, topic) == [b"committed"]
+    assert values(kafka, topic, isolation="read_uncommitted") == [b"aborted", b"committed"]
+
+
+def test_failures_are_those_of_any_broker(kafka: str, topic: str) -> None:
+    with pytest.raises(UnknownTopicError, match="does not exist"):
+        pyrklog.scan(topic, bootstrap_servers=kafka)
+    Confluent().produce(kafka, topic, [Record(None, b"1")])
+    with pytest.raises(OffsetOutOfRangeError, match="the log has 0 to 1"):
+        values(kafka, topic, start=5, end=9)
+    columns = {"columns": ["value"], "bootstrap_servers": kafka}
+    with pytest.raises(OffsetOutOfRangeError, match="up to offset 9, but ends at 1"):
+        iterated(pyrklog.scan(topic, 0, 9, timeout_s=1, **columns))  # type: ignore[arg-type]

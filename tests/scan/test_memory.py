@@ -1,0 +1,60 @@
+"""A scan's memory stays within its bound, however slow its reader and however large the topic."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+from confluent_kafka import Producer
+
+from tests.support.groups import create_topic
+
+MIB = 1 << 20
+# Of a process with Python, pyrklog and what the allocator keeps.
+SLACK_BYTES = 96 * MIB
+
+_READER = """
+import json, sys, pyrklog
+
+def resident():
+    with open("/proc/self/status") as status:
+        lines = dict(line.split(":", 1) for line in status)
+    return int(lines["VmHWM"].split()[0]) * 1024
+
+topic, bootstrap, memory = sys.argv[1:]
+scan = pyrklog.scan(topic, bootstrap_servers=bootstrap, memory_bytes=int(memory))
+before = resident()
+rows = 0
+for number, batch in enumerate(scan):
+    if number == 0:
+        # Everything that may be fetched ahead is.
+        last = None
+        import time
+        while last != (last := open("/proc/self/statm").read()):
+            time.sleep(0.3)
+rows = sum(one.records for one in scan.progress())
+print(json.dumps({"rows": rows, "grown": resident() - before}))
+"""
+
+
+def test_a_large_topic_is_read_in_little_memory(bootstrap: str, topic: str) -> None:
+    """600 MB of records that compress well: six partitions of zstd."""
+    create_topic(bootstrap, topic, 6)
+    producer = Producer(
+        {"bootstrap.servers": bootstrap, "compression.type": "zstd", "linger.ms": 50}
+    )
+    value = b"some words that come again and again, " * 250
+    count = 60_000
+    for number in range(count):
+        producer.produce(topic, value, partition=number % 6)
+        if number % 500 == 0:
+            producer.poll(0)
+            producer.flush(60)
+    assert producer.flush(60) == 0
+    memory = 32 * MIB
+    command = [sys.executable, "-c", _READER, topic, bootstrap, str(memory)]
+    output = subprocess.run(command, capture_output=True, text=True, check=True)
+    told = json.loads(output.stdout)
+    assert told["rows"] == count
+    assert told["grown"] < memory + SLACK_BYTES, told
