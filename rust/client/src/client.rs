@@ -26,6 +26,25 @@ pub struct Client {
     cancel: Cancel,
     metadata: Metadata,
     connections: HashMap<Address, Connection>,
+    /// Brokers that could not be reached a moment ago: the next question is not for them.
+    away: HashSet<Address>,
+}
+
+/// Opens connections for a client's caller, on any thread.
+#[derive(Clone, Debug)]
+pub struct Opener {
+    config: ClientConfig,
+    cancel: Cancel,
+}
+
+impl Opener {
+    /// A connection of the caller's own. Blocks for as long as `connect_timeout`.
+    ///
+    /// # Errors
+    /// As of every question.
+    pub fn open(&self, address: &Address) -> Result<Connection> {
+        open::open(address, &self.config, &self.cancel)
+    }
 }
 
 impl Client {
@@ -36,6 +55,7 @@ impl Client {
             cancel,
             metadata: Metadata::default(),
             connections: HashMap::new(),
+            away: HashSet::new(),
         }
     }
 
@@ -49,12 +69,38 @@ impl Client {
         &self.metadata
     }
 
-    /// A connection of the caller's own.
-    ///
-    /// # Errors
-    /// As of every question.
-    pub fn open(&self, address: &Address) -> Result<Connection> {
-        open::open(address, &self.config, &self.cancel)
+    /// What opens connections elsewhere.
+    pub fn opener(&self) -> Opener {
+        Opener {
+            config: self.config.clone(),
+            cancel: self.cancel.clone(),
+        }
+    }
+
+    /// The leaders of these partitions that a question would be sent to on a new connection, each
+    /// once.
+    pub fn unconnected<'a>(&self, places: impl Iterator<Item = (&'a str, i32)>) -> Vec<Address> {
+        let mut seen = HashSet::new();
+        places
+            .filter_map(|(topic, partition)| self.metadata.leader(topic, partition))
+            .map(|leader| &leader.address)
+            .filter(|address| !self.connections.contains_key(address) && seen.insert(*address))
+            .cloned()
+            .collect()
+    }
+
+    /// What became of an opening elsewhere. Without a connection the broker is left out of the next
+    /// question for leaders, instead of being waited for again.
+    pub fn opened(&mut self, address: Address, connection: Option<Connection>) {
+        match connection {
+            None => {
+                self.away.insert(address);
+            }
+            Some(connection) if self.connections.len() < CONNECTIONS_MAX => {
+                self.connections.insert(address, connection);
+            }
+            Some(_) => {}
+        }
     }
 
     /// Asks one broker after the other for `topics`, until one answers: those that are known, then
@@ -189,7 +235,11 @@ impl Client {
             }
         }
         let mut found = HashMap::new();
+        let away = std::mem::take(&mut self.away);
         for (address, queries) in by_leader {
+            if away.contains(&address) {
+                continue;
+            }
             let asked = self.ask(&address, api, |out, version| encode(&queries, out, version));
             match asked {
                 Ok(frame) => {
@@ -214,7 +264,7 @@ impl Client {
         self.cancel.check()?;
         let mut connection = match self.connections.remove(address) {
             Some(connection) => connection,
-            None => self.open(address)?,
+            None => open::open(address, &self.config, &self.cancel)?,
         };
         let version = connection.version(api)?;
         let timeout = self.config.request_timeout;

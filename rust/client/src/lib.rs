@@ -22,7 +22,7 @@ mod versions;
 mod wake;
 
 pub use backoff::Backoff;
-pub use client::Client;
+pub use client::{Client, Opener};
 pub use config::{Address, ClientConfig};
 pub use connection::{Arrival, Connection, Frame};
 pub use error::{ClientError, Result};

@@ -96,7 +96,7 @@ fn a_broker_without_the_newest_version_of_the_first_question_is_asked_again() {
         let body = versions(ErrorCode::NONE, 0);
         stream.write_all(&frame(id, &body)).unwrap();
     });
-    let connection = client(&address).open(&address).unwrap();
+    let connection = client(&address).opener().open(&address).unwrap();
     assert_eq!(connection.version(api::METADATA).unwrap(), 4);
     let error = connection.version(api::FETCH).unwrap_err().to_string();
     assert!(
@@ -119,7 +119,7 @@ fn frames_are_received_however_they_are_cut() {
             stream.write_all(piece).unwrap();
         }
     });
-    let mut connection = client(&address).open(&address).unwrap();
+    let mut connection = client(&address).opener().open(&address).unwrap();
     for _ in sizes {
         connection.push(api::METADATA.key, 4, |_, _| {}).unwrap();
     }
@@ -144,7 +144,7 @@ fn a_frame_above_the_limit_waits_until_it_is_allowed() {
         // Until the other side hangs up.
         stream.read_exact(&mut [0]).ok();
     });
-    let mut connection = client(&address).open(&address).unwrap();
+    let mut connection = client(&address).opener().open(&address).unwrap();
     connection.set_frame_limit(100);
     connection.push(api::METADATA.key, 4, |_, _| {}).unwrap();
     connection.flush().unwrap();

@@ -10,7 +10,7 @@ struct LaneState {
     splits: usize,
 }
 
-/// The lanes that are open.
+/// The lanes that are open or are being opened.
 #[derive(Debug)]
 pub(crate) struct Lanes {
     open: HashMap<LaneId, LaneState>,
@@ -77,6 +77,11 @@ impl Lanes {
         self.of_workers[worker] += 1;
         self.open.insert(id, LaneState { worker, splits: 0 });
         worker
+    }
+
+    /// The worker of a lane.
+    pub fn worker(&self, id: LaneId) -> Option<usize> {
+        self.open.get(&id).map(|lane| lane.worker)
     }
 
     /// A split goes to a lane; returns its worker.

@@ -16,7 +16,8 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
 use std::time::{Duration, Instant};
 
 use pyrklog_client::{
-    Client, ClientError, EpochEnd, EpochQuery, Metadata, OffsetAnswer, OffsetQuery, Waker,
+    Client, ClientError, Connection, EpochEnd, EpochQuery, Metadata, OffsetAnswer, OffsetQuery,
+    Waker,
 };
 use pyrklog_wire::list_offsets::{EARLIEST_TIMESTAMP, LATEST_TIMESTAMP};
 use pyrklog_wire::{ErrorCode, Uuid};
@@ -24,6 +25,7 @@ use pyrklog_wire::{ErrorCode, Uuid};
 use crate::assign::{Choice, Lanes};
 use crate::error::{ErrorKind, Result, ScanError};
 use crate::lane::{FetchTerms, LaneId, Why};
+use crate::openers::{self, Openers};
 use crate::options::Missing;
 use crate::progress::{Delivered, Progress};
 use crate::split::Cursor;
@@ -65,6 +67,7 @@ pub(crate) struct Coordinator {
     missing: Missing,
     workers: Vec<WorkerHandle>,
     events: Receiver<Event>,
+    openers: Openers,
     lanes: Lanes,
     waiting: Vec<Waiting>,
     /// Splits that are not read to their end.
@@ -83,6 +86,7 @@ impl Coordinator {
         missing: Missing,
         workers: Vec<WorkerHandle>,
         events: Receiver<Event>,
+        openers: Openers,
         lanes: Lanes,
         cursors: Vec<Cursor>,
     ) -> Coordinator {
@@ -103,6 +107,7 @@ impl Coordinator {
             missing,
             workers,
             events,
+            openers,
             lanes,
             is_stale: false,
         }
@@ -155,8 +160,31 @@ impl Coordinator {
                     self.released(cursor, Why::Moved(reason.clone()))?;
                 }
             }
+            Event::Opened(lane, opened) => self.opened(lane, opened)?,
         }
         Ok(())
+    }
+
+    fn opened(&mut self, lane: LaneId, opened: Result<Box<Connection>, ClientError>) -> Result<()> {
+        let waiting = self.openers.ended(lane)?;
+        match opened {
+            Ok(connection) => {
+                if let Some(worker) = self.lanes.worker(lane) {
+                    self.tell(worker, Command::Open(lane, connection));
+                    for cursor in waiting {
+                        self.tell(worker, Command::Assign(lane, Box::new(cursor)));
+                    }
+                }
+                Ok(())
+            }
+            Err(error) if error.is_retriable() => {
+                self.lanes.lost(lane);
+                let why = Why::Moved(error.to_string());
+                let mut all = waiting.into_iter();
+                all.try_for_each(|cursor| self.released(cursor, why.clone()))
+            }
+            Err(error) => Err(error.into()),
+        }
     }
 
     fn released(&mut self, mut cursor: Cursor, why: Why) -> Result<()> {
@@ -291,6 +319,8 @@ impl Coordinator {
         if queries.is_empty() {
             return Ok(passed);
         }
+        let places = queries.iter().map(|one| (&*one.topic, one.partition));
+        openers::connect(&mut self.client, places)?;
         let answers = match self.client.epoch_ends(&queries) {
             Ok(answers) => answers,
             // Before Kafka 2.3 nobody can tell.
@@ -323,6 +353,9 @@ impl Coordinator {
         if asked.is_empty() {
             return Ok(passed);
         }
+        let places = asked.iter().map(|one| &one.cursor);
+        let places = places.map(|cursor| (&*cursor.topic, cursor.partition));
+        openers::connect(&mut self.client, places)?;
         let mut ask = |timestamp| {
             let query = |one: &Waiting| OffsetQuery {
                 topic: Arc::clone(&one.cursor.topic),
@@ -370,7 +403,7 @@ impl Coordinator {
     }
 
     /// Gives a split to a lane of its broker.
-    fn place(&mut self, mut one: Waiting) -> Result<()> {
+    fn place(&mut self, one: Waiting) -> Result<()> {
         let metadata = self.client.metadata();
         let now = Instant::now();
         let preferred = one.cursor.preferred.filter(|(_, until)| now < *until);
@@ -389,19 +422,11 @@ impl Coordinator {
         }
         let id = match choice {
             Choice::Open(id) => id,
-            Choice::New(id) => match self.client.open(&broker.address) {
-                Ok(connection) => {
-                    let worker = self.lanes.opened(id);
-                    self.tell(worker, Command::Open(id, Box::new(connection)));
-                    id
-                }
-                Err(error) if error.is_retriable() => {
-                    self.is_stale = true;
-                    one.cursor.preferred = None;
-                    return self.wait_again(one, &error.to_string());
-                }
-                Err(error) => return Err(error.into()),
-            },
+            Choice::New(id) => {
+                self.lanes.opened(id);
+                self.openers.open(id, broker.address)?;
+                id
+            }
             Choice::Later => {
                 let due = now + LOOK;
                 self.waiting.push(Waiting { due, ..one });
@@ -413,7 +438,9 @@ impl Coordinator {
     }
 
     fn assign(&mut self, id: LaneId, cursor: Cursor) {
-        if let Some(worker) = self.lanes.assigned(id) {
+        if let Some(worker) = self.lanes.assigned(id)
+            && let Some(cursor) = self.openers.wait(id, cursor)
+        {
             self.tell(worker, Command::Assign(id, Box::new(cursor)));
         }
     }

@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! plan          offsets to read of each partition: splits
-//! coordinator   one thread: finds leaders, opens connections, checks epochs, hands out splits
+//! coordinator   one thread: finds leaders, checks epochs, hands out splits
+//! openers       threads for a moment: connect side by side
 //! worker        a few threads: each polls its lanes, decodes, fills a batch
 //! lane          one connection, the splits read on it, one Fetch in flight
 //! queue         finished batches, bounded in bytes
@@ -25,6 +26,7 @@ mod error;
 mod lane;
 mod large;
 mod old_formats;
+mod openers;
 mod options;
 mod plan;
 mod progress;
@@ -32,6 +34,7 @@ mod queue;
 mod reader;
 mod rows;
 mod split;
+mod threads;
 mod worker;
 
 pub use columns::{Column, Columns, UnknownColumn};

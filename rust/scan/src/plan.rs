@@ -9,6 +9,7 @@ use pyrklog_wire::ErrorCode;
 use pyrklog_wire::list_offsets::{EARLIEST_TIMESTAMP, LATEST_TIMESTAMP};
 
 use crate::error::{ErrorKind, Result, ScanError};
+use crate::openers;
 use crate::options::{ALL_PARTITIONS, Position, ScanOptions};
 use crate::split::Split;
 
@@ -186,6 +187,8 @@ impl Planner<'_> {
                 timestamp: *timestamp,
             };
             let queries: Vec<OffsetQuery> = open.iter().map(query).collect();
+            let places = queries.iter().map(|one| (&*one.topic, one.partition));
+            openers::connect(&mut self.client, places)?;
             let isolation = self.options.isolation;
             let answers = self.client.list_offsets(isolation, &queries)?;
             let mut again = Vec::new();

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 use std::sync::mpsc::{Sender, channel};
-use std::thread;
 use std::time::{Duration, Instant};
 
 use arrow_array::{RecordBatch, RecordBatchReader};
@@ -16,12 +15,14 @@ use crate::decode::{DecodeLimits, Decoder};
 use crate::error::{ErrorKind, Result, ScanError};
 use crate::lane::FetchTerms;
 use crate::large::LargeGate;
+use crate::openers::Openers;
 use crate::options::ScanOptions;
 use crate::plan::Plan;
 use crate::progress::{Progress, SplitProgress};
 use crate::queue::{Popped, Queue};
 use crate::rows::{BatchLimits, Rows};
 use crate::split::{Cursor, Split};
+use crate::threads;
 use crate::worker::{Event, Shared, Worker, WorkerTerms};
 
 /// How often a caller asks whether to stop.
@@ -29,7 +30,6 @@ const LOOK: Duration = Duration::from_millis(100);
 const LANES_MAX: usize = 1024;
 const LANE_BYTES: std::ops::RangeInclusive<usize> = 64 << 10..=8 << 20;
 const EXPANDED_BYTES_MAX: usize = 8 << 20;
-const STACK_BYTES: usize = 1 << 20;
 
 /// Asked when the caller wants a batch, and while it waits for one: true ends the scan.
 pub type Interrupt = Box<dyn Fn() -> bool + Send>;
@@ -179,7 +179,7 @@ impl ScanReader {
                 start_worker(number, &shared, terms, decoder, events.clone())
             })
             .collect::<Result<Vec<_>>>()?;
-        drop(events);
+        let openers = Openers::new(client.opener(), events);
         let lanes = Lanes::new(workers, brokers, shares.lanes_max);
         let coordinator = Coordinator::new(
             client,
@@ -189,10 +189,11 @@ impl ScanReader {
             options.missing,
             handles,
             heard,
+            openers,
             lanes,
             cursors,
         );
-        spawn("scan-coordinator".into(), move || coordinator.run())?;
+        threads::start("scan-coordinator", move || coordinator.run())?;
         Ok(reader)
     }
 
@@ -261,7 +262,7 @@ fn start_worker(
     events: Sender<Event>,
 ) -> Result<WorkerHandle> {
     let (commands, orders) = channel();
-    let waker = Arc::new(Waker::new().map_err(resources)?);
+    let waker = Arc::new(Waker::new().map_err(threads::resources)?);
     let worker = Worker {
         number,
         shared: shared.clone(),
@@ -274,7 +275,7 @@ fn start_worker(
         rows_since: None,
         finished: Vec::new(),
     };
-    spawn(format!("scan-worker-{number}"), move || worker.run())?;
+    threads::start(&format!("scan-worker-{number}"), move || worker.run())?;
     Ok(WorkerHandle { commands, waker })
 }
 
@@ -297,18 +298,6 @@ fn decoder(options: &ScanOptions, shares: MemoryShares, shared: &Shared, worker:
     };
     let gate = Arc::clone(&shared.gate);
     Decoder::new(rows, limits, worker, gate, shared.cancel.clone())
-}
-
-fn spawn(name: String, run: impl FnOnce() + Send + 'static) -> Result<()> {
-    let thread = thread::Builder::new().name(name).stack_size(STACK_BYTES);
-    thread.spawn(run).map(|_| ()).map_err(resources)
-}
-
-fn resources(error: std::io::Error) -> ScanError {
-    ScanError::new(
-        ErrorKind::Resources,
-        format!("cannot start a scan: {error}"),
-    )
 }
 
 #[cfg(test)]

@@ -35,7 +35,7 @@ pub(crate) enum Command {
     Close(LaneId),
 }
 
-/// What a worker tells the coordinator.
+/// What a worker or an opener tells the coordinator.
 #[derive(Debug)]
 pub(crate) enum Event {
     /// All of a split is in the queue.
@@ -44,6 +44,8 @@ pub(crate) enum Event {
     Released(LaneId, Box<Cursor>, Why),
     /// A lane is gone, with its splits.
     LaneLost(LaneId, Vec<Cursor>, String),
+    /// A lane's connection is open, or why it is not.
+    Opened(LaneId, Result<Box<Connection>, ClientError>),
 }
 
 /// What the threads of a scan share.

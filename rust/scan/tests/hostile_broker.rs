@@ -104,7 +104,7 @@ fn a_log_without_an_end_is_refused() {
 /// Of a reader in some rack, with a second broker that is the first one.
 fn with_replica(reply: impl FnMut(usize, i64) -> Reply + Send + 'static) -> (usize, ScanError) {
     let broker = FakeBroker::start(reply);
-    broker.state().replicas = vec![2];
+    broker.state().others = vec![(2, 0)];
     let mut options = broker.options();
     options.rack = "a".into();
     options.timeout = Duration::from_secs(1);
@@ -142,7 +142,7 @@ fn a_replica_is_read_as_its_leader_says() {
         0 => Reply::Preferred(2),
         _ => Reply::Log,
     });
-    broker.state().replicas = vec![2];
+    broker.state().others = vec![(2, 0)];
     let (offsets, _) = read(broker.options()).unwrap();
     assert_eq!(offsets, (0..100).collect::<Vec<i64>>());
 }

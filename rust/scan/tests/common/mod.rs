@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Barrier, Mutex, MutexGuard};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -27,7 +27,8 @@ use pyrklog_wire::fetch::{
 use pyrklog_wire::header::encode_response_header;
 use pyrklog_wire::leader::NodeEndpoint;
 use pyrklog_wire::list_offsets::{
-    ListOffsetsPartitionResponse, ListOffsetsRequest, ListOffsetsResponse, ListOffsetsTopicResponse,
+    ListOffsetsPartition, ListOffsetsPartitionResponse, ListOffsetsRequest, ListOffsetsResponse,
+    ListOffsetsTopicResponse,
 };
 use pyrklog_wire::metadata::{MetadataHead, MetadataPartition, MetadataResponse, MetadataTopic};
 use pyrklog_wire::offset_for_leader_epoch::{
@@ -72,8 +73,12 @@ pub struct State {
     pub log: Vec<(i64, Vec<u8>)>,
     /// (leader epoch, end offset) that OffsetForLeaderEpoch tells.
     pub epoch_end: (i32, i64),
-    /// Brokers besides broker 1; all are this one.
-    pub replicas: Vec<i32>,
+    /// Brokers besides broker 1, with their ports; 0 is this one's.
+    pub others: Vec<(i32, u16)>,
+    /// Leader of each partition.
+    pub leaders: Vec<i32>,
+    /// Where each connection waits before its first answer.
+    pub barrier: Option<Arc<Barrier>>,
     /// Ranges that are not Kafka 3.9's.
     pub ranges: HashMap<i16, (i16, i16)>,
     pub fetches: usize,
@@ -122,7 +127,9 @@ impl FakeBroker {
             high_watermark: 100,
             log: log.collect(),
             epoch_end: (1, 100),
-            replicas: Vec::new(),
+            others: Vec::new(),
+            leaders: vec![1],
+            barrier: None,
             ranges: HashMap::new(),
             fetches: 0,
             connections: 0,
@@ -242,6 +249,10 @@ fn read_frame(stream: &mut TcpStream) -> Option<Vec<u8>> {
 }
 
 fn answer_versions(out: &mut Vec<u8>, version: i16, state: &Mutex<State>) {
+    let barrier = state.lock().unwrap().barrier.clone();
+    if let Some(barrier) = barrier {
+        barrier.wait();
+    }
     let mut response = ApiVersionsResponse::of_table(false);
     for (api, (min_version, max_version)) in &state.lock().unwrap().ranges {
         response.apis.retain(|one| one.key != *api);
@@ -256,25 +267,29 @@ fn answer_versions(out: &mut Vec<u8>, version: i16, state: &Mutex<State>) {
 
 fn answer_metadata(out: &mut Vec<u8>, version: i16, port: u16, state: &Mutex<State>) {
     let state = state.lock().unwrap();
-    let partition = MetadataPartition {
+    let partition = |(index, leader): (usize, &i32)| MetadataPartition {
         error_code: ErrorCode::NONE,
-        index: 0,
-        leader_id: 1,
+        index: index as i32,
+        leader_id: *leader,
         leader_epoch: state.leader_epoch,
-        replicas: vec![1].into(),
-        isr: vec![1].into(),
+        replicas: vec![*leader].into(),
+        isr: vec![*leader].into(),
         offline: vec![].into(),
     };
-    let broker = |node_id: &i32| NodeEndpoint {
+    let partitions = state.leaders.iter().enumerate().map(partition);
+    let broker = |(node_id, other): &(i32, u16)| NodeEndpoint {
         node_id: *node_id,
         host: "127.0.0.1",
-        port: port.into(),
+        port: match other {
+            0 => port.into(),
+            other => (*other).into(),
+        },
         rack: None,
     };
     let response = MetadataResponse {
         head: MetadataHead {
             throttle_ms: 0,
-            brokers: [1].iter().chain(&state.replicas).map(broker).collect(),
+            brokers: [(1, 0)].iter().chain(&state.others).map(broker).collect(),
             cluster_id: None,
             controller_id: 1,
         },
@@ -286,7 +301,10 @@ fn answer_metadata(out: &mut Vec<u8>, version: i16, port: u16, state: &Mutex<Sta
             name: Some(TOPIC),
             id: state.topic_id.unwrap_or_default(),
             is_internal: false,
-            partitions: state.topic_id.map(|_| partition).into_iter().collect(),
+            partitions: match state.topic_id {
+                Some(_) => partitions.collect(),
+                None => Vec::new(),
+            },
             authorized_operations: i32::MIN,
         }],
         cluster_authorized_operations: i32::MIN,
@@ -297,22 +315,22 @@ fn answer_metadata(out: &mut Vec<u8>, version: i16, port: u16, state: &Mutex<Sta
 fn answer_offsets(out: &mut Vec<u8>, version: i16, body: &[u8], state: &Mutex<State>) {
     let state = state.lock().unwrap();
     let request = ListOffsetsRequest::decode(body, version).unwrap();
-    let offset = match request.topics[0].partitions[0].timestamp {
-        -2 => state.log_start,
-        -1 => state.high_watermark,
-        _ => -1,
+    let answer = |asked: &ListOffsetsPartition| ListOffsetsPartitionResponse {
+        index: asked.index,
+        error_code: ErrorCode::NONE,
+        timestamp: -1,
+        offset: match asked.timestamp {
+            -2 => state.log_start,
+            -1 => state.high_watermark,
+            _ => -1,
+        },
+        leader_epoch: 1,
     };
     let response = ListOffsetsResponse {
         throttle_ms: 0,
         topics: vec![ListOffsetsTopicResponse {
             name: TOPIC,
-            partitions: vec![ListOffsetsPartitionResponse {
-                index: 0,
-                error_code: ErrorCode::NONE,
-                timestamp: -1,
-                offset,
-                leader_epoch: 1,
-            }],
+            partitions: request.topics[0].partitions.iter().map(answer).collect(),
         }],
     };
     response.encode(out, version);
@@ -358,6 +376,7 @@ fn answer_fetch(
         throttle_ms: 0,
         preferred_read_replica: -1,
         topic_id: request.topics[0].id,
+        partition: partition.index,
         records: Vec::new(),
     };
     match reply {
@@ -391,6 +410,7 @@ struct FetchAnswer {
     throttle_ms: i32,
     preferred_read_replica: i32,
     topic_id: [u8; 16],
+    partition: i32,
     records: Vec<u8>,
 }
 
@@ -412,7 +432,7 @@ impl FetchAnswer {
                 last_stable_offset: state.high_watermark,
                 log_start_offset: state.log_start,
                 preferred_read_replica: self.preferred_read_replica,
-                ..FetchPartitionHead::failed(0, self.code)
+                ..FetchPartitionHead::failed(self.partition, self.code)
             };
             writer.partition_head(&head, Some(self.records.len()));
             writer.out().extend_from_slice(&self.records);

@@ -1,0 +1,105 @@
+//! Several brokers: connections are opened side by side.
+
+mod common;
+
+use std::net::TcpListener;
+use std::sync::{Arc, Barrier};
+use std::time::Duration;
+
+use common::{FakeBroker, Reply, read, start};
+use pyrklog_scan::{ErrorKind, Position, ScanOptions, TopicPartitions};
+
+const COUNT: usize = 8;
+
+fn at(offset: i64) -> Position {
+    Position::Offset {
+        offset,
+        leader_epoch: -1,
+    }
+}
+
+/// A broker that leads the last partition, and others, by port, that lead one each.
+fn cluster(ports: &[u16]) -> FakeBroker {
+    let broker = FakeBroker::start(|_, _| Reply::Log);
+    {
+        let mut state = broker.state();
+        state.others = (2..).zip(ports.iter().copied()).collect();
+        let others: Vec<i32> = state.others.iter().map(|one| one.0).collect();
+        state.leaders = [others, vec![1]].concat();
+    }
+    broker
+}
+
+/// Of brokers that take connections and never answer.
+fn silent() -> (Vec<TcpListener>, Vec<u16>) {
+    let listeners: Vec<_> = (0..COUNT)
+        .map(|_| TcpListener::bind("127.0.0.1:0").unwrap())
+        .collect();
+    let port = |listener: &TcpListener| listener.local_addr().unwrap().port();
+    let ports = listeners.iter().map(port).collect();
+    (listeners, ports)
+}
+
+/// Opened one after the other, the first would wait for ever.
+#[test]
+fn leaders_are_connected_side_by_side() {
+    let barrier = Arc::new(Barrier::new(COUNT));
+    let brokers: Vec<FakeBroker> = (0..COUNT)
+        .map(|_| FakeBroker::start(|_, _| Reply::Log))
+        .collect();
+    for broker in &brokers {
+        broker.state().barrier = Some(Arc::clone(&barrier));
+    }
+    let ports: Vec<u16> = brokers.iter().map(|broker| broker.port).collect();
+    let broker = cluster(&ports);
+    let with_questions = broker.options();
+    let (offsets, status) = read(with_questions.clone()).unwrap();
+    assert_eq!(offsets.len(), 100 * (COUNT + 1));
+    assert!(status.progress().iter().all(|one| one.position == 100));
+    // Without a question while it is planned: the lanes are opened so, too.
+    let options = ScanOptions {
+        start: at(0),
+        end: at(100),
+        ..with_questions
+    };
+    let (offsets, _) = read(options).unwrap();
+    assert_eq!(offsets.len(), 100 * (COUNT + 1));
+}
+
+#[test]
+fn brokers_that_are_away_hold_up_their_own_partitions_only() {
+    let (_listeners, ports) = silent();
+    let broker = cluster(&ports);
+    let mut options = broker.options();
+    (options.start, options.end) = (at(0), at(100));
+    // One after the other would take longer than a test waits.
+    options.client.connect_timeout = Duration::from_secs(30);
+    let mut reader = start(options).unwrap();
+    let mut rows = 0;
+    while rows < 100 {
+        rows += reader.next_batch().unwrap().expect("more rows").num_rows();
+    }
+    assert_eq!(reader.status().progress()[COUNT].position, 100);
+}
+
+#[test]
+fn brokers_that_are_away_end_a_scan_in_time() {
+    let (_listeners, ports) = silent();
+    let broker = cluster(&ports);
+    let mut options = broker.options();
+    options.client.connect_timeout = Duration::from_millis(300);
+    options.timeout = Duration::from_millis(500);
+    let error = read(options.clone()).unwrap_err();
+    assert_eq!(error.kind, ErrorKind::LeaderNotAvailable);
+    assert!(error.text.contains("has no leader that answers"), "{error}");
+    (options.start, options.end) = (at(0), at(100));
+    let error = read(options.clone()).unwrap_err();
+    assert_eq!(error.kind, ErrorKind::LeaderNotAvailable);
+    assert!(error.text.contains("no answer to ApiVersions"), "{error}");
+    // The partition of the one that is there can be read by itself.
+    options.topics = vec![TopicPartitions {
+        topic: common::TOPIC.into(),
+        partitions: Some(vec![COUNT as i32]),
+    }];
+    assert_eq!(read(options).unwrap().0.len(), 100);
+}
