@@ -81,7 +81,7 @@ CRATE_DEPENDENCIES = {
     "client": frozenset({"wire"}),
     "scan": frozenset({"wire", "compression", "client"}),
     "loadgen": frozenset({"wire"}),
-    "fuzz": frozenset({"wire", "log"}),
+    "fuzz": frozenset({"wire", "log", "scan"}),
     "floors": frozenset({"wire", "loadgen"}),
     "bridge": frozenset({"wire", "log", "dataplane", "client", "scan"}),
 }

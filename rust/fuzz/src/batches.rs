@@ -26,7 +26,7 @@ const PRODUCE_VERSION: i16 = 11;
 /// Decompression needs fixed memory for windows and tables, and little per byte.
 /// `EXPANDED_BYTES_MAX` bounds the records.
 const MEMORY_FACTOR: usize = 4096;
-const EXPANDED_BYTES_MAX: usize = 1 << 14;
+pub const EXPANDED_BYTES_MAX: usize = 1 << 14;
 /// What was sent uncompressed may be larger.
 const STORED_BYTES_MAX: usize = 1 << 20;
 const CODEC_BYTES: usize = 12 << 20;
@@ -86,7 +86,7 @@ pub fn run(script: &mut Script<'_>, planted: Option<&str>) -> Verdict {
     }
 }
 
-fn record(script: &mut Script<'_>) -> Record {
+pub fn record(script: &mut Script<'_>) -> Record {
     let key = script.bool().then(|| script.bytes(8));
     let value = match script.below(16) {
         0..4 => None,

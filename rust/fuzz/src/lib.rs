@@ -11,6 +11,7 @@
 mod batches;
 mod checkpoints;
 mod dumps;
+mod fetched;
 mod frames;
 mod history;
 mod indexes;
@@ -58,11 +59,13 @@ pub enum Target {
     Reads,
     /// The dump of any file reports damage, and nothing else, and ends.
     Dumps,
+    /// Fetched records, new and old formats, with transactions: a scan has the rows that are visible.
+    Fetched,
 }
 
 impl Target {
     /// All targets.
-    pub const ALL: [Target; 11] = [
+    pub const ALL: [Target; 12] = [
         Target::Frames,
         Target::Batches,
         Target::MessageSets,
@@ -74,6 +77,7 @@ impl Target {
         Target::Responses,
         Target::Reads,
         Target::Dumps,
+        Target::Fetched,
     ];
 
     /// The names of the bugs planted for it.
@@ -90,6 +94,7 @@ impl Target {
             Target::Responses => responses::PLANTED,
             Target::Reads => reads::PLANTED,
             Target::Dumps => dumps::PLANTED,
+            Target::Fetched => fetched::PLANTED,
         }
     }
 
@@ -108,6 +113,7 @@ impl Target {
             Target::Responses => responses::run(&mut script, planted),
             Target::Reads => reads::run(&mut script, planted),
             Target::Dumps => dumps::run(&mut script, planted),
+            Target::Fetched => fetched::run(&mut script, planted),
         }
     }
 

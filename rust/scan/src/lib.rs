@@ -34,6 +34,8 @@ mod queue;
 mod reader;
 mod rows;
 mod split;
+#[cfg(any(test, feature = "testing"))]
+pub mod testing;
 mod threads;
 mod worker;
 

@@ -1,0 +1,106 @@
+//! The decoder alone, as a lane and its worker use it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use arrow_array::RecordBatch;
+use pyrklog_client::Cancel;
+use pyrklog_wire::fetch::AbortedTransaction;
+
+use crate::columns::{Column, Columns};
+use crate::decode::{DecodeLimits, Decoder};
+use crate::entries::position_after;
+use crate::error::{ErrorKind, Result, ScanError};
+use crate::large::LargeGate;
+use crate::progress::Progress;
+use crate::queue::{Popped, Queue};
+use crate::rows::{BatchLimits, Rows};
+use crate::split::{Cursor, Split};
+
+/// How a test reads.
+#[derive(Clone, Copy, Debug)]
+#[allow(missing_docs)] // As of a scan's options.
+pub struct How {
+    pub range: (i64, i64),
+    pub batch_rows: usize,
+    pub batch_bytes: usize,
+    pub expanded_bytes: usize,
+    pub large_bytes: usize,
+    pub is_read_committed: bool,
+}
+
+impl Default for How {
+    fn default() -> Self {
+        How {
+            range: (0, i64::MAX),
+            batch_rows: 1000,
+            batch_bytes: 1 << 20,
+            expanded_bytes: 64 << 10,
+            large_bytes: 8 << 20,
+            is_read_committed: true,
+        }
+    }
+}
+
+/// Decodes what a broker sends for the start of the range, of partition 3 of the topic `topic`.
+/// Returns the batches, and the offset to read on at.
+///
+/// # Errors
+/// As of a scan: records that do not hold together or are too large.
+///
+/// # Panics
+/// The lane and the decoder disagree about where to read on, or a batch is larger than allowed.
+pub fn decode(
+    how: How,
+    columns: &[Column],
+    records: &[u8],
+    aborted: &[AbortedTransaction],
+) -> Result<(Vec<RecordBatch>, i64)> {
+    let split = Split {
+        topic: Arc::from("topic"),
+        topic_id: [1; 16],
+        partition: 3,
+        start: how.range.0,
+        end: how.range.1,
+        leader_epoch: -1,
+    };
+    let cursor = Cursor::new(0, &split);
+    let passed = position_after(records, cursor.position).map_err(|error| {
+        let text = format!("partition topic-3 at offset {}: {error}", cursor.position);
+        ScanError::new(ErrorKind::CorruptBatch, text)
+    });
+    let (position, _) = passed?;
+    let progress = Arc::new(Progress::new(&[split]));
+    let queue = Arc::new(Queue::new(usize::MAX, Arc::clone(&progress)));
+    let mut decoder = decoder(how, columns, &queue);
+    decoder.decode(&cursor, records, aborted)?;
+    decoder.rows.flush()?;
+    queue.end(Ok(()));
+    let mut batches = Vec::new();
+    while let Popped::Batch(output) = queue.pop(Duration::ZERO) {
+        assert!(output.batch.num_rows() <= how.batch_rows);
+        batches.push(output.batch);
+    }
+    let reached = progress.read()[0].position;
+    let end = cursor.end.max(cursor.position);
+    assert_eq!(reached, position.min(end), "the decoder's position");
+    Ok((batches, reached))
+}
+
+fn decoder(how: How, columns: &[Column], queue: &Arc<Queue>) -> Decoder {
+    let limits = BatchLimits {
+        rows: how.batch_rows,
+        bytes: how.batch_bytes,
+        record_bytes: how.large_bytes,
+    };
+    let rows = Rows::new(Arc::new(Columns::new(columns)), limits, Arc::clone(queue));
+    let limits = DecodeLimits {
+        expanded_bytes: how.expanded_bytes,
+        large_bytes: how.large_bytes,
+        check_crcs: true,
+        is_read_committed: how.is_read_committed,
+    };
+    let gate = Arc::new(LargeGate::default());
+    let cancel = Cancel::new().expect("a file descriptor");
+    Decoder::new(rows, limits, 0, gate, cancel)
+}
