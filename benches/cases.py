@@ -14,6 +14,7 @@ from benches import (
     old_client_cases,
     process,
     recovery_case,
+    scan_cases,
     topics,
     transaction_cases,
 )
@@ -179,6 +180,7 @@ CASES = (
     *_groups(),
     *transaction_cases.CASES,
     *old_client_cases.CASES,
+    *scan_cases.CASES,
 )
 SCENARIOS: tuple[Scenario, ...] = (
     crowd_case.SCENARIO,

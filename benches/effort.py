@@ -105,6 +105,12 @@ METRICS = (
     "left_percent",
     "quiet_p99.9_ms",
     "beside_p99.9_ms",
+    # a scan, and a stock consumer
+    "rows_per_s",
+    "rows_per_client_cpu_s",
+    "client_rss_mb",
+    "consumed_rows_per_s",
+    "of_consumer",
     "bytes",
     "seconds",
 )
