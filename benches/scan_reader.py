@@ -37,7 +37,7 @@ def consume(bootstrap: str, topic: str) -> int:
         partitions = sorted(consumer.list_topics(topic, _PATIENCE_S).topics[topic].partitions)
         places = [TopicPartition(topic, index, OFFSET_BEGINNING) for index in partitions]
         edges = [consumer.get_watermark_offsets(place, _PATIENCE_S) for place in places]
-        rows = sum(last - first for first, last in edges)
+        rows: int = sum(last - first for first, last in edges)
         consumer.assign(places)
         left = rows
         while left > 0:
