@@ -56,7 +56,12 @@ def _log_dir_bytes(settings: Settings, broker: BrokerState) -> list[int] | None:
     if not found.results:
         return None
     return [
-        sum(one.partition_size for topic in place.topics for one in topic.partitions)
+        sum(
+            one.partition_size
+            for topic in place.topics
+            for one in topic.partitions
+            if not one.is_future_key
+        )
         for place in found.results
         if place.error_code == 0
     ]

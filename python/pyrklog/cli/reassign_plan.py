@@ -18,6 +18,8 @@ RATE_MAX = 2**62
 THROTTLE_MIN_BYTES = 10_000
 """Bytes a second; a lower rate lacks its unit, and nothing would ever arrive."""
 INT32_MAX = 2**31 - 1
+_ANY_LOG_DIR = "any"
+"""What plans say of replicas that move between brokers only."""
 _RATE = re.compile(r"(\d+(?:\.\d+)?)\s*([kMGT]?i?)B?(?:/s)?")
 _FACTORS = {"": 1, "k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
 _BINARY = {"ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40}
@@ -86,8 +88,13 @@ def parse_plan(text: str, source: str) -> dict[PartitionKey, tuple[int, ...]]:
             if not isinstance(item["replicas"], list):
                 raise TypeError("replicas is no list")
             replicas = tuple(map(_number, item["replicas"]))
+            log_dirs = set(item.get("log_dirs", ()))
         except (KeyError, TypeError, ValueError) as error:
             raise _no_plan(source, f"{type(error).__name__}: {error}") from None
+        if log_dirs - {_ANY_LOG_DIR}:
+            name = f"{place[0]}-{place[1]}"
+            what = f"{source} moves {name} to a log directory, which this command cannot"
+            raise CliError(Exit.USAGE, what, "use kafka-reassign-partitions.sh for log_dirs")
         if place in found:
             raise _no_plan(source, f"{place[0]}-{place[1]} is named twice")
         found[place] = replicas

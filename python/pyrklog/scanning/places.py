@@ -9,7 +9,7 @@ from pyrklog.scanning.settings import CorePlace
 
 Place = str | int | tuple[int, int] | datetime
 """``"earliest"``, ``"latest"``, an offset, (offset, leader epoch of the record before it), or a
-time with its zone: the first record that is not older."""
+time with its zone: the first record that is not older. An epoch of -1 is not known."""
 
 Places = Place | Mapping[str, Place | Mapping[int, Place]]
 """One for all partitions, or by topic, or by topic and partition."""
@@ -41,7 +41,7 @@ def core_place(place: object) -> CorePlace:
         return (
             "offset",
             _within("offset", offset, _OFFSET_MAX),
-            _within("leader epoch", epoch, _LEADER_EPOCH_MAX),
+            epoch if epoch == -1 else _within("leader epoch", epoch, _LEADER_EPOCH_MAX),
         )
     raise TypeError(f"{place!r} is no place in a partition: a {type(place).__name__}")
 

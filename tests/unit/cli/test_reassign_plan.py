@@ -186,3 +186,15 @@ def test_malformed_plan_is_refused(text: str) -> None:
     with pytest.raises(CliError, match=r"plan\.json is not what") as raised:
         parse_plan(text, "plan.json")
     assert raised.value.code is Exit.USAGE
+
+
+def _with_log_dirs(*log_dirs: str) -> str:
+    item = {"topic": "t", "partition": 0, "replicas": [1, 2], "log_dirs": log_dirs}
+    return json.dumps({"version": 1, "partitions": [item]})
+
+
+def test_a_plan_that_names_log_directories_is_refused() -> None:
+    assert parse_plan(_with_log_dirs("any", "any"), "plan.json") == {("t", 0): (1, 2)}
+    with pytest.raises(CliError, match="t-0 to a log directory") as raised:
+        parse_plan(_with_log_dirs("any", "/disk2"), "plan.json")
+    assert raised.value.code is Exit.USAGE
