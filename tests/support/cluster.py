@@ -15,6 +15,8 @@ from tests.support.faults.site import Site
 from tests.support.waiting import wait_until
 
 SESSION_TIMEOUT_MS = 2_000
+STORE_SESSION_S = 30.0
+"""Longer than ZooKeeper is away in any test, on a busy machine too."""
 OFFSETS_REPLICAS = 3
 """The default of ``offsets.topic.replication.factor``."""
 
@@ -78,7 +80,7 @@ class BrokerCluster(Site):
     def store(self) -> KazooClient:
         """A ZooKeeper session of the test's own."""
         if self._client is None:
-            self._client = KazooClient(self.zookeeper)
+            self._client = KazooClient(self.zookeeper, timeout=STORE_SESSION_S)
             self._client.start()
         return self._client
 

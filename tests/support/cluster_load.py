@@ -36,14 +36,23 @@ class Writer:
         number = 0
         while not self._end.is_set():
             for partition in range(len(self.acknowledged)):
+                self._produce(partition, number)
+                number += 1
+            self._producer.poll(0.002)
+
+    def _produce(self, partition: int, number: int) -> None:
+        while not self._end.is_set():
+            try:
                 self._producer.produce(
                     self._topic,
                     str(number).encode(),
                     partition=partition,
                     on_delivery=self._delivered,
                 )
-                number += 1
-            self._producer.poll(0.002)
+            except BufferError:  # its queue is full while brokers are away
+                self._producer.poll(0.1)
+            else:
+                return
 
     def _delivered(self, error: object, message: object) -> None:
         if error is not None:

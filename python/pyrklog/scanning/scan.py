@@ -68,6 +68,8 @@ class Scan:
     def __init__(self, core: CoreScan) -> None:
         self._core = core
         self._has_reader = False
+        self._has_ended = False
+        self._is_closed = False
 
     def __arrow_c_schema__(self) -> object:
         """The schema's capsule."""
@@ -112,6 +114,10 @@ class Scan:
         """The next batch. Waits without the GIL; Ctrl-C ends the wait and the scan."""
         capsules = self._core.next_batch()
         if capsules is None:
+            if self._is_closed and not self._has_ended:
+                # Batches that nobody took are gone: this is not the end of the records.
+                raise ScanClosedError("the scan was closed")
+            self._has_ended = True
             raise StopIteration
         return Batch(*capsules)
 
@@ -130,6 +136,7 @@ class Scan:
 
     def close(self) -> None:
         """Ends the scan; may be called twice, and from any thread."""
+        self._is_closed = True
         self._core.close()
 
     def __enter__(self) -> Self:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from pyrklog.scanning import Scan
+from pyrklog.scanning import Scan, ScanClosedError
 
 
 class Core:
@@ -22,3 +22,33 @@ def test_without_pyarrow_the_error_says_what_to_install(monkeypatch: pytest.Monk
     core: Any = Core()
     with pytest.raises(ImportError, match="is not installed: pip install pyarrow"):
         Scan(core).reader()
+
+
+class EndedCore:
+    """All of whose batches were there when it was closed, and are gone then."""
+
+    def __init__(self) -> None:
+        self.batches = [("schema", "array"), ("schema", "array")]
+
+    def next_batch(self) -> tuple[object, object] | None:
+        return self.batches.pop() if self.batches else None
+
+    def close(self) -> None:
+        self.batches.clear()
+
+
+def test_a_closed_scan_does_not_look_as_if_it_was_read_to_its_end() -> None:
+    core: Any = EndedCore()
+    scan = Scan(core)
+    next(scan)
+    scan.close()
+    with pytest.raises(ScanClosedError, match="closed"):
+        next(scan)
+
+
+def test_a_scan_that_was_read_to_its_end_stays_at_its_end() -> None:
+    core: Any = EndedCore()
+    scan = Scan(core)
+    assert len(list(scan)) == 2
+    scan.close()
+    assert list(scan) == []
