@@ -58,6 +58,7 @@ def test_random_faults(wired: WiredCluster, tmp_path: Path) -> None:
     assert not differing, f"replicas differ after {SEED=}, see {tmp_path / 'kept'}"
 
 
+@pytest.mark.timeout(900)
 def test_a_loss_is_found(wired: WiredCluster) -> None:
     """All machines crash at once under load: what was not in files is gone, and clients know."""
     wired.start()
