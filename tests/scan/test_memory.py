@@ -15,7 +15,7 @@ MIB = 1 << 20
 SLACK_BYTES = 96 * MIB
 
 _READER = """
-import json, sys, pyrklog
+import json, sys, time, pyrklog
 
 def resident():
     with open("/proc/self/status") as status:
@@ -30,7 +30,6 @@ for number, batch in enumerate(scan):
     if number == 0:
         # Everything that may be fetched ahead is.
         last = None
-        import time
         while last != (last := open("/proc/self/statm").read()):
             time.sleep(0.3)
 rows = sum(one.records for one in scan.progress())
