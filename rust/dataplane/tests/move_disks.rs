@@ -129,6 +129,50 @@ fn a_log_is_not_held_while_it_is_synced() {
     assert!(test.shutdown());
 }
 
+/// Records are deleted while the copy takes the log's place, and the log's disk hangs afterwards: what
+/// the log would have written is never taken for the copy's.
+#[test]
+fn records_that_are_deleted_during_the_swap_are_no_write_of_the_copy() {
+    let dir = tempfile::tempdir().unwrap();
+    let disk = StallingDisk::new(Arc::new(RealDisk));
+    let mut test = TestPlane::start_with(two(dir.path()), Arc::new(disk.clone()));
+    test.create("t", 1);
+    append(&test, 10);
+    assert_eq!(
+        test.become_leaders(vec![TestPlane::leader_spec("t", 0, 2)]),
+        [0]
+    );
+    append(&test, 10);
+    let (here, there) = here_and_there(dir.path());
+    disk.stall(".pyrklog-leaving");
+    assert_eq!(alter(&test, "t", 0, &there), 0);
+    eventually("the line", || (disk.waiting() > 0).then_some(()));
+    disk.stall(here.to_str().unwrap());
+    // It ends the first leader's epoch, which the log's writer would note.
+    let ticket = test
+        .plane
+        .delete_records(vec![("t".into(), 0, 15)])
+        .unwrap();
+    test.ticket(ticket);
+    let _if_it_does = within(Duration::from_millis(500), || {
+        (disk.waiting() > 1).then_some(())
+    });
+    disk.stall(here.join("t-0/leader-epoch").to_str().unwrap());
+    test.wait_for_notice("replica_moved");
+    disk.resume();
+    append(&test, 5);
+    let found = test.client().fetch_one("t", 0, 15);
+    assert_eq!((found.error, found.log_start_offset), (ErrorCode::NONE, 15));
+    let has_failed = |event: &Event| matches!(event, Event::LogDirFailed { .. });
+    assert!(!test.events.iter().any(has_failed), "{:?}", test.events);
+    assert!(test.shutdown());
+    let mut test = start(&two(dir.path()));
+    test.create("t", 1);
+    let found = test.client().fetch_one("t", 0, 15);
+    assert_eq!(found.batches(), (15..25).collect::<Vec<_>>());
+    assert!(test.shutdown());
+}
+
 /// Ended in order, with four segments that are closed, and led again on `disk`.
 fn reopened(dir: &Path, disk: Arc<dyn pyrklog_log::disk::Disk>) -> TestPlane {
     let mut test = start(&two(dir));

@@ -312,8 +312,13 @@ impl Log {
         }
     }
 
+    /// While the log is held nothing is written: its copy gets the epochs, or else the next batch
+    /// brings them.
     pub(crate) fn write_epochs(&mut self) {
-        self.epochs_unwritten = false;
+        self.epochs_unwritten = self.is_held();
+        if self.epochs_unwritten {
+            return;
+        }
         let content = self.epochs.encode().into_bytes();
         self.tail
             .push_file(names::LEADER_EPOCH_CHECKPOINT.to_owned(), content);
@@ -426,6 +431,11 @@ impl Log {
             end,
             sync,
         })
+    }
+
+    /// Whether the job is one of this log, not of one whose place it took.
+    pub fn is_written_by(&self, job: &WriteJob) -> bool {
+        Arc::ptr_eq(&self.folder, &job.folder)
     }
 
     /// Takes an executed job back and moves the durable end offset. After an error the log is

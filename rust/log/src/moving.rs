@@ -58,17 +58,20 @@ impl Log {
         self.truncating
     }
 
-    /// Refuses records from now on, as while it is cut; begins no sync and no retention.
+    /// Refuses records from now on, as while it is cut; begins no sync and no retention. Once it is
+    /// at rest nothing is written, even if its log start moves.
     pub fn hold(&mut self) {
         self.leave.hold = Hold::Held;
     }
 
-    /// Has it stand still until [`Log::release`], whatever that takes. False if it was released.
+    /// Has it stand still until [`Log::release`], whatever that takes. False if it was released, or
+    /// is not at rest.
     pub fn hold_on(&mut self) -> bool {
-        if self.is_held() {
+        let stands_still = self.is_held() && self.is_at_rest();
+        if stands_still {
             self.leave.hold = Hold::Final;
         }
-        self.is_held()
+        stands_still
     }
 
     /// Takes records again.

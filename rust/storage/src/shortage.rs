@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
-use pyrklog_log::WriteJob;
 use pyrklog_log::disk::{is_exhausted, is_full, may_pass};
+use pyrklog_log::{Log, WriteJob};
 use pyrklog_wire::ErrorCode;
 
 use crate::log_dir_state::{LogDirState, Partition};
@@ -134,7 +134,10 @@ impl Shortage {
         let next_try_ms = now_ms + RETRY_MS;
         self.next_try_ms.store(next_try_ms, Ordering::Relaxed);
         let mut stuck = std::mem::take(&mut *self.stuck.lock());
-        stuck.retain(|(partition, _)| partition.lock().log.is_some());
+        stuck.retain(|(partition, job)| {
+            let is_its = |log: &Log| log.is_written_by(job);
+            partition.lock().log.as_ref().is_some_and(is_its)
+        });
         stuck
     }
 

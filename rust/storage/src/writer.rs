@@ -185,7 +185,9 @@ impl Writer {
         }
         let failure = result.as_ref().err().map(|error| error.to_string());
         let mut state = partition.lock();
-        let Some(log) = &mut state.log else { return };
+        // It was stopped, or another log has taken its place, with writes and counts of its own.
+        let written = state.log.as_mut().filter(|log| log.is_written_by(&job));
+        let Some(log) = written else { return };
         let completed = log.complete_writes(job, result);
         state.count_unwritten(&*self.dir);
         self.undelivered_bytes += completed.written_bytes;

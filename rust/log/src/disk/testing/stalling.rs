@@ -35,9 +35,10 @@ impl StallingDisk {
         }
     }
 
-    /// Stalls operations on paths that contain `name_contains`.
+    /// Stalls operations on paths that contain `name_contains`. Others that are stalled continue.
     pub fn stall(&self, name_contains: &str) {
         self.state.0.lock().stalled = Some(name_contains.to_owned());
+        self.state.1.notify_all();
     }
 
     /// Lets them continue.
