@@ -303,3 +303,48 @@ fn a_cleaning_of_a_log_that_has_moved_fails_no_directory() {
     append_keys(&test, 1);
     assert!(test.shutdown());
 }
+
+/// A cleaned segment takes the place of another while a move begins: the copy gets none of the records
+/// that went, since it counts as cleaned where the log does.
+#[test]
+fn a_move_that_begins_during_a_cleaning_copies_what_is_left() {
+    let dir = tempfile::tempdir().unwrap();
+    let disk = StallingDisk::new(Arc::new(RealDisk));
+    let mut config = two(dir.path());
+    config.cleaner.backoff_ms = 20;
+    let compacted = TopicConfig {
+        log: LogConfig {
+            cleanup_compact: true,
+            cleanup_delete: false,
+            min_cleanable_dirty_ratio: 0.01,
+            ..segmented().log
+        },
+        ..topic_config()
+    };
+    let mut test = TestPlane::start_with(config.clone(), Arc::new(disk.clone()));
+    assert_eq!(test.lead("t", 1, &compacted), [0]);
+    disk.stall("00000000000000000000.log.swap");
+    append_keys(&test, 60);
+    eventually("the new segment", || (disk.waiting() > 0).then_some(()));
+    // None follows.
+    test.plane.set_cleaner(CleanerConfig {
+        threads: 0,
+        ..config.cleaner
+    });
+    let (_, there) = here_and_there(dir.path());
+    // One piece may be copied, and nothing more.
+    test.plane.set_move_rate(Some(1));
+    assert_eq!(alter(&test, "t", 0, &there), 0);
+    let _if_it_is = within(Duration::from_millis(500), || {
+        let dirs = described(&mut test);
+        let mut found = dirs.iter().flat_map(|(_, partitions)| partitions);
+        found.any(|one| one.4 && one.2 > 0).then_some(())
+    });
+    disk.resume();
+    let has_gone = |test: &TestPlane| !offsets(&read(test)).contains(&0);
+    eventually("the cleaning", || has_gone(&test).then_some(()));
+    test.plane.set_move_rate(None);
+    test.wait_for_notice("replica_moved");
+    assert!(has_gone(&test));
+    assert!(test.shutdown());
+}

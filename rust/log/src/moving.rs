@@ -58,6 +58,12 @@ impl Log {
         self.truncating
     }
 
+    /// Whether a cleaned segment takes the place of others just now: what is read next may lack what
+    /// was read before. None does from the end of that one on while a move copies the log.
+    pub fn is_being_cleaned(&self) -> bool {
+        self.is_swapping
+    }
+
     /// Refuses records from now on, as while it is cut; begins no sync and no retention. Once it is
     /// at rest nothing is written, even if its log start moves.
     pub fn hold(&mut self) {

@@ -93,6 +93,10 @@ fn step(logs: &LogManager, one: &Move, copying: &mut Copying) -> Result<Next, Fa
 fn copy_on(logs: &LogManager, one: &Move, copying: &mut Copying) -> Result<Next, Failure> {
     one.write(copying)?;
     let current = one.look(copying)?;
+    if current.is_being_cleaned {
+        // The copy would have records that the new segment replaces, and lack what replaced them.
+        return Ok(Next::Wait(ANOTHER_MS));
+    }
     let start = current.facts.current.start;
     match machine::next(&current.facts) {
         Step::Verify => one.verify(logs, copying, current.at_last, start)?,

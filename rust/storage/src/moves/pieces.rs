@@ -26,6 +26,8 @@ pub(super) struct Current {
     pub at_end: Option<Location>,
     /// Where it holds the last record of the copy.
     pub at_last: Option<Location>,
+    /// A cleaning that had begun changes it still.
+    pub is_being_cleaned: bool,
 }
 
 impl Move {
@@ -74,6 +76,7 @@ impl Move {
             facts,
             at_end,
             at_last: (!is_verified).then(|| locate(end - 1)).flatten(),
+            is_being_cleaned: current.is_being_cleaned(),
         };
         let high_watermark = current.high_watermark();
         drop(state);
