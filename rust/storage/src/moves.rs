@@ -4,7 +4,7 @@
 //! out ([`carry_out::run`]), each of them one until it is done or has to wait. All share one limit of
 //! bytes a second. A move's lock comes before its partition's.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU64, Ordering};
 use std::time::Duration;
@@ -15,12 +15,14 @@ use pyrklog_log::{FutureFolder, MoveId};
 use crate::log_dir_state::{LogDirState, Partition};
 use crate::log_loader::Key;
 use crate::log_manager::LogManager;
-use crate::moves::copying::Copying;
+use crate::moves::copying::{Copying, Stage};
+use crate::moves::due::{Due, ENDED};
 use pyrklog_base::clock::mono_ms;
 use pyrklog_base::replication_quota::ReplicationQuota;
 
 pub mod carry_out;
 mod copying;
+mod due;
 mod ending;
 mod holding;
 mod machine;
@@ -29,9 +31,14 @@ mod pieces;
 mod progress;
 pub mod requests;
 mod swap;
+#[cfg(test)]
+mod tests;
 
 /// Directories that are remembered for partitions that are not here yet.
 const PREFERENCES_MAX: usize = 1 << 16;
+
+/// An ended move that somebody holds is looked at again after this time.
+const HELD_MS: i64 = 20;
 
 /// What is to become of a move.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -88,10 +95,10 @@ pub struct Described {
 #[derive(Debug, Default)]
 struct Inner {
     moves: HashMap<Key, Arc<Move>>,
-    /// Moves for a thread, each with the time from which on (monotonic milliseconds).
-    due: VecDeque<(i64, Arc<Move>)>,
+    /// Moves for a thread.
+    due: Due<Arc<Move>>,
     /// Moves whose folder is to be made, so that a start after a kill finds it.
-    unmade: Vec<Arc<Move>>,
+    unmade: BTreeMap<MoveId, Arc<Move>>,
     /// Copies whose partition is not open, and their directory.
     found: HashMap<Key, (usize, FutureFolder)>,
     /// Directories for partitions that are not here yet.
@@ -132,6 +139,18 @@ impl Move {
 
     fn set_done(&self) {
         self.is_done.store(true, Ordering::Release);
+    }
+
+    /// Whether it has nothing to remove, as its folder was never made; then it makes none.
+    fn is_over_unmade(&self) -> bool {
+        let copying = self.copying.try_lock();
+        copying.is_some_and(|mut copying| {
+            let is_new = copying.is_new();
+            if is_new {
+                copying.stage = Stage::Gone;
+            }
+            is_new
+        })
     }
 
     /// Whether an earlier move of the partition is still under way.
@@ -280,11 +299,6 @@ impl Moves {
         moves.iter().map(describe).collect()
     }
 
-    /// Number of moves that are under way or wait for a thread.
-    pub fn count(&self) -> usize {
-        self.inner.lock().moves.len()
-    }
-
     /// Ends the threads, within a piece of their work.
     pub fn stop(&self) {
         self.inner.lock().is_stopped = true;
@@ -303,11 +317,10 @@ impl Moves {
                 return None;
             }
             let now_ms = mono_ms();
-            if let Some(at) = inner.due.iter().position(|(due_ms, _)| *due_ms <= now_ms) {
-                return inner.due.remove(at).map(|(_, due)| due);
+            if let Some(due) = inner.due.take(now_ms) {
+                return Some(due);
             }
-            let next_ms = inner.due.iter().map(|(due_ms, _)| *due_ms).min();
-            match next_ms {
+            match inner.due.next_ms() {
                 Some(due_ms) => {
                     let wait_ms = u64::try_from(due_ms - now_ms).unwrap_or(1);
                     self.wake
@@ -329,32 +342,30 @@ impl Moves {
     }
 
     fn take_unmade(&self) -> Option<Arc<Move>> {
-        self.inner.lock().unmade.pop()
+        let first = self.inner.lock().unmade.pop_first();
+        first.map(|(_, new)| new)
     }
 
     /// Ends moves for which no thread is free, as while all wait for the rate: requests may end any
     /// number of them.
     fn end_ended(&self, logs: &LogManager) {
-        loop {
-            let mut inner = self.inner.lock();
-            let first = inner.due.pop_front();
-            let Some((due_ms, ended)) = first else {
-                return;
-            };
-            if ended.fate() == Fate::GoesOn {
-                inner.due.push_front((due_ms, ended));
-                return;
-            }
-            drop(inner);
+        let mut held = Vec::new();
+        while let Some(ended) = self.take_first_ended() {
             let Some(mut copying) = ended.copying.try_lock() else {
-                self.inner
-                    .lock()
-                    .due
-                    .push_back((due_ms, Arc::clone(&ended)));
-                return;
+                held.push(Arc::clone(&ended));
+                continue;
             };
             ended.end(logs, &mut copying);
         }
+        let mut inner = self.inner.lock();
+        for ended in held {
+            // Who holds it ends it, as a rule.
+            inner.due.put(ended.id, mono_ms() + HELD_MS, ended);
+        }
+    }
+
+    fn take_first_ended(&self) -> Option<Arc<Move>> {
+        self.inner.lock().due.take(ENDED)
     }
 
     /// A move is to be carried on after `wait_ms`. One that was replaced ends.
@@ -364,7 +375,11 @@ impl Moves {
         if !inner.is_known(&known) && known.fate() == Fate::GoesOn {
             known.set_fate(Fate::Ends);
         }
-        inner.due.push_back((mono_ms() + wait_ms, known));
+        let due_ms = match known.fate() {
+            Fate::GoesOn => mono_ms() + wait_ms,
+            _ => ENDED,
+        };
+        inner.due.put(known.id, due_ms, known);
         drop(inner);
         self.wake.notify_all();
     }
@@ -397,10 +412,10 @@ impl Moves {
     #[must_use]
     pub fn take_ended(&self) -> Ended {
         let mut inner = self.inner.lock();
-        let due = inner.due.drain(..).map(|(_, one)| one);
+        let due = inner.due.take_all();
         Ended {
             moves: due.filter(|one| one.fate() != Fate::GoesOn).collect(),
-            folders: Vec::new(),
+            ..Ended::default()
         }
     }
 
@@ -416,7 +431,7 @@ impl Moves {
     /// Forgets all, after the end: moves hold their directories and so their locks.
     pub fn clear(&self) {
         let mut inner = self.inner.lock();
-        inner.due.clear();
+        inner.due = Due::default();
         inner.unmade.clear();
         let moves = std::mem::take(&mut inner.moves);
         drop(inner);
@@ -456,9 +471,9 @@ impl Inner {
             copying: Mutex::new(copying),
         });
         if is_new {
-            self.unmade.push(Arc::clone(&begun));
+            self.unmade.insert(begun.id, Arc::clone(&begun));
         }
-        self.due.push_back((0, Arc::clone(&begun)));
+        self.due.put(begun.id, mono_ms(), Arc::clone(&begun));
         self.moves.insert(begun.key(), begun);
     }
 
@@ -467,7 +482,14 @@ impl Inner {
         if self.is_known(known) {
             self.moves.remove(&known.key());
         }
+        self.unmade.remove(&known.id);
+        if known.is_over_unmade() {
+            // Requests may begin and end any number while the threads are busy, or hang.
+            known.set_done();
+            self.due.remove(known.id);
+            return;
+        }
         // A thread ends it, unless a command does so before.
-        self.due.push_front((0, Arc::clone(known)));
+        self.due.put(known.id, ENDED, Arc::clone(known));
     }
 }
