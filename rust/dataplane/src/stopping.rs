@@ -18,7 +18,8 @@ use pyrklog_control::seam::StopSpec;
 use pyrklog_replica::partition::Role;
 use pyrklog_storage::await_writers::await_writers;
 use pyrklog_storage::log_dir_state::{LogDirState, Partition};
-use pyrklog_storage::log_loader::{Command, Gathering, with};
+use pyrklog_storage::log_loader::{Command, Gathering, Key, with};
+use pyrklog_storage::moves::Ended;
 use pyrklog_storage::syncer_queue::Deletion;
 
 /// Limit for writing a stopped partition's last bytes, and the interval of checks.
@@ -49,13 +50,15 @@ pub fn stop_partitions(replicas: &Arc<ReplicaManager>, specs: Vec<StopSpec>) -> 
         let dir = hosted_in.or(folder.as_ref().map(|dir| dir.index));
         let moves = replicas
             .moves
-            .take(&spec.topic, spec.partition, spec.delete, &replicas.dirs);
+            .take(&spec.topic, spec.partition, spec.delete);
         let gathering = Arc::clone(&gathering);
+        let key = (Arc::from(spec.topic.as_str()), spec.partition);
+        let dir = dir.unwrap_or(0);
+        commands.extend(end_moves(replicas, &key, moves, dir));
         commands.push(Command {
-            key: (Arc::from(spec.topic.as_str()), spec.partition),
-            dir: dir.unwrap_or(0),
+            key,
+            dir,
             run: with(replicas, move |replicas| {
-                moves.carry_out(&replicas.logs);
                 let code = stop(replicas, partition.as_ref(), folder.as_ref(), &spec);
                 gathering.done(&replicas.events, index, code.0);
             }),
@@ -85,19 +88,37 @@ pub fn close_replaced(replicas: &Arc<ReplicaManager>, replaced: Vec<Arc<Partitio
     }
     outbox.deliver(&*replicas.logs);
     let stop_one = |partition: Arc<Partition>| {
-        let (topic, index) = (&partition.topic.name, partition.index);
-        let moves = replicas.moves.take(topic, index, false, &replicas.dirs);
-        Command::about(partition, replicas, move |replicas, partition| {
-            moves.carry_out(&replicas.logs);
+        let key = (Arc::clone(&partition.topic.name), partition.index);
+        let moves = replicas.moves.take(&key.0, key.1, false);
+        let first = end_moves(replicas, &key, moves, partition.dir().index);
+        let then = Command::about(partition, replicas, move |replicas, partition| {
             let spec = StopSpec {
                 topic: partition.topic.name.to_string(),
                 partition: partition.index,
                 delete: false,
             };
             stop(replicas, Some(partition), None, &spec);
-        })
+        });
+        first.into_iter().chain([then])
     };
-    replicas.loader.submit(replaced.into_iter().map(stop_one));
+    let commands = replaced.into_iter().flat_map(stop_one);
+    replicas.loader.submit(commands);
+}
+
+/// Ends the moves of a partition, before its log is closed or deleted: on a thread of the copy's
+/// directory, so that a disk that hangs there holds up no other partition of the log's. `dir` is the
+/// log's.
+fn end_moves(
+    replicas: &Arc<ReplicaManager>,
+    key: &Key,
+    moves: Ended,
+    dir: usize,
+) -> Option<Command> {
+    moves.has_any().then(|| Command {
+        key: key.clone(),
+        dir: moves.dir().unwrap_or(dir),
+        run: with(replicas, move |replicas| moves.carry_out(&replicas.logs)),
+    })
 }
 
 /// Stops serving it; a command closes or deletes its log.

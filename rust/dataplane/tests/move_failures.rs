@@ -209,23 +209,86 @@ fn a_replica_moves_back_to_where_its_former_log_is_left() {
     assert!(test.shutdown());
 }
 
+/// Copies all of `t-0` to the other directory, which is returned, but does not swap it.
+fn copy_all(test: &mut TestPlane, dir: &Path) -> PathBuf {
+    let (_, there) = here_and_there(dir);
+    // One piece is copied, then nothing for a long time.
+    test.plane.set_move_rate(Some(1));
+    assert_eq!(alter(test, "t", 0, &there), 0);
+    eventually("the first piece", || {
+        let dirs = described(test);
+        let copies = dirs.iter().flat_map(|(_, partitions)| partitions);
+        let mut copies = copies.filter(|one| one.4);
+        copies.any(|one| one.2 > 0 && one.3 == 0).then_some(())
+    });
+    there
+}
+
 /// Ended in order while a copy was made that has all but a swap.
 fn ended_with_a_copy(dir: &Path, config: &TopicConfig, fill: impl Fn(&TestPlane)) -> PathBuf {
     let mut test = start(&two(dir));
     assert_eq!(test.lead("t", 1, config), [0]);
     fill(&test);
-    let (_, there) = here_and_there(dir);
-    // One piece is copied, then nothing for a long time.
-    test.plane.set_move_rate(Some(1));
-    assert_eq!(alter(&test, "t", 0, &there), 0);
-    eventually("the first piece", || {
-        let dirs = described(&mut test);
-        let copies = dirs.iter().flat_map(|(_, partitions)| partitions);
-        let mut copies = copies.filter(|one| one.4);
-        copies.any(|one| one.2 > 0 && one.3 == 0).then_some(())
-    });
+    let there = copy_all(&mut test, dir);
     assert!(test.shutdown());
     there
+}
+
+fn stop(test: &TestPlane, index: i32, delete: bool) -> TicketId {
+    let spec = StopSpec {
+        topic: "t".into(),
+        partition: index,
+        delete,
+    };
+    test.plane.stop_partitions(vec![spec]).unwrap()
+}
+
+/// As where a replica that moves is reassigned to another broker. Its copy is being closed when the
+/// deletion comes.
+#[test]
+fn a_replica_that_is_stopped_and_then_deleted_leaves_no_copy() {
+    let dir = tempfile::tempdir().unwrap();
+    let disk = StallingDisk::new(Arc::new(RealDisk));
+    let mut test = TestPlane::start_with(two(dir.path()), Arc::new(disk.clone()));
+    test.create("t", 1);
+    fill(&test);
+    let (here, _) = here_and_there(dir.path());
+    let there = copy_all(&mut test, dir.path());
+    disk.stall("-future");
+    let stopped = stop(&test, 0, false);
+    eventually("the copy's end", || (disk.waiting() > 0).then_some(()));
+    let deleted = stop(&test, 0, true);
+    disk.resume();
+    test.ticket(stopped);
+    test.ticket(deleted);
+    eventually("its removal", || {
+        (folders(&here).is_empty() && folders(&there).is_empty()).then_some(())
+    });
+    assert!(test.shutdown());
+}
+
+/// A copy cannot be closed, since its disk hangs: other partitions of the log's directory can.
+#[test]
+fn a_copy_that_hangs_holds_up_no_other_partition() {
+    let dir = tempfile::tempdir().unwrap();
+    let disk = StallingDisk::new(Arc::new(RealDisk));
+    let mut config = two(dir.path());
+    config.recovery_threads_per_dir = 1;
+    let mut test = TestPlane::start_with(config, Arc::new(disk.clone()));
+    test.create("t", 3);
+    fill(&test);
+    let (here, _) = here_and_there(dir.path());
+    assert_eq!(folders(&here), ["t-0", "t-2"]);
+    copy_all(&mut test, dir.path());
+    disk.stall("-future");
+    let hangs = stop(&test, 0, false);
+    eventually("the copy's end", || (disk.waiting() > 0).then_some(()));
+    let other = stop(&test, 2, false);
+    test.ticket(other);
+    assert!(disk.waiting() > 0);
+    disk.resume();
+    test.ticket(hangs);
+    assert!(test.shutdown());
 }
 
 /// With no thread that would carry moves on or end them.

@@ -77,6 +77,10 @@ pub struct Move {
 pub struct Ended {
     moves: Vec<Arc<Move>>,
     folders: Vec<(Arc<LogDirState>, FutureFolder)>,
+    /// The partition is deleted: with the copy that rests by then.
+    deleted: Option<Key>,
+    /// Where that is, if it rests already.
+    found_in: Option<usize>,
 }
 
 /// A copy as others see it.
@@ -249,13 +253,7 @@ impl Moves {
     /// The partition is stopped: its move ends, or rests until it is opened again. Carry the
     /// result out as a command about the partition, before its log is closed or deleted.
     #[must_use]
-    pub fn take(
-        &self,
-        topic: &str,
-        partition: i32,
-        is_deleted: bool,
-        dirs: &[Arc<LogDirState>],
-    ) -> Ended {
+    pub fn take(&self, topic: &str, partition: i32, is_deleted: bool) -> Ended {
         let key = (Arc::from(topic), partition);
         let mut inner = self.inner.lock();
         let mut ended = Ended::default();
@@ -269,11 +267,15 @@ impl Moves {
         }
         if is_deleted {
             inner.preferred.remove(&key);
-            if let Some((dir, folder)) = inner.found.remove(&key) {
-                ended.folders.push((Arc::clone(&dirs[dir]), folder));
-            }
+            ended.found_in = inner.found.get(&key).map(|(dir, _)| *dir);
+            ended.deleted = Some(key);
         }
         ended
+    }
+
+    /// The copy whose partition is not open, and its directory.
+    fn take_found(&self, key: &Key) -> Option<(usize, FutureFolder)> {
+        self.inner.lock().found.remove(key)
     }
 
     /// The copies that move to a directory.

@@ -14,6 +14,18 @@ use crate::syncer_queue::Deletion;
 use pyrklog_base::clock::Now;
 
 impl Ended {
+    /// Whether there is, or may be, something to carry out.
+    pub fn has_any(&self) -> bool {
+        !self.moves.is_empty() || !self.folders.is_empty() || self.deleted.is_some()
+    }
+
+    /// The directory whose disk [`Ended::carry_out`] may wait for, as far as is known.
+    pub fn dir(&self) -> Option<usize> {
+        let moves = self.moves.iter().map(|known| known.destination.index);
+        let folders = self.folders.iter().map(|(dir, _)| dir.index);
+        moves.chain(folders).chain(self.found_in).next()
+    }
+
     /// Closes or removes the copies. May wait for a disk.
     pub fn carry_out(&self, logs: &LogManager) {
         for known in &self.moves {
@@ -22,6 +34,14 @@ impl Ended {
         }
         for (dir, folder) in &self.folders {
             remove(logs, dir, folder);
+        }
+        // Not before: an earlier command may have closed the copy just now.
+        let left = self
+            .deleted
+            .as_ref()
+            .and_then(|key| logs.moves.take_found(key));
+        if let Some((dir, folder)) = left {
+            remove(logs, &logs.dirs[dir], &folder);
         }
     }
 }
