@@ -397,7 +397,8 @@ impl DataPlane {
     /// in order; 0: the move is under way, or the replica is there. `moving-replicas.md`.
     pub fn alter_log_dirs(&self, wanted: &[(String, i32, String)]) -> Result<Vec<i16>, Closed> {
         self.command(|| {
-            let codes = alter_log_dirs(&self.network.logs, wanted);
+            let image = self.network.image.load();
+            let codes = alter_log_dirs(&self.network.logs, &image, wanted);
             codes.into_iter().map(|code| code.0).collect()
         })
     }

@@ -158,6 +158,7 @@ fn requests_during_a_swap_count_in_order() {
     let mut config = two(dir.path());
     config.log_dirs.push(dir.path().join("c"));
     let mut test = TestPlane::start_with(config, Arc::new(disk.clone()));
+    test.describe_topic("t", 1, &topic_config());
     assert_eq!(alter(&test, "t", 0, &dir.path().join("a")), {
         ErrorCode::REPLICA_NOT_AVAILABLE.0
     });

@@ -66,12 +66,15 @@ fn requests_are_answered_as_kafka_does() {
         alter(&test, "t", 0, Path::new("")),
         code(ErrorCode::LOG_DIR_NOT_FOUND)
     );
+    for (topic, index) in [("t", 1), ("t", -1), ("none", 0)] {
+        assert_eq!(
+            alter(&test, topic, index, &a),
+            code(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION)
+        );
+    }
+    test.describe_topic_led_by("elsewhere", 1, &topic_config(), 2);
     assert_eq!(
-        alter(&test, "t", 1, &a),
-        code(ErrorCode::REPLICA_NOT_AVAILABLE)
-    );
-    assert_eq!(
-        alter(&test, "t", -1, &a),
+        alter(&test, "elsewhere", 0, &a),
         code(ErrorCode::REPLICA_NOT_AVAILABLE)
     );
     let long = "x".repeat(214);
@@ -88,6 +91,7 @@ fn a_partition_begins_in_the_directory_that_was_asked_for() {
     let dir = tempfile::tempdir().unwrap();
     let b = dir.path().join("b");
     let mut test = start(&two(dir.path()));
+    test.describe_topic("t", 4, &topic_config());
     for index in 0..4 {
         let refused = ErrorCode::REPLICA_NOT_AVAILABLE.0;
         assert_eq!(alter(&test, "t", index, &b), refused);
@@ -95,6 +99,31 @@ fn a_partition_begins_in_the_directory_that_was_asked_for() {
     test.create("t", 4);
     assert_eq!(folders(&b), ["t-0", "t-1", "t-2", "t-3"]);
     assert!(test.shutdown());
+}
+
+/// Its log may be in the directory that cannot be read.
+#[test]
+fn a_replica_that_was_not_found_in_a_readable_directory_does_not_move() {
+    let dir = tempfile::tempdir().unwrap();
+    let config = two(dir.path());
+    let mut test = start(&config);
+    test.create("t", 1);
+    assert!(test.shutdown());
+    let (here, there) = match place(dir.path()) {
+        "a" => (dir.path().join("a"), dir.path().join("b")),
+        _ => (dir.path().join("b"), dir.path().join("a")),
+    };
+    fs::write(here.join(".pyrklog-leaving"), b"damaged").unwrap();
+    let mut test = start(&config);
+    test.describe_topic("t", 1, &topic_config());
+    let offline = ErrorCode::KAFKA_STORAGE_ERROR.0;
+    assert_eq!(alter(&test, "t", 0, &there), offline);
+    assert_eq!(
+        test.become_leaders(vec![TestPlane::leader_spec("t", 0, 1)]),
+        [offline]
+    );
+    assert_eq!(alter(&test, "t", 0, &there), offline);
+    assert!(!test.shutdown());
 }
 
 #[test]

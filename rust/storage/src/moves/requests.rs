@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use pyrklog_control::image::Image;
 use pyrklog_log::FutureFolder;
 use pyrklog_log::names;
 use pyrklog_wire::ErrorCode;
@@ -12,23 +13,30 @@ use pyrklog_replica::partition::Role;
 
 /// Begins, redirects or ends moves: (topic, partition, path of the directory). Error codes in
 /// order; their meaning: `moving-replicas.md`, section 1.
-pub fn alter_log_dirs(logs: &LogManager, wanted: &[(String, i32, String)]) -> Vec<ErrorCode> {
+pub fn alter_log_dirs(
+    logs: &LogManager,
+    image: &Image,
+    wanted: &[(String, i32, String)],
+) -> Vec<ErrorCode> {
     let alter = |(topic, partition, path): &(String, i32, String)| {
-        let altered = alter(logs, topic, *partition, path);
+        let altered = alter(logs, image, topic, *partition, path);
         altered.err().unwrap_or(ErrorCode::NONE)
     };
     wanted.iter().map(alter).collect()
 }
 
-fn alter(logs: &LogManager, topic: &str, index: i32, path: &str) -> Result<(), ErrorCode> {
+fn alter(
+    logs: &LogManager,
+    image: &Image,
+    topic: &str,
+    index: i32,
+    path: &str,
+) -> Result<(), ErrorCode> {
     let name = names::future_folder_name(topic, index, logs.names.unique());
     let name = name.ok_or(ErrorCode::INVALID_TOPIC_EXCEPTION)?;
     let destination = online(logs, path)?;
     let Some(partition) = logs.registry.partition(topic, index) else {
-        if logs.partition_dirs.dir_of(topic, index).is_none() {
-            logs.moves.prefer(topic, index, destination.index);
-        }
-        return Err(ErrorCode::REPLICA_NOT_AVAILABLE);
+        return Err(not_hosted(logs, image, topic, index, destination));
     };
     let state = partition.lock();
     match state.role {
@@ -46,6 +54,30 @@ fn alter(logs: &LogManager, topic: &str, index: i32, path: &str) -> Result<(), E
     };
     logs.moves.redirect(&partition, destination, folder);
     Ok(())
+}
+
+/// The answer about a partition that is not hosted. The directory is remembered for one that may
+/// come: not for names that a client invents.
+fn not_hosted(
+    logs: &LogManager,
+    image: &Image,
+    topic: &str,
+    index: i32,
+    destination: &LogDirState,
+) -> ErrorCode {
+    let Some(known) = image.partition(topic, index) else {
+        return ErrorCode::UNKNOWN_TOPIC_OR_PARTITION;
+    };
+    let is_found = logs.partition_dirs.dir_of(topic, index).is_some();
+    let is_placed_here = known.replicas.contains(&logs.config.node_id);
+    if is_placed_here && !is_found && logs.has_failed_dir() {
+        // Its log may be in the directory that cannot be read.
+        return ErrorCode::KAFKA_STORAGE_ERROR;
+    }
+    if !is_found {
+        logs.moves.prefer(topic, index, destination.index);
+    }
+    ErrorCode::REPLICA_NOT_AVAILABLE
 }
 
 /// The directory of this path, as DescribeLogDirs names it.
