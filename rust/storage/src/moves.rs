@@ -37,6 +37,9 @@ mod tests;
 /// Directories that are remembered for partitions that are not here yet.
 const PREFERENCES_MAX: usize = 1 << 16;
 
+/// Swaps to a directory that are queued at a time: what else its loader has to do comes behind them.
+const SWAPS_MAX: usize = 2;
+
 /// An ended move that somebody holds is looked at again after this time.
 const HELD_MS: i64 = 20;
 
@@ -107,6 +110,8 @@ struct Inner {
     found: HashMap<Key, (usize, FutureFolder)>,
     /// Directories for partitions that are not here yet.
     preferred: HashMap<Key, usize>,
+    /// How many swaps to a directory are queued or under way.
+    swaps: HashMap<usize, usize>,
     last_id: MoveId,
     is_stopped: bool,
 }
@@ -384,6 +389,23 @@ impl Moves {
         inner.due.put(known.id, due_ms, known);
         drop(inner);
         self.wake.notify_all();
+    }
+
+    /// Whether a swap may be queued now. Then [`Moves::swap_has_run`] follows.
+    fn may_queue_swap(&self, known: &Move) -> bool {
+        let mut inner = self.inner.lock();
+        let queued = inner.swaps.entry(known.destination.index).or_default();
+        let may = *queued < SWAPS_MAX;
+        *queued += usize::from(may);
+        may
+    }
+
+    /// The swap is done, or could not be carried out.
+    fn swap_has_run(&self, known: &Move) {
+        let mut inner = self.inner.lock();
+        if let Some(queued) = inner.swaps.get_mut(&known.destination.index) {
+            *queued = queued.saturating_sub(1);
+        }
     }
 
     /// The copy takes the log's place now; false if the move has ended.

@@ -44,7 +44,9 @@ fn carry_on(logs: &Arc<LogManager>, one: Arc<Move>) {
         match next {
             Ok(Next::On) => {}
             Ok(Next::Wait(wait_ms)) => return moves.again(one, wait_ms),
-            Ok(Next::Swap) => return swap::submit(logs, one),
+            Ok(Next::Swap) if moves.may_queue_swap(&one) => return swap::submit(logs, one),
+            // The thread waits, so that no further copies have open files.
+            Ok(Next::Swap) => moves.sleep_until(mono_ms() + ANOTHER_MS),
             Ok(Next::Over) => return,
             Err(failure) => return failed(logs, one, failure),
         }

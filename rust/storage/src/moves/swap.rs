@@ -46,7 +46,10 @@ pub(super) fn submit(logs: &Arc<LogManager>, one: Arc<Move>) {
         key: one.key(),
         // What takes long, takes it there.
         dir: one.destination.index,
-        run: with(logs, move |logs| carry_out(logs, one)),
+        run: with(logs, move |logs| {
+            carry_out(logs, Arc::clone(&one));
+            logs.moves.swap_has_run(&one);
+        }),
     };
     logs.loader.submit([command]);
 }

@@ -118,3 +118,23 @@ fn moves_that_were_made_are_ended_by_a_thread_first() {
     }
     assert_eq!(counts(&moves), (0, 0, 0));
 }
+
+/// A swap waits behind the partition's earlier commands, and others behind it.
+#[test]
+fn few_swaps_of_a_directory_wait_at_a_time() {
+    let root = tempfile::tempdir().unwrap();
+    let (dirs, partition) = rig(root.path());
+    let moves = Moves::default();
+    moves.redirect(&partition, &dirs[1], folder());
+    let one = moves.next().unwrap();
+    for _ in 0..SWAPS_MAX {
+        assert!(moves.may_queue_swap(&one));
+    }
+    assert!(!moves.may_queue_swap(&one));
+    moves.redirect(&partition, &dirs[2], folder());
+    let other = moves.inner.lock().moves.values().next().cloned().unwrap();
+    assert!(moves.may_queue_swap(&other));
+    moves.swap_has_run(&one);
+    assert!(moves.may_queue_swap(&one));
+    assert!(!moves.may_queue_swap(&one));
+}
