@@ -126,8 +126,7 @@ fn copy_on(logs: &LogManager, one: &Move, copying: &mut Copying) -> Result<Next,
 pub(super) fn failed(logs: &Arc<LogManager>, one: Arc<Move>, failure: Failure) {
     let fate = match failure {
         Failure::Later(reason) => {
-            let has_told = std::mem::replace(&mut one.copying.lock().has_told, true);
-            if !has_told {
+            if one.copying.lock().is_news(&reason) {
                 one.tell(logs, "replica_move_waits", "warning", reason);
             }
             return logs.moves.again(one, AGAIN_MS);

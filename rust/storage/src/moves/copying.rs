@@ -3,6 +3,9 @@
 use pyrklog_log::disk::may_pass;
 use pyrklog_log::{Log, OpenError, ReadError, WriteJob};
 
+/// Reasons to wait that the operator is told of a move.
+const TOLD_MAX: usize = 8;
+
 /// What a move has, under its lock.
 #[derive(Debug)]
 pub(super) struct Copying {
@@ -17,8 +20,8 @@ pub(super) struct Copying {
     pub is_synced: bool,
     /// All of it was copied while no cleaning of the current log could begin.
     pub is_whole: bool,
-    /// The operator was told that it waits.
-    pub has_told: bool,
+    /// Why it waited, as the operator was told.
+    told: Vec<String>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,7 +62,7 @@ impl Copying {
             is_verified: false,
             is_synced: false,
             is_whole: true,
-            has_told: false,
+            told: Vec::new(),
         }
     }
 
@@ -74,6 +77,16 @@ impl Copying {
 
     pub fn is_new(&self) -> bool {
         self.stage == Stage::New
+    }
+
+    /// Whether the operator is to be told why it waits: of each reason once, as it tries again each
+    /// second.
+    pub fn is_news(&mut self, reason: &str) -> bool {
+        let is_news = self.told.len() < TOLD_MAX && !self.told.iter().any(|told| told == reason);
+        if is_news {
+            self.told.push(reason.to_owned());
+        }
+        is_news
     }
 
     /// The current log was cut.
@@ -117,5 +130,19 @@ impl Failure {
             OpenError::Io(error) => Failure::of_destination(doing, error),
             error => Failure::Hopeless(format!("{doing}: {error}")),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_reason_to_wait_is_told_once() {
+        let mut copying = Copying::new();
+        let told = ["full", "full", "hangs", "full", "hangs"].map(|why| copying.is_news(why));
+        assert_eq!(told, [true, false, true, false, false]);
+        let many = (0..100).filter(|number| copying.is_news(&number.to_string()));
+        assert_eq!(many.count(), TOLD_MAX - 2);
     }
 }
