@@ -106,8 +106,8 @@ pub fn close_replaced(replicas: &Arc<ReplicaManager>, replaced: Vec<Arc<Partitio
 }
 
 /// Ends the moves of a partition, before its log is closed or deleted: on a thread of the copy's
-/// directory, so that a disk that hangs there holds up no other partition of the log's. `dir` is the
-/// log's.
+/// directory, so that a disk that hangs there holds up no other partition of the log's. `dir` is
+/// the log's.
 fn end_moves(
     replicas: &Arc<ReplicaManager>,
     key: &Key,

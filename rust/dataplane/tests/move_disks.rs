@@ -129,8 +129,8 @@ fn a_log_is_not_held_while_it_is_synced() {
     assert!(test.shutdown());
 }
 
-/// Records are deleted while the copy takes the log's place, and the log's disk hangs afterwards: what
-/// the log would have written is never taken for the copy's.
+/// Records are deleted while the copy takes the log's place, and the log's disk hangs afterwards:
+/// what the log would have written is never taken for the copy's.
 #[test]
 fn records_that_are_deleted_during_the_swap_are_no_write_of_the_copy() {
     let dir = tempfile::tempdir().unwrap();
@@ -304,8 +304,8 @@ fn a_cleaning_of_a_log_that_has_moved_fails_no_directory() {
     assert!(test.shutdown());
 }
 
-/// A cleaned segment takes the place of another while a move begins: the copy gets none of the records
-/// that went, since it counts as cleaned where the log does.
+/// A cleaned segment takes the place of another while a move begins: the copy gets none of the
+/// records that went, since it counts as cleaned where the log does.
 #[test]
 fn a_move_that_begins_during_a_cleaning_copies_what_is_left() {
     let dir = tempfile::tempdir().unwrap();
