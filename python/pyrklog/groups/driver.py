@@ -388,8 +388,8 @@ class GroupDriver:
             "milliseconds": round((trio.current_time() - began) * 1000),
         }
         if loader.skipped:
-            examples = loader.problems
-            log.error("offsets_records_skipped", count=loader.skipped, examples=examples, **facts)
+            problems = loader.problems
+            log.error("offsets_records_skipped", count=loader.skipped, examples=problems, **facts)
         elif loader.records:
             log.info("offsets_partition_loaded", **facts)
         if elsewhere:

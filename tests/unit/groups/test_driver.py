@@ -359,7 +359,10 @@ async def test_groups_of_other_partitions_begin_anew_and_are_told_of(
     told: list[tuple[str, Any]] = []
     monkeypatch.setattr(Logger, "warning", lambda _, event, **fields: told.append((event, fields)))
     names = [f"group-{number}" for number in range(12)]
+    damaged = InternalBatch(0, 0, -1, False, False, [], damage="checksum mismatch")
     async with running() as rig:
+        # What cannot be read is told of apart.
+        rig.log.batches[0] = [damaged]
         for name in names:
             assert await rig.commit(5, group=name) is NONE
         rig.topic.count = 3
