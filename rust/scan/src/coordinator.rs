@@ -22,9 +22,10 @@ use pyrklog_client::{
 use pyrklog_wire::list_offsets::{EARLIEST_TIMESTAMP, LATEST_TIMESTAMP};
 use pyrklog_wire::{ErrorCode, Uuid};
 
+use crate::ask::FetchTerms;
 use crate::assign::{Choice, Lanes};
 use crate::error::{ErrorKind, Result, ScanError};
-use crate::lane::{FetchTerms, LaneId, Why};
+use crate::lane::{LaneId, Why};
 use crate::openers::{self, Openers};
 use crate::options::Missing;
 use crate::progress::{Delivered, Progress};

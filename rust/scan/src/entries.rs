@@ -103,3 +103,15 @@ pub(crate) fn position_after(records: &[u8], position: i64) -> Result<(i64, i32)
     }
     Ok((after, epoch))
 }
+
+/// The first entry that ends behind `offset`, if there is a whole one.
+///
+/// # Errors
+/// Bytes that are no entry.
+pub(crate) fn entry_behind(records: &[u8], offset: i64) -> Result<Option<Entry<'_>>, DecodeError> {
+    let is_behind = |entry: &Result<Entry<'_>, DecodeError>| match entry {
+        Ok(entry) => entry.next_offset() > offset,
+        Err(_) => true,
+    };
+    Entries::new(records).find(is_behind).transpose()
+}

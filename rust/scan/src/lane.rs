@@ -4,28 +4,23 @@
 //! the broker works meanwhile.
 
 use std::borrow::Cow;
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use pyrklog_client::{Connection, Frame, Isolation, Result as ClientResult, api};
 use pyrklog_wire::fetch::{
-    AbortedTransaction, FetchPartition, FetchPartitionResponse, FetchRequestToWrite, FetchResponse,
-    FetchTopicToWrite, TOPIC_IDS_SINCE,
+    AbortedTransaction, FetchPartitionResponse, FetchResponse, TOPIC_IDS_SINCE,
 };
 use pyrklog_wire::{ErrorCode, Uuid};
 
-use crate::entries::position_after;
+use crate::ask::{self, Ask, EMPTIES_MAX, FetchTerms};
+use crate::entries::{Entry, entry_behind, position_after};
 use crate::error::{ErrorKind, Result, ScanError};
 use crate::split::Cursor;
 
-/// Partitions of one request. A split that waits is asked for with the next ones.
-const PARTITIONS_MAX: usize = 128;
 /// Topics, partitions and aborted transactions of an answer.
 const ELEMENTS_MAX: usize = 200_000;
-/// Fetches that find nothing where the end says there is something.
-const EMPTIES_MAX: u8 = 2;
-const MAX_WAIT_MS: i32 = 500;
 const EMPTY_WAIT: Duration = Duration::from_millis(20);
 const THROTTLE_MAX: Duration = Duration::from_secs(30);
 
@@ -34,17 +29,6 @@ const THROTTLE_MAX: Duration = Duration::from_secs(30);
 pub(crate) struct LaneId {
     pub broker: i32,
     pub shard: usize,
-}
-
-/// What all lanes ask for.
-#[derive(Clone, Debug)]
-pub(crate) struct FetchTerms {
-    pub isolation: Isolation,
-    pub rack: String,
-    /// Record bytes of an answer, but for a larger first batch.
-    pub bytes: usize,
-    /// Without progress.
-    pub timeout: Duration,
 }
 
 /// Why a split leaves a lane.
@@ -84,6 +68,7 @@ pub(crate) struct Lane {
     pub connection: Connection,
     terms: Arc<FetchTerms>,
     cursors: VecDeque<Cursor>,
+    ask: Ask,
     asked: Vec<Cursor>,
     pub sent_at: Option<Instant>,
     resume_at: Option<Instant>,
@@ -100,6 +85,7 @@ impl Lane {
             connection,
             terms,
             cursors: VecDeque::new(),
+            ask: Ask::default(),
             asked: Vec::new(),
             sent_at: None,
             resume_at: None,
@@ -142,7 +128,7 @@ impl Lane {
             return Ok(());
         }
         self.resume_at = None;
-        self.choose();
+        (self.ask, self.asked) = ask::choose(&mut self.cursors, self.terms.isolation);
         let has_ids = self.asked.iter().all(|one| one.topic_id != Uuid::default());
         let fetch = if has_ids {
             api::FETCH
@@ -150,27 +136,12 @@ impl Lane {
             api::FETCH_BY_NAME
         };
         let version = self.connection.version(fetch)?;
-        let (asked, terms) = (&self.asked, &self.terms);
+        let (what, asked, terms) = (self.ask, &self.asked, &self.terms);
         self.connection.push(fetch.key, version, |out, version| {
-            encode(asked, terms, out, version);
+            ask::encode(what, asked, terms, out, version);
         })?;
         self.sent_at = Some(now);
         self.connection.flush().map(|_| ())
-    }
-
-    /// The splits to ask for next. A request has room for one split of a partition.
-    fn choose(&mut self) {
-        let mut places = HashSet::new();
-        let mut later = Vec::new();
-        while self.asked.len() < PARTITIONS_MAX
-            && let Some(cursor) = self.cursors.pop_front()
-        {
-            match places.insert((Arc::clone(&cursor.topic), cursor.partition)) {
-                true => self.asked.push(cursor),
-                false => later.push(cursor),
-            }
-        }
-        self.cursors.extend(later);
     }
 
     /// Sorts out an answer: the splits move on or leave. Decode its parts then.
@@ -259,6 +230,10 @@ impl Lane {
             return Ok(None);
         }
         let records = one.records.unwrap_or_default();
+        match self.ask {
+            Ask::Records => {}
+            Ask::Next => return self.sort_out_next(cursor, records, now, answer),
+        }
         let (position, epoch) = position_after(records, cursor.position)
             .map_err(|error| corrupt(&cursor, &error.to_string()))?;
         if position > cursor.position {
@@ -280,26 +255,67 @@ impl Lane {
             Isolation::ReadCommitted => one.head.last_stable_offset,
             Isolation::ReadUncommitted => one.head.high_watermark,
         };
-        if is_first && visible >= cursor.end {
-            cursor.empties += 1;
-            if !records.is_empty() && cursor.empties > EMPTIES_MAX {
+        if visible < cursor.end {
+            cursor.empties = 0;
+            if cursor.stalled_for(now) >= self.terms.timeout {
+                let text = format!(
+                    "partition {} is to be read up to offset {}, but ends at {visible}",
+                    cursor.name(),
+                    cursor.end
+                );
+                return Err(ScanError::new(ErrorKind::OffsetOutOfRange, text));
+            }
+            self.cursors.push_back(cursor);
+        } else if is_first {
+            if !records.is_empty() && cursor.empties >= EMPTIES_MAX {
                 return Err(corrupt(&cursor, "the broker sends a part of a batch only"));
             }
-            // Compaction has left nothing from here to the end.
-            if records.is_empty() && cursor.empties >= EMPTIES_MAX {
-                answer.finished.push(cursor);
-                return Ok(None);
-            }
-        } else if visible < cursor.end && cursor.stalled_for(now) >= self.terms.timeout {
-            let text = format!(
-                "partition {} is to be read up to offset {}, but ends at {visible}",
-                cursor.name(),
-                cursor.end
-            );
-            return Err(ScanError::new(ErrorKind::OffsetOutOfRange, text));
+            self.nothing_found(cursor, now)?;
+        } else {
+            // There was no room for it, or the broker reads one partition at a time.
+            self.cursors.push_back(cursor);
         }
-        self.cursors.push_back(cursor);
         Ok(None)
+    }
+
+    /// What follows a split's position, if anything does. A batch at or behind the end shows that
+    /// compaction has left nothing below it.
+    fn sort_out_next<'f>(
+        &mut self,
+        cursor: Cursor,
+        records: &'f [u8],
+        now: Instant,
+        answer: &mut Answer<'f>,
+    ) -> Result<Option<Cursor>> {
+        let next = entry_behind(records, cursor.position)
+            .map_err(|error| corrupt(&cursor, &error.to_string()))?;
+        // An old message does not tell where it begins.
+        let is_over = match next {
+            Some(Entry::Batch(next)) => next.header.base_offset >= cursor.end,
+            Some(Entry::Message(_)) | None => false,
+        };
+        if is_over {
+            answer.finished.push(cursor);
+        } else {
+            self.nothing_found(cursor, now)?;
+        }
+        Ok(None)
+    }
+
+    /// The split is asked for again, unless it was for too long.
+    fn nothing_found(&mut self, mut cursor: Cursor, now: Instant) -> Result<()> {
+        cursor.empties = cursor.empties.saturating_add(1);
+        if cursor.stalled_for(now) < self.terms.timeout {
+            self.cursors.push_back(cursor);
+            return Ok(());
+        }
+        let (name, position, end) = (cursor.name(), cursor.position, cursor.end);
+        let (address, seconds) = (self.connection.address(), self.terms.timeout.as_secs_f64());
+        let text = format!(
+            "partition {name} could not be read for {seconds:.0} s: broker {address} sends nothing \
+             of offsets {position} to {end}, and nothing that follows them"
+        );
+        Err(ScanError::new(ErrorKind::LeaderNotAvailable, text))
     }
 
     /// Why the broker does not serve the split, if it does not.
@@ -341,42 +357,4 @@ fn corrupt(cursor: &Cursor, reason: &str) -> ScanError {
     let (name, position) = (cursor.name(), cursor.position);
     let text = format!("partition {name} at offset {position}: {reason}");
     ScanError::new(ErrorKind::CorruptBatch, text)
-}
-
-/// Writes a Fetch without a session: a bounded read asks for each partition a few times only.
-fn encode(asked: &[Cursor], terms: &FetchTerms, out: &mut Vec<u8>, version: i16) {
-    // The order of the splits stays: brokers fill an answer from the first on.
-    let mut topics: Vec<(&Cursor, Vec<FetchPartition>)> = Vec::new();
-    for cursor in asked {
-        let partition = FetchPartition {
-            index: cursor.partition,
-            current_leader_epoch: cursor.leader_epoch,
-            fetch_offset: cursor.position,
-            last_fetched_epoch: -1,
-            log_start_offset: -1,
-            max_bytes: terms.bytes as i32,
-            directory_id: Uuid::default(),
-        };
-        match topics.iter_mut().find(|one| one.0.topic == cursor.topic) {
-            Some((_, partitions)) => partitions.push(partition),
-            None => topics.push((cursor, vec![partition])),
-        }
-    }
-    let topics: Vec<FetchTopicToWrite<'_>> = topics
-        .iter()
-        .map(|(cursor, partitions)| FetchTopicToWrite {
-            name: &cursor.topic,
-            id: cursor.topic_id,
-            partitions,
-        })
-        .collect();
-    let request = FetchRequestToWrite {
-        max_wait_ms: MAX_WAIT_MS,
-        max_bytes: terms.bytes as i32,
-        isolation_level: terms.isolation.level(),
-        topics: &topics,
-        rack_id: &terms.rack,
-        ..FetchRequestToWrite::default()
-    };
-    request.encode(out, version);
 }

@@ -16,6 +16,7 @@
 #![forbid(unsafe_code)]
 
 mod aborted;
+mod ask;
 mod assign;
 mod builder;
 mod columns;

@@ -8,12 +8,12 @@ use arrow_array::{RecordBatch, RecordBatchReader};
 use arrow_schema::{ArrowError, SchemaRef};
 use pyrklog_client::{Cancel, Waker};
 
+use crate::ask::FetchTerms;
 use crate::assign::Lanes;
 use crate::columns::Columns;
 use crate::coordinator::{Coordinator, WorkerHandle, leaders};
 use crate::decode::{DecodeLimits, Decoder};
 use crate::error::{ErrorKind, Result, ScanError};
-use crate::lane::FetchTerms;
 use crate::large::LargeGate;
 use crate::openers::Openers;
 use crate::options::ScanOptions;
@@ -165,6 +165,7 @@ impl ScanReader {
             rack: options.rack.clone(),
             bytes: shares.lane,
             timeout: options.timeout,
+            request_timeout: options.client.request_timeout,
         });
         let workers = options.threads.min(cursors.len()).max(1);
         let (events, heard) = channel();
@@ -174,7 +175,6 @@ impl ScanReader {
                 let terms = WorkerTerms {
                     fetch: Arc::clone(&terms),
                     large_bytes: options.large_bytes,
-                    request_timeout: options.client.request_timeout,
                 };
                 start_worker(number, &shared, terms, decoder, events.clone())
             })

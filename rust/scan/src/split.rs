@@ -42,8 +42,8 @@ pub(crate) struct Cursor {
     pub preferred: Option<(i32, Instant)>,
     /// The replica refused the position.
     pub is_out_of_range: bool,
-    /// Fetches in a row that found nothing though records below the end should be there.
-    pub empties: u8,
+    /// Fetches in a row that found nothing though the end is visible.
+    pub empties: u32,
     /// Since when there is no progress, and the tries.
     pub stalled_since: Option<Instant>,
     pub backoff: Backoff,

@@ -7,9 +7,10 @@ use std::time::{Duration, Instant};
 
 use pyrklog_client::{Arrival, Cancel, ClientError, Connection, Ready, Waker, wait};
 
+use crate::ask::FetchTerms;
 use crate::decode::Decoder;
 use crate::error::{ErrorKind, Result, ScanError};
-use crate::lane::{Answer, FetchTerms, Lane, LaneId, Why};
+use crate::lane::{Answer, Lane, LaneId, Why};
 use crate::large::LargeGate;
 use crate::queue::Queue;
 use crate::split::Cursor;
@@ -69,7 +70,6 @@ impl Shared {
 pub(crate) struct WorkerTerms {
     pub fetch: Arc<FetchTerms>,
     pub large_bytes: usize,
-    pub request_timeout: Duration,
 }
 
 /// See the module.
@@ -303,14 +303,14 @@ impl Worker {
 
     fn is_overdue(&self, number: usize) -> bool {
         let sent_at = self.lanes[number].sent_at;
-        sent_at.is_some_and(|at| at.elapsed() >= self.terms.request_timeout)
+        sent_at.is_some_and(|at| at.elapsed() >= self.terms.fetch.request_timeout)
     }
 
     fn overdue(&self, number: usize) -> ClientError {
         ClientError::TimedOut {
             address: self.lanes[number].connection.address().to_owned(),
             doing: "Fetch",
-            seconds: self.terms.request_timeout.as_secs_f64(),
+            seconds: self.terms.fetch.request_timeout.as_secs_f64(),
         }
     }
 

@@ -5,6 +5,7 @@ mod common;
 use std::time::Duration;
 
 use common::{FakeBroker, Reply, batch, read, start};
+use pyrklog_client::Isolation;
 use pyrklog_scan::{ErrorKind, Missing, Position};
 use pyrklog_wire::ErrorCode;
 
@@ -213,15 +214,73 @@ fn an_end_that_comes_is_waited_for() {
     assert_eq!(offsets, all(0, 100));
 }
 
-#[test]
-fn a_range_whose_end_was_compacted_away_ends() {
-    let broker = FakeBroker::start(|_, offset| match offset {
+/// Nothing from 90 on.
+fn without_the_last_ten(offset: i64) -> Reply {
+    match offset {
         ..90 => piecewise(offset),
         _ => Reply::Records(Vec::new()),
+    }
+}
+
+#[test]
+fn answers_without_records_do_not_end_a_range() {
+    let broker = FakeBroker::start(|number, offset| match (number, offset) {
+        (..12, 50..) => Reply::Records(Vec::new()),
+        _ => piecewise(offset),
+    });
+    assert_eq!(read(broker.options()).unwrap().0, all(0, 100));
+    assert!(broker.state().longest_wait_ms > 500, "it had no more time");
+}
+
+#[test]
+fn a_range_of_which_a_broker_sends_nothing_fails_in_time() {
+    for isolation in [Isolation::ReadCommitted, Isolation::ReadUncommitted] {
+        let broker = FakeBroker::start(|_, offset| without_the_last_ten(offset));
+        let mut options = broker.options();
+        options.isolation = isolation;
+        options.timeout = Duration::from_secs(1);
+        let error = read(options).unwrap_err();
+        assert_eq!(error.kind, ErrorKind::LeaderNotAvailable);
+        let text = format!(
+            "partition t-0 could not be read for 1 s: broker 127.0.0.1:{} sends nothing of offsets \
+             90 to 100, and nothing that follows them",
+            broker.port
+        );
+        assert_eq!(error.text, text);
+    }
+}
+
+#[test]
+fn a_range_whose_end_was_compacted_away_ends_where_the_next_batch_begins() {
+    let broker = FakeBroker::start(|_, offset| match offset {
+        ..90 => piecewise(offset),
+        _ => Reply::Records(batch(104, 10, 20, 2)),
     });
     let (offsets, status) = read(broker.options()).unwrap();
     assert_eq!(offsets, all(0, 90));
     assert_eq!(status.progress()[0].position, 100);
+}
+
+#[test]
+fn an_open_transaction_behind_such_an_end_tells_it_too() {
+    for (next, is_end) in [(100, true), (104, true), (99, false), (90, false)] {
+        let broker = FakeBroker::start(|_, offset| without_the_last_ten(offset));
+        broker.state().uncommitted = Some(batch(next, 10, 20, 2));
+        let mut options = broker.options();
+        options.timeout = Duration::from_secs(1);
+        match read(options) {
+            Ok((offsets, status)) => {
+                assert!(is_end, "{next}");
+                assert_eq!(offsets, all(0, 90));
+                let progress = status.progress()[0];
+                assert_eq!((progress.position, progress.leader_epoch), (100, 1));
+            }
+            Err(error) => {
+                assert!(!is_end, "{next}");
+                assert_eq!(error.kind, ErrorKind::LeaderNotAvailable);
+            }
+        }
+    }
 }
 
 #[test]

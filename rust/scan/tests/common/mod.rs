@@ -81,7 +81,11 @@ pub struct State {
     pub barrier: Option<Arc<Barrier>>,
     /// Ranges that are not Kafka 3.9's.
     pub ranges: HashMap<i16, (i16, i16)>,
+    /// Records that a Fetch gets which asks for open transactions, too.
+    pub uncommitted: Option<Vec<u8>>,
     pub fetches: usize,
+    /// The longest wait that a Fetch has allowed.
+    pub longest_wait_ms: i32,
     pub connections: usize,
     script: Script,
 }
@@ -131,7 +135,9 @@ impl FakeBroker {
             leaders: vec![1],
             barrier: None,
             ranges: HashMap::new(),
+            uncommitted: None,
             fetches: 0,
+            longest_wait_ms: 0,
             connections: 0,
             script: Box::new(script),
         }));
@@ -368,8 +374,14 @@ fn answer_fetch(
     let mut state = state.lock().unwrap();
     let number = state.fetches;
     state.fetches += 1;
+    state.longest_wait_ms = state.longest_wait_ms.max(request.max_wait_ms);
     let offset = partition.fetch_offset;
-    let reply = (state.script)(number, offset);
+    let mut reply = (state.script)(number, offset);
+    if request.isolation_level == 0
+        && let Some(records) = &state.uncommitted
+    {
+        reply = Reply::Records(records.clone());
+    }
     let mut answer = FetchAnswer {
         code: ErrorCode::NONE,
         times: 1,
