@@ -18,6 +18,14 @@ use crate::wake::Cancel;
 
 /// Idle connections that are kept.
 const CONNECTIONS_MAX: usize = 64;
+/// Brokers, topics, partitions and replicas of Metadata: 400,000 partitions with three replicas,
+/// which are named in sync as well.
+const METADATA_ELEMENTS_MAX: usize = 3_200_000;
+/// Brokers of a cluster. Each takes more memory than on the wire.
+const BROKERS_MAX: usize = 100_000;
+
+/// What takes the answer about a topic's partition.
+type Found<'f, A> = &'f mut dyn FnMut(&str, i32, A);
 
 /// A client of one cluster, for one thread.
 #[derive(Debug)]
@@ -116,9 +124,14 @@ impl Client {
                 request.encode(out, version)
             });
             let decoded = asked.and_then(|frame| {
-                let response = MetadataResponse::decode(frame.body(), frame.version);
-                let response = response.map_err(ClientError::decode(&address.to_string()))?;
-                Ok(Metadata::of(&response))
+                let name = address.to_string();
+                let limit = METADATA_ELEMENTS_MAX;
+                let response = MetadataResponse::decode_bounded(frame.body(), frame.version, limit)
+                    .map_err(ClientError::decode(&name))?;
+                match response.head.brokers.len() > BROKERS_MAX {
+                    true => Err(ClientError::protocol(&name, "it names too many brokers")),
+                    false => Ok(Metadata::of(&response, topics)),
+                }
             });
             match decoded {
                 Ok(found) => {
@@ -145,7 +158,6 @@ impl Client {
         isolation: Isolation,
         queries: &[OffsetQuery],
     ) -> Result<Vec<OffsetAnswer>> {
-        let place = |query: &OffsetQuery| (query.topic.to_string(), query.partition);
         let unanswered = OffsetAnswer {
             error: ErrorCode::LEADER_NOT_AVAILABLE,
             offset: -1,
@@ -154,8 +166,8 @@ impl Client {
         let encode = |queries: &[&OffsetQuery], out: &mut Vec<u8>, version| {
             offsets::list_offsets(isolation, queries).encode(out, version);
         };
-        let decode = |frame: &Frame, found: &mut HashMap<(String, i32), OffsetAnswer>| {
-            let response = ListOffsetsResponse::decode(frame.body(), frame.version)?;
+        let decode = |frame: &Frame, most: usize, found: Found<'_, OffsetAnswer>| {
+            let response = ListOffsetsResponse::decode_bounded(frame.body(), frame.version, most)?;
             for topic in &response.topics {
                 for one in &topic.partitions {
                     let answer = OffsetAnswer {
@@ -163,7 +175,7 @@ impl Client {
                         offset: one.offset,
                         leader_epoch: one.leader_epoch,
                     };
-                    found.insert((topic.name.to_owned(), one.index), answer);
+                    found(topic.name, one.index, answer);
                 }
             }
             Ok(())
@@ -171,7 +183,7 @@ impl Client {
         self.ask_leaders(
             api::LIST_OFFSETS,
             queries,
-            place,
+            OffsetQuery::place,
             unanswered,
             encode,
             decode,
@@ -183,14 +195,13 @@ impl Client {
     /// # Errors
     /// `Cancelled`, `Unsupported` before Kafka 2.3, `Protocol`.
     pub fn epoch_ends(&mut self, queries: &[EpochQuery]) -> Result<Vec<EpochEnd>> {
-        let place = |query: &EpochQuery| (query.topic.to_string(), query.partition);
         let unanswered = EpochEnd {
             error: ErrorCode::LEADER_NOT_AVAILABLE,
             leader_epoch: -1,
             end_offset: -1,
         };
-        let decode = |frame: &Frame, found: &mut HashMap<(String, i32), EpochEnd>| {
-            let response = EpochResponse::decode(frame.body(), frame.version)?;
+        let decode = |frame: &Frame, most: usize, found: Found<'_, EpochEnd>| {
+            let response = EpochResponse::decode_bounded(frame.body(), frame.version, most)?;
             for topic in &response.topics {
                 for one in &topic.partitions {
                     let answer = EpochEnd {
@@ -198,7 +209,7 @@ impl Client {
                         leader_epoch: one.leader_epoch,
                         end_offset: one.end_offset,
                     };
-                    found.insert((topic.name.to_owned(), one.index), answer);
+                    found(topic.name, one.index, answer);
                 }
             }
             Ok(())
@@ -207,51 +218,69 @@ impl Client {
         self.ask_leaders(
             api,
             queries,
-            place,
+            EpochQuery::place,
             unanswered,
             offsets::encode_epochs,
             decode,
         )
     }
 
-    /// Sends one request to each leader, with the queries of its partitions.
+    /// Sends one request to each leader, with the queries of its partitions. `decode` gets the most
+    /// elements of an answer, and what to call with each of them.
     fn ask_leaders<Q, A: Copy>(
         &mut self,
         api: Api,
         queries: &[Q],
-        place: impl Fn(&Q) -> (String, i32),
+        place: impl Fn(&Q) -> (&str, i32),
         unanswered: A,
         encode: impl Fn(&[&Q], &mut Vec<u8>, i16),
-        decode: impl Fn(&Frame, &mut HashMap<(String, i32), A>) -> pyrklog_wire::Result<()>,
+        decode: impl Fn(&Frame, usize, Found<'_, A>) -> pyrklog_wire::Result<()>,
     ) -> Result<Vec<A>> {
-        let mut by_leader: HashMap<Address, Vec<&Q>> = HashMap::new();
-        for query in queries {
+        let mut places: HashMap<(&str, i32), usize> = HashMap::new();
+        let mut by_leader: HashMap<Address, Vec<usize>> = HashMap::new();
+        for (number, query) in queries.iter().enumerate() {
             let (topic, partition) = place(query);
-            if let Some(leader) = self.metadata.leader(&topic, partition) {
-                by_leader
-                    .entry(leader.address.clone())
-                    .or_default()
-                    .push(query);
+            if *places.entry((topic, partition)).or_insert(number) != number {
+                continue;
+            }
+            if let Some(leader) = self.metadata.leader(topic, partition) {
+                let numbers = by_leader.entry(leader.address.clone()).or_default();
+                numbers.push(number);
             }
         }
-        let mut found = HashMap::new();
+        let mut answers = vec![unanswered; queries.len()];
         let away = std::mem::take(&mut self.away);
-        for (address, queries) in by_leader {
+        for (address, numbers) in by_leader {
             if away.contains(&address) {
                 continue;
             }
-            let asked = self.ask(&address, api, |out, version| encode(&queries, out, version));
-            match asked {
+            let asked: Vec<&Q> = numbers.iter().map(|number| &queries[*number]).collect();
+            // Each partition in a topic of its own.
+            let elements_max = 2 * asked.len();
+            let sent = self.ask(&address, api, |out, version| encode(&asked, out, version));
+            match sent {
                 Ok(frame) => {
-                    decode(&frame, &mut found).map_err(ClientError::decode(&address.to_string()))?
+                    let mut found = |topic: &str, partition: i32, answer: A| {
+                        // What this leader was not asked for is dropped, before it costs memory.
+                        if let Some(number) = places.get(&(topic, partition))
+                            && numbers.binary_search(number).is_ok()
+                        {
+                            answers[*number] = answer;
+                        }
+                    };
+                    decode(&frame, elements_max, &mut found)
+                        .map_err(ClientError::decode(&address.to_string()))?;
                 }
                 // The next metadata may name another leader.
                 Err(error) if error.is_retriable() => {}
                 Err(error) => return Err(error),
             }
         }
-        let answer = |query| found.get(&place(query)).copied().unwrap_or(unanswered);
-        Ok(queries.iter().map(answer).collect())
+        let answer = |query| places.get(&place(query)).map(|number| answers[*number]);
+        Ok(queries
+            .iter()
+            .map(|one| answer(one).unwrap_or(unanswered))
+            .collect())
     }
 
     /// Asks the broker at `address`, on a connection that is kept unless it fails.

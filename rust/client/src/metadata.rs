@@ -1,6 +1,6 @@
 //! What a cluster says of itself: brokers, topics, leaders.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use pyrklog_wire::metadata::{MetadataRequest, MetadataRequestTopic, MetadataResponse};
@@ -64,8 +64,10 @@ pub struct Metadata {
 }
 
 impl Metadata {
-    /// Of a response. What cannot be used (a port of 0, a topic without a name) is left out.
-    pub(crate) fn of(response: &MetadataResponse<'_>) -> Metadata {
+    /// Of a response about `asked`. What cannot be used (a port of 0, a topic without a name, one
+    /// that was not asked for) is left out.
+    pub(crate) fn of(response: &MetadataResponse<'_>, asked: &[&str]) -> Metadata {
+        let asked: HashSet<&str> = asked.iter().copied().collect();
         let brokers = response.head.brokers.iter().filter_map(|broker| {
             let port = u16::try_from(broker.port).ok().filter(|port| *port > 0)?;
             let broker = Broker {
@@ -79,7 +81,7 @@ impl Metadata {
             Some((broker.id, broker))
         });
         let topics = response.topics.iter().filter_map(|topic| {
-            let name: Arc<str> = topic.name?.into();
+            let name: Arc<str> = topic.name.filter(|name| asked.contains(name))?.into();
             let mut partitions: Vec<Partition> = topic
                 .partitions
                 .iter()
@@ -127,5 +129,38 @@ pub(crate) fn request<'a>(topics: &[&'a str]) -> MetadataRequest<'a> {
         allow_auto_topic_creation: false,
         include_cluster_authorized_operations: false,
         include_topic_authorized_operations: false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use pyrklog_wire::metadata::{MetadataHead, MetadataTopic};
+
+    #[test]
+    fn topics_that_were_not_asked_for_are_left_out() {
+        let topic = |name| MetadataTopic {
+            error_code: ErrorCode::NONE,
+            name,
+            id: Uuid::default(),
+            is_internal: false,
+            partitions: Vec::new(),
+            authorized_operations: 0,
+        };
+        let response = MetadataResponse {
+            head: MetadataHead {
+                throttle_ms: 0,
+                brokers: Vec::new(),
+                cluster_id: None,
+                controller_id: -1,
+            },
+            topics: vec![topic(Some("t")), topic(Some("u")), topic(None)],
+            cluster_authorized_operations: 0,
+        };
+        let metadata = Metadata::of(&response, &["t", "v"]);
+        assert_eq!(
+            metadata.topics.into_keys().collect::<Vec<_>>(),
+            [Arc::from("t")]
+        );
     }
 }

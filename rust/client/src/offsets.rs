@@ -34,6 +34,12 @@ pub struct OffsetQuery {
     pub timestamp: i64,
 }
 
+impl OffsetQuery {
+    pub(crate) fn place(&self) -> (&str, i32) {
+        (&self.topic, self.partition)
+    }
+}
+
 /// What a leader says of an [`OffsetQuery`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OffsetAnswer {
@@ -56,6 +62,12 @@ pub struct EpochQuery {
     pub current_leader_epoch: i32,
     /// The epoch asked about.
     pub leader_epoch: i32,
+}
+
+impl EpochQuery {
+    pub(crate) fn place(&self) -> (&str, i32) {
+        (&self.topic, self.partition)
+    }
 }
 
 /// What a leader says of an [`EpochQuery`].

@@ -12,6 +12,8 @@ use crate::wake::Cancel;
 
 /// Of answers that are no records.
 pub(crate) const ANSWER_BYTES_MAX: usize = 32 << 20;
+/// Of the first answer: its features take much more memory than on the wire.
+const VERSIONS_BYTES_MAX: usize = 1 << 20;
 const SOFTWARE_NAME: &str = "pyrklog";
 const SOFTWARE_VERSION: &str = env!("CARGO_PKG_VERSION");
 
@@ -26,7 +28,7 @@ pub(crate) fn open(
 ) -> Result<Connection> {
     let transport = Transport::connect(address, config.connect_timeout, cancel)?;
     let name = address.to_string();
-    let mut connection = Connection::new(transport, &name, &config.client_id, ANSWER_BYTES_MAX);
+    let mut connection = Connection::new(transport, &name, &config.client_id, VERSIONS_BYTES_MAX);
     let mut answer = ask(&mut connection, api::API_VERSIONS.max, config, cancel)?;
     if answer.error_code == ErrorCode::UNSUPPORTED_VERSION {
         answer = ask(&mut connection, 0, config, cancel)?;
@@ -39,6 +41,7 @@ pub(crate) fn open(
         });
     }
     connection.set_ranges(ApiRanges::new(answer.apis));
+    connection.set_frame_limit(ANSWER_BYTES_MAX);
     Ok(connection)
 }
 

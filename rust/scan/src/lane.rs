@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use pyrklog_client::{Connection, Frame, Isolation, Result as ClientResult, api};
 use pyrklog_wire::fetch::{
-    AbortedTransaction, FetchPartitionResponse, FetchResponse, TOPIC_IDS_SINCE,
+    AbortedTransaction, FetchPartitionResponse, FetchResponse, FetchTopicResponse, TOPIC_IDS_SINCE,
 };
 use pyrklog_wire::{ErrorCode, Uuid};
 
@@ -165,34 +165,16 @@ impl Lane {
             answer.released.extend(all.map(|one| (one, why.clone())));
             return Ok(answer);
         }
-        let mut found = HashMap::new();
-        for topic in response.topics {
-            for partition in topic.partitions {
-                let place = match frame.version >= TOPIC_IDS_SINCE {
-                    true => (topic.id, String::new(), partition.head.index),
-                    false => (Uuid::default(), topic.name.to_owned(), partition.head.index),
-                };
-                if found.insert(place, partition).is_some() {
-                    return Err(self.protocol("a partition is answered twice"));
-                }
-            }
-        }
+        let found = self.by_split(frame.version, &asked, response.topics)?;
         let mut with_data = Vec::new();
-        for (number, cursor) in asked.into_iter().enumerate() {
-            let place = match frame.version >= TOPIC_IDS_SINCE {
-                true => (cursor.topic_id, String::new(), cursor.partition),
-                false => (Uuid::default(), cursor.topic.to_string(), cursor.partition),
-            };
-            match found.remove(&place) {
+        for (number, (cursor, found)) in asked.into_iter().zip(found).enumerate() {
+            match found {
                 None => self.not_answered(cursor, now, &mut answer),
                 Some(one) => {
                     let moved = self.sort_out(cursor, one, number == 0, now, &mut answer)?;
                     with_data.extend(moved);
                 }
             }
-        }
-        if !found.is_empty() {
-            return Err(self.protocol("a partition is answered that was not asked for"));
         }
         // Those behind had no data, perhaps for lack of room: they come first.
         self.cursors.extend(with_data);
@@ -202,6 +184,42 @@ impl Lane {
             self.resume_at = Some(self.resume_at.map_or(soon, |at| at.max(soon)));
         }
         Ok(answer)
+    }
+
+    /// The answer about each of the splits, which are of distinct partitions. Nothing is kept of
+    /// others: a name may be long, and an answer may name it often.
+    fn by_split<'f>(
+        &self,
+        version: i16,
+        asked: &[Cursor],
+        topics: Vec<FetchTopicResponse<'f>>,
+    ) -> Result<Vec<Option<FetchPartitionResponse<'f>>>> {
+        let has_ids = version >= TOPIC_IDS_SINCE;
+        let mut found: Vec<Option<FetchPartitionResponse<'f>>> = Vec::new();
+        found.resize_with(asked.len(), || None);
+        let mut numbers: HashMap<(Uuid, &str, i32), usize> = HashMap::new();
+        for (number, one) in asked.iter().enumerate() {
+            let place = match has_ids {
+                true => (one.topic_id, "", one.partition),
+                false => (Uuid::default(), &*one.topic, one.partition),
+            };
+            numbers.insert(place, number);
+        }
+        for topic in topics {
+            let (id, name) = match has_ids {
+                true => (topic.id, ""),
+                false => (Uuid::default(), topic.name),
+            };
+            for partition in topic.partitions {
+                let Some(number) = numbers.get(&(id, name, partition.head.index)) else {
+                    return Err(self.protocol("a partition is answered that was not asked for"));
+                };
+                if found[*number].replace(partition).is_some() {
+                    return Err(self.protocol("a partition is answered twice"));
+                }
+            }
+        }
+        Ok(found)
     }
 
     /// A throttled broker answers for nothing at all. One that says nothing of the wait is asked

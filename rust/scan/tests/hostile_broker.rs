@@ -61,6 +61,15 @@ fn answers_that_do_not_fit_the_question_are_refused() {
 }
 
 #[test]
+fn answers_about_more_than_was_asked_are_refused() {
+    let broker = FakeBroker::start(|_, _| panic!("a Fetch"));
+    broker.state().more_partitions = 1;
+    let error = read(broker.options()).unwrap_err();
+    assert_eq!(error.kind, ErrorKind::Protocol);
+    assert!(error.text.contains("more than 2"), "{error}");
+}
+
+#[test]
 fn records_that_are_none_are_refused() {
     let error = failure(|| Reply::Records(vec![0xff; 100]));
     assert_eq!(error.kind, ErrorKind::CorruptBatch);

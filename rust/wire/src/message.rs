@@ -304,7 +304,30 @@ macro_rules! of {
 /// Makes a type the body of an API's requests or responses: `request PRODUCE from 3` with its lowest
 /// version. Bytes behind a request are ignored, as in Kafka; behind a response they are an error.
 macro_rules! body {
-    ($kind:ident $key:ident from $min:tt: $name:ident $(<$life:lifetime>)?) => {
+    (response $key:ident from $min:tt: $name:ident $(<$life:lifetime>)?) => {
+        $crate::message::body!(@ response $key $min $name $(<$life>)?);
+
+        impl<'a> $crate::message::of!($name $(<$life>)?) {
+            /// Decodes a body with at most `elements_max` elements in all its arrays together. An
+            /// element takes less on the wire than in memory: the reader of an untrusted broker's
+            /// answer knows how many it asked for.
+            ///
+            /// # Errors
+            /// As `decode`, `TooManyElements`.
+            pub fn decode_bounded(
+                body: &'a [u8],
+                version: i16,
+                elements_max: usize,
+            ) -> Result<Self> {
+                let api = ($crate::api::key::$key, $min);
+                $crate::message::response_bounded(body, api, version, elements_max)
+            }
+        }
+    };
+    (request $key:ident from $min:tt: $name:ident $(<$life:lifetime>)?) => {
+        $crate::message::body!(@ request $key $min $name $(<$life>)?);
+    };
+    (@ $kind:ident $key:ident $min:tt $name:ident $(<$life:lifetime>)?) => {
         impl<'a> $crate::message::of!($name $(<$life>)?) {
             /// Decodes a body.
             pub fn decode(body: &'a [u8], version: i16) -> Result<Self> {
@@ -334,11 +357,22 @@ pub(crate) fn request<'a, T: Field<'a, Value = T>>(
 /// Decodes the body of a response.
 pub(crate) fn response<'a, T: Field<'a, Value = T>>(
     body: &'a [u8],
-    (key, min_version): (i16, i16),
+    api: (i16, i16),
     version: i16,
 ) -> Result<T> {
+    response_bounded(body, api, version, usize::MAX)
+}
+
+/// The same with at most so many array elements.
+pub(crate) fn response_bounded<'a, T: Field<'a, Value = T>>(
+    body: &'a [u8],
+    (key, min_version): (i16, i16),
+    version: i16,
+    elements_max: usize,
+) -> Result<T> {
     api::check_version(key, min_version, version)?;
-    let mut reader = Reader::new(body, api::is_flexible(key, version));
+    let reader = Reader::new(body, api::is_flexible(key, version));
+    let mut reader = reader.with_elements_max(elements_max);
     let response = T::read(&mut reader, version)?;
     reader.expect_end()?;
     Ok(response)

@@ -339,7 +339,11 @@ impl<'a> Reader<'a> {
             self.take(size)?;
             // Over the same bytes, so that spans count from the same start.
             let mut reader = Reader::at(&self.bytes[..self.position], self.position - size, true);
-            match field(tag, &mut reader) {
+            reader.elements_max = self.elements_max;
+            reader.elements_left = self.elements_left;
+            let known = field(tag, &mut reader);
+            self.elements_left = reader.elements_left;
+            match known {
                 Ok(true) if reader.remaining() == 0 => {}
                 Ok(false) => {}
                 Ok(true) | Err(DecodeError::Truncated { .. }) => {
@@ -401,6 +405,19 @@ mod tests {
         let mut response = Reader::new(&bytes, false);
         assert_eq!(response.array_len(1), Ok(half));
         assert_eq!(response.array_len(1), Ok(half));
+    }
+
+    #[test]
+    fn arrays_in_tagged_fields_count_as_well() {
+        // Three elements; then field 0, three bytes: two elements.
+        let bytes = [4, 1, 2, 3, 1, 0, 3, 3, 8, 9];
+        let read = |elements_max| {
+            let mut reader = Reader::new(&bytes, true).with_elements_max(elements_max);
+            reader.array(1, Reader::u8)?;
+            reader.tags(|_, field| field.array(1, Reader::u8).map(|_| true))
+        };
+        assert_eq!(read(5), Ok(()));
+        assert_eq!(read(4), Err(DecodeError::TooManyElements { max: 4 }));
     }
 
     #[test]

@@ -83,6 +83,8 @@ pub struct State {
     pub ranges: HashMap<i16, (i16, i16)>,
     /// Records that a Fetch gets which asks for open transactions, too.
     pub uncommitted: Option<Vec<u8>>,
+    /// Partitions that ListOffsets tells of besides those that were asked for.
+    pub more_partitions: i32,
     pub fetches: usize,
     /// The longest wait that a Fetch has allowed.
     pub longest_wait_ms: i32,
@@ -136,6 +138,7 @@ impl FakeBroker {
             barrier: None,
             ranges: HashMap::new(),
             uncommitted: None,
+            more_partitions: 0,
             fetches: 0,
             longest_wait_ms: 0,
             connections: 0,
@@ -332,11 +335,14 @@ fn answer_offsets(out: &mut Vec<u8>, version: i16, body: &[u8], state: &Mutex<St
         },
         leader_epoch: 1,
     };
+    let more = (1000..1000 + state.more_partitions)
+        .map(|index| ListOffsetsPartitionResponse::none(index, ErrorCode::NONE));
+    let asked = request.topics[0].partitions.iter().map(answer);
     let response = ListOffsetsResponse {
         throttle_ms: 0,
         topics: vec![ListOffsetsTopicResponse {
             name: TOPIC,
-            partitions: request.topics[0].partitions.iter().map(answer).collect(),
+            partitions: asked.chain(more).collect(),
         }],
     };
     response.encode(out, version);

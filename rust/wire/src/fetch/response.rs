@@ -3,9 +3,7 @@
 
 use std::borrow::Cow;
 
-use super::{
-    BATCHES_SINCE, ENDPOINTS_SINCE, FLEXIBLE_SINCE, THROTTLE_SINCE, TOPIC_IDS_SINCE, check_version,
-};
+use super::{BATCHES_SINCE, ENDPOINTS_SINCE, FLEXIBLE_SINCE, THROTTLE_SINCE, TOPIC_IDS_SINCE};
 use crate::error::Result;
 use crate::error_code::ErrorCode;
 use crate::leader::{CurrentLeader, NodeEndpoint};
@@ -273,20 +271,3 @@ fields! {
 }
 
 body!(response FETCH from 0: FetchResponse<'a>);
-
-impl<'a> FetchResponse<'a> {
-    /// Decodes a body with at most `elements_max` topics, partitions and aborted transactions
-    /// together. A partition takes less on the wire than in memory: the reader of an untrusted
-    /// broker's answer knows how many it asked for.
-    ///
-    /// # Errors
-    /// As [`FetchResponse::decode`], `TooManyElements`.
-    pub fn decode_bounded(body: &'a [u8], version: i16, elements_max: usize) -> Result<Self> {
-        check_version(version)?;
-        let flexible = version >= FLEXIBLE_SINCE;
-        let mut reader = Reader::new(body, flexible).with_elements_max(elements_max);
-        let response = Self::read(&mut reader, version)?;
-        reader.expect_end()?;
-        Ok(response)
-    }
-}
