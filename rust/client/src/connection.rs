@@ -133,6 +133,11 @@ impl Connection {
         self.expected.len()
     }
 
+    /// Bytes of the next frame that have arrived.
+    pub fn received(&self) -> usize {
+        self.filled
+    }
+
     /// Writes a request behind those that are not sent yet. `body` gets the version.
     ///
     /// # Errors

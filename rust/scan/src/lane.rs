@@ -21,6 +21,9 @@ use crate::split::Cursor;
 
 /// Topics, partitions and aborted transactions of an answer.
 const ELEMENTS_MAX: usize = 200_000;
+/// Bytes that give an answer a second more than the time-out: one that takes longer is late, however
+/// often a byte of it comes. 8 MiB may take nine minutes.
+const BYTES_PER_SECOND_MIN: u64 = 16 << 10;
 const EMPTY_WAIT: Duration = Duration::from_millis(20);
 const THROTTLE_MAX: Duration = Duration::from_secs(30);
 
@@ -70,7 +73,8 @@ pub(crate) struct Lane {
     cursors: VecDeque<Cursor>,
     ask: Ask,
     asked: Vec<Cursor>,
-    pub sent_at: Option<Instant>,
+    /// When the request in flight was sent, less the time in which its worker did not receive.
+    sent_at: Option<Instant>,
     resume_at: Option<Instant>,
     /// Its worker has the right to a large frame for it.
     pub has_large: bool,
@@ -114,6 +118,27 @@ impl Lane {
             Some(_) => None,
             None => self.resume_at.filter(|_| !self.cursors.is_empty()),
         }
+    }
+
+    /// Its worker did not look for what arrived from `since` on: no answer is late for that.
+    pub fn was_left_alone(&mut self, since: Instant, now: Instant) {
+        if let Some(at) = &mut self.sent_at {
+            *at += now.saturating_duration_since(since.max(*at));
+        }
+    }
+
+    /// The time of the request in flight counts from now on: its answer waits for this side.
+    pub fn was_sent(&mut self, now: Instant) {
+        self.sent_at = self.sent_at.map(|_| now);
+    }
+
+    /// Whether the answer is late. A large one may take longer, if it comes.
+    pub fn is_late(&self, now: Instant) -> bool {
+        let bytes = self.connection.received() as u64;
+        let more = Duration::from_millis(bytes * 1000 / BYTES_PER_SECOND_MIN);
+        let allowed = self.terms.request_timeout + more;
+        let age = self.sent_at.map(|at| now.saturating_duration_since(at));
+        age.is_some_and(|age| age >= allowed)
     }
 
     /// Sends the next request if there is something to ask for and nothing in flight.

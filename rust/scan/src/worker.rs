@@ -100,6 +100,7 @@ impl Worker {
     }
 
     fn work(&mut self) -> Result<()> {
+        let mut awake_since = Instant::now();
         loop {
             self.take_commands()?;
             let now = Instant::now();
@@ -111,7 +112,13 @@ impl Worker {
             if self.lanes.iter().all(Lane::is_idle) {
                 self.flush()?;
             }
+            // The caller may have stopped this worker, at a full queue.
+            let now = Instant::now();
+            for lane in &mut self.lanes {
+                lane.was_left_alone(awake_since, now);
+            }
             let ready = self.wait()?;
+            awake_since = Instant::now();
             if self.shared.cancel.is_cancelled() {
                 return Err(ScanError::cancelled());
             }
@@ -119,9 +126,8 @@ impl Worker {
             for number in (0..self.lanes.len()).rev() {
                 if ready[number] {
                     self.serve(number)?;
-                } else if self.is_overdue(number) {
-                    let error = self.overdue(number);
-                    self.lose(number, error)?;
+                } else {
+                    self.check_age(number)?;
                 }
             }
             let age = self.rows_since.map(|since| since.elapsed());
@@ -192,14 +198,12 @@ impl Worker {
     /// Works on what a lane has received.
     fn serve(&mut self, number: usize) -> Result<()> {
         let lane = &mut self.lanes[number];
-        // An answer that is under way is not late: the caller may have stopped this worker.
-        lane.sent_at = lane.sent_at.map(|_| Instant::now());
         let arrival = lane
             .connection
             .flush()
             .and_then(|_| lane.connection.receive());
         match arrival {
-            Ok(Arrival::Nothing) => Ok(()),
+            Ok(Arrival::Nothing) => self.check_age(number),
             Ok(Arrival::TooLong(bytes)) => self.allow(number, bytes),
             Ok(Arrival::Frame) => {
                 let frame = lane.connection.take_frame()?;
@@ -207,6 +211,20 @@ impl Worker {
             }
             Err(error) => self.lose(number, error),
         }
+    }
+
+    /// Gives up a lane whose answer is late.
+    fn check_age(&mut self, number: usize) -> Result<()> {
+        let lane = &self.lanes[number];
+        if !lane.is_late(Instant::now()) {
+            return Ok(());
+        }
+        let error = ClientError::TimedOut {
+            address: lane.connection.address().to_owned(),
+            doing: "Fetch",
+            seconds: self.terms.fetch.request_timeout.as_secs_f64(),
+        };
+        self.lose(number, error)
     }
 
     /// Lets a long frame in, once this worker may have one.
@@ -220,6 +238,7 @@ impl Worker {
         }
         if !lane.has_large && !self.shared.gate.try_take(self.number) {
             lane.is_blocked = true;
+            lane.was_sent(Instant::now());
             return Ok(());
         }
         lane.has_large = true;
@@ -299,19 +318,6 @@ impl Worker {
         let event = Event::LaneLost(id, lane.into_cursors(), error.to_string());
         self.events.send(event).ok();
         Ok(())
-    }
-
-    fn is_overdue(&self, number: usize) -> bool {
-        let sent_at = self.lanes[number].sent_at;
-        sent_at.is_some_and(|at| at.elapsed() >= self.terms.fetch.request_timeout)
-    }
-
-    fn overdue(&self, number: usize) -> ClientError {
-        ClientError::TimedOut {
-            address: self.lanes[number].connection.address().to_owned(),
-            doing: "Fetch",
-            seconds: self.terms.fetch.request_timeout.as_secs_f64(),
-        }
     }
 
     fn frame_limit(&self) -> usize {

@@ -325,6 +325,32 @@ fn a_broker_that_never_answers_fails_the_scan_in_time() {
 }
 
 #[test]
+fn an_answer_that_never_ends_fails_the_scan_in_time() {
+    let broker = FakeBroker::start(|_, _| Reply::Drip);
+    let mut options = broker.options();
+    options.client.request_timeout = Duration::from_millis(300);
+    options.timeout = Duration::from_secs(2);
+    let error = read(options).unwrap_err();
+    assert_eq!(error.kind, ErrorKind::LeaderNotAvailable);
+    assert!(error.text.contains("no answer to Fetch"), "{error}");
+}
+
+#[test]
+fn a_large_answer_may_take_longer_than_a_request() {
+    let broker = FakeBroker::start(|_, _| Reply::Log);
+    {
+        let mut state = broker.state();
+        let bases = (0..100).step_by(10);
+        state.log = bases.map(|base| (base, batch(base, 10, 4000, 1))).collect();
+        state.pieces = 50;
+    }
+    let mut options = broker.options();
+    options.client.request_timeout = Duration::from_millis(300);
+    options.timeout = Duration::from_secs(5);
+    assert_eq!(read(options).unwrap().0, all(0, 100));
+}
+
+#[test]
 fn a_topic_that_does_not_exist_is_named() {
     let broker = FakeBroker::start(|_, _| Reply::Log);
     broker.state().topic_id = None;

@@ -38,6 +38,7 @@ use pyrklog_wire::{ErrorCode, RequestHeader};
 
 pub const TOPIC: &str = "t";
 const PATIENCE: Duration = Duration::from_secs(60);
+const PAUSE: Duration = Duration::from_millis(20);
 
 /// What a Fetch is answered with.
 pub enum Reply {
@@ -58,6 +59,8 @@ pub enum Reply {
     Throttled(i32),
     /// Nothing, ever.
     Silence,
+    /// A frame without an end, one byte after the other.
+    Drip,
 }
 
 /// Called with the number of the Fetch, from 0, and its offset.
@@ -85,6 +88,8 @@ pub struct State {
     pub uncommitted: Option<Vec<u8>>,
     /// Partitions that ListOffsets tells of besides those that were asked for.
     pub more_partitions: i32,
+    /// The pieces, with a pause behind each, in which an answer to Fetch is sent.
+    pub pieces: usize,
     pub fetches: usize,
     /// The longest wait that a Fetch has allowed.
     pub longest_wait_ms: i32,
@@ -139,6 +144,7 @@ impl FakeBroker {
             ranges: HashMap::new(),
             uncommitted: None,
             more_partitions: 0,
+            pieces: 1,
             fetches: 0,
             longest_wait_ms: 0,
             connections: 0,
@@ -243,9 +249,32 @@ fn serve(mut stream: TcpStream, port: u16, state: &Mutex<State>) {
             other => panic!("API {other}"),
         }
         let len = (out.len() as i32).to_be_bytes();
-        if stream.write_all(&[&len[..], &out].concat()).is_err() {
+        let pieces = match api {
+            key::FETCH => state.lock().unwrap().pieces,
+            _ => 1,
+        };
+        if send(&mut stream, &[&len[..], &out].concat(), pieces).is_err() {
             return;
         }
+    }
+}
+
+fn send(stream: &mut TcpStream, frame: &[u8], pieces: usize) -> std::io::Result<()> {
+    for piece in frame.chunks(frame.len().div_ceil(pieces)) {
+        stream.write_all(piece)?;
+        if pieces > 1 {
+            thread::sleep(PAUSE);
+        }
+    }
+    Ok(())
+}
+
+/// Until the other side hangs up.
+fn drip(stream: &mut TcpStream) {
+    let length = 1_000_000_i32.to_be_bytes();
+    let mut bytes = length.into_iter().chain(std::iter::repeat(0));
+    while stream.write_all(&[bytes.next().unwrap()]).is_ok() {
+        thread::sleep(PAUSE);
     }
 }
 
@@ -408,6 +437,11 @@ fn answer_fetch(
         Reply::Bytes(bytes) => {
             drop(state);
             stream.write_all(&bytes).ok();
+            return false;
+        }
+        Reply::Drip => {
+            drop(state);
+            drip(stream);
             return false;
         }
         Reply::Silence => {
