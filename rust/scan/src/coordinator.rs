@@ -157,9 +157,7 @@ impl Coordinator {
             }
             Event::LaneLost(lane, cursors, reason) => {
                 self.lanes.lost(lane);
-                for cursor in cursors {
-                    self.released(cursor, Why::Moved(reason.clone()))?;
-                }
+                self.all_released(cursors, &reason)?;
             }
             Event::Opened(lane, opened) => self.opened(lane, opened)?,
         }
@@ -170,22 +168,27 @@ impl Coordinator {
         let waiting = self.openers.ended(lane)?;
         match opened {
             Ok(connection) => {
-                if let Some(worker) = self.lanes.worker(lane) {
-                    self.tell(worker, Command::Open(lane, connection));
-                    for cursor in waiting {
-                        self.tell(worker, Command::Assign(lane, Box::new(cursor)));
-                    }
+                let Some(worker) = self.lanes.worker(lane) else {
+                    // News of an older lane with its name took it from the list.
+                    return self.all_released(waiting, "connection lost");
+                };
+                self.tell(worker, Command::Open(lane, connection));
+                for cursor in waiting {
+                    self.tell(worker, Command::Assign(lane, Box::new(cursor)));
                 }
                 Ok(())
             }
             Err(error) if error.is_retriable() => {
                 self.lanes.lost(lane);
-                let why = Why::Moved(error.to_string());
-                let mut all = waiting.into_iter();
-                all.try_for_each(|cursor| self.released(cursor, why.clone()))
+                self.all_released(waiting, &error.to_string())
             }
             Err(error) => Err(error.into()),
         }
+    }
+
+    fn all_released(&mut self, cursors: Vec<Cursor>, reason: &str) -> Result<()> {
+        let mut all = cursors.into_iter();
+        all.try_for_each(|cursor| self.released(cursor, Why::Moved(reason.to_owned())))
     }
 
     fn released(&mut self, mut cursor: Cursor, why: Why) -> Result<()> {
@@ -564,3 +567,6 @@ pub(crate) fn leaders(metadata: &Metadata, cursors: &[Cursor]) -> usize {
     }
     found.len()
 }
+
+#[cfg(test)]
+mod tests;

@@ -43,7 +43,8 @@ impl Openers {
     /// # Errors
     /// The system has no thread left.
     pub fn open(&mut self, lane: LaneId, address: Address) -> Result<()> {
-        self.waiting.insert(lane, Vec::new());
+        // One that is being opened already may have splits waiting.
+        self.waiting.entry(lane).or_default();
         self.to_open.push_back((lane, address));
         self.start()
     }
