@@ -46,14 +46,24 @@ pub(crate) enum Ask {
     Records,
     /// What follows one split's position, also of open transactions.
     Next,
+    /// What lies where one split's last record was read.
+    Last,
 }
 
 impl Ask {
     fn of(cursor: &Cursor, isolation: Isolation) -> Ask {
         let is_committed = isolation == Isolation::ReadCommitted;
         match cursor.empties {
+            _ if cursor.is_doubted => Ask::Last,
             empties if empties >= EMPTIES_MAX && empties % 2 == 0 && is_committed => Ask::Next,
             _ => Ask::Records,
+        }
+    }
+
+    fn offset(self, cursor: &Cursor) -> i64 {
+        match self {
+            Ask::Last => cursor.position - 1,
+            Ask::Records | Ask::Next => cursor.position,
         }
     }
 
@@ -61,13 +71,13 @@ impl Ask {
     fn isolation_level(self, isolation: Isolation) -> i8 {
         match self {
             Ask::Records => isolation.level(),
-            Ask::Next => Isolation::ReadUncommitted.level(),
+            Ask::Next | Ask::Last => Isolation::ReadUncommitted.level(),
         }
     }
 }
 
 fn is_alone(cursor: &Cursor) -> bool {
-    cursor.empties >= EMPTIES_MAX
+    cursor.is_doubted || cursor.empties >= EMPTIES_MAX
 }
 
 /// Takes the splits to ask for next out of `waiting`. A request has room for one split of a
@@ -118,7 +128,7 @@ pub(crate) fn encode(
         let partition = FetchPartition {
             index: cursor.partition,
             current_leader_epoch: cursor.leader_epoch,
-            fetch_offset: cursor.position,
+            fetch_offset: ask.offset(cursor),
             last_fetched_epoch: -1,
             log_start_offset: -1,
             max_bytes: terms.bytes as i32,
@@ -174,11 +184,20 @@ mod tests {
 
     #[test]
     fn a_split_that_got_nothing_is_asked_for_alone_in_its_turn() {
-        let all = [cursor(0, 1), cursor(1, 2), cursor(2, 0), cursor(3, 3)];
+        let mut doubted = cursor(4, 0);
+        doubted.is_doubted = true;
+        let all = [
+            cursor(0, 1),
+            cursor(1, 2),
+            cursor(2, 0),
+            cursor(3, 3),
+            doubted,
+        ];
         let mut waiting = VecDeque::from(all);
         assert_eq!(chosen(&mut waiting), (Ask::Records, vec![0, 2]));
         assert_eq!(chosen(&mut waiting), (Ask::Next, vec![1]));
         assert_eq!(chosen(&mut waiting), (Ask::Records, vec![3]));
+        assert_eq!(chosen(&mut waiting), (Ask::Last, vec![4]));
         assert!(waiting.is_empty());
     }
 

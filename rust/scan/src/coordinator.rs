@@ -337,7 +337,7 @@ impl Coordinator {
         for ((mut one, epoch), answer) in asked.into_iter().zip(epochs).zip(answers) {
             match answer.error {
                 ErrorCode::NONE => {
-                    check_end(&one.cursor, answer)?;
+                    one.cursor.is_doubted = check_end(&one.cursor, answer)?;
                     one.cursor.leader_epoch = epoch;
                     passed.push(one);
                 }
@@ -525,11 +525,16 @@ fn leader_epoch(metadata: &Metadata, cursor: &Cursor) -> i32 {
     partition.map_or(-1, |partition| partition.leader_epoch)
 }
 
-/// Whether the position lies within what the leader's log has of the last record's epoch.
-fn check_end(cursor: &Cursor, answer: EpochEnd) -> Result<()> {
+/// Whether the record read last may be another one in the leader's log, which has the position. It
+/// is if the log does not have that record's epoch but older ones up to there, unless compaction
+/// took all of that epoch before the leader got its log: what lies there tells.
+///
+/// # Errors
+/// The position is not within what the leader's log has of that epoch.
+fn check_end(cursor: &Cursor, answer: EpochEnd) -> Result<bool> {
     let (name, position, epoch) = (cursor.name(), cursor.position, cursor.last_epoch);
     if answer.end_offset >= 0 && answer.end_offset >= position && answer.leader_epoch >= 0 {
-        return Ok(());
+        return Ok(answer.leader_epoch < epoch && position > 0);
     }
     let where_to = match answer.end_offset {
         end if end < 0 => "the leader does not know that epoch".to_owned(),

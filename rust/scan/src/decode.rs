@@ -128,7 +128,9 @@ impl Decoder {
             let range = position..cursor.end;
             let (appended, bytes) = match entry {
                 Entry::Batch(batch) => {
-                    epoch = epoch.max(batch.header.partition_leader_epoch);
+                    if batch.header.base_offset < cursor.end {
+                        epoch = epoch.max(batch.header.partition_leader_epoch);
+                    }
                     (self.batch(&batch, range, &mut aborted), batch.bytes.len())
                 }
                 Entry::Message(message) => (

@@ -81,12 +81,16 @@ pub(crate) enum Unreadable {
     Order,
 }
 
-/// Where to read on after these records, and the greatest leader epoch in them: `position` and -1 if
-/// they hold no whole entry.
+/// Where to read on after these records, and the greatest leader epoch of those below `end`:
+/// `position` and -1 if they hold no whole entry.
 ///
 /// # Errors
 /// Bytes that are no entry; entries whose offsets do not rise, of which some would be passed over.
-pub(crate) fn position_after(records: &[u8], position: i64) -> Result<(i64, i32), Unreadable> {
+pub(crate) fn position_after(
+    records: &[u8],
+    position: i64,
+    end: i64,
+) -> Result<(i64, i32), Unreadable> {
     let (mut after, mut epoch) = (position, -1);
     let mut before = i64::MIN;
     for entry in Entries::new(records) {
@@ -97,7 +101,10 @@ pub(crate) fn position_after(records: &[u8], position: i64) -> Result<(i64, i32)
         }
         before = next;
         after = after.max(next);
-        if let Entry::Batch(batch) = entry {
+        // A record at or behind the end is not read: its epoch is not that of the one before.
+        if let Entry::Batch(batch) = entry
+            && batch.header.base_offset < end
+        {
             epoch = epoch.max(batch.header.partition_leader_epoch);
         }
     }

@@ -269,15 +269,23 @@ impl Lane {
         answer: &mut Answer<'f>,
     ) -> Result<Option<Cursor>> {
         if let Some(why) = self.refusal(&cursor, &one)? {
-            answer.released.push((cursor, why));
+            let is_leader = cursor.preferred.is_none();
+            if self.ask == Ask::Last && why == Why::OutOfRange && is_leader {
+                // Retention has taken that record; nothing tells what it was.
+                cursor.is_doubted = false;
+                self.cursors.push_back(cursor);
+            } else {
+                answer.released.push((cursor, why));
+            }
             return Ok(None);
         }
         let records = one.records.unwrap_or_default();
         match self.ask {
             Ask::Records => {}
             Ask::Next => return self.sort_out_next(cursor, records, now, answer),
+            Ask::Last => return self.sort_out_last(cursor, records, now),
         }
-        let (position, epoch) = position_after(records, cursor.position)
+        let (position, epoch) = position_after(records, cursor.position, cursor.end)
             .map_err(|error| corrupt(&cursor, &error.to_string()))?;
         if position > cursor.position {
             let part = Part {
@@ -342,6 +350,38 @@ impl Lane {
         } else {
             self.nothing_found(cursor, now)?;
         }
+        Ok(None)
+    }
+
+    /// What lies where a split's last record was read. A record of an older epoch is not the one
+    /// that was read. That nothing is there any more is compaction's work.
+    fn sort_out_last(
+        &mut self,
+        mut cursor: Cursor,
+        records: &[u8],
+        now: Instant,
+    ) -> Result<Option<Cursor>> {
+        let last = entry_behind(records, cursor.position - 1)
+            .map_err(|error| corrupt(&cursor, &error.to_string()))?;
+        let Some(last) = last else {
+            self.nothing_found(cursor, now)?;
+            return Ok(None);
+        };
+        if let Entry::Batch(last) = last
+            && last.header.base_offset < cursor.position
+            && last.header.partition_leader_epoch < cursor.last_epoch
+        {
+            let (name, position, epoch) = (cursor.name(), cursor.position, cursor.last_epoch);
+            let text = format!(
+                "partition {name} was truncated: it was read up to offset {position} in leader \
+                 epoch {epoch}, and the leader's log has epoch {} there",
+                last.header.partition_leader_epoch
+            );
+            return Err(ScanError::new(ErrorKind::LogTruncated, text));
+        }
+        cursor.is_doubted = false;
+        cursor.empties = 0;
+        self.cursors.push_back(cursor);
         Ok(None)
     }
 

@@ -42,6 +42,8 @@ pub(crate) struct Cursor {
     pub preferred: Option<(i32, Instant)>,
     /// The replica refused the position.
     pub is_out_of_range: bool,
+    /// The leader's log may have another record where the last one was read ([`crate::ask`]).
+    pub is_doubted: bool,
     /// Fetches in a row that found nothing though the end is visible.
     pub empties: u32,
     /// Since when there is no progress, and the tries.
@@ -62,6 +64,7 @@ impl Cursor {
             leader_epoch: -1,
             preferred: None,
             is_out_of_range: false,
+            is_doubted: false,
             empties: 0,
             stalled_since: None,
             backoff: Backoff::default(),

@@ -65,7 +65,7 @@ pub fn decode(
         leader_epoch: -1,
     };
     let cursor = Cursor::new(0, &split);
-    let passed = position_after(records, cursor.position).map_err(|error| {
+    let passed = position_after(records, cursor.position, cursor.end).map_err(|error| {
         let text = format!("partition topic-3 at offset {}: {error}", cursor.position);
         ScanError::new(ErrorKind::CorruptBatch, text)
     });

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use common::{FakeBroker, Reply, batch, read, start};
 use pyrklog_client::Isolation;
-use pyrklog_scan::{ErrorKind, Missing, Position};
+use pyrklog_scan::{ErrorKind, Missing, Position, ScanError};
 use pyrklog_wire::ErrorCode;
 
 fn all(from: i64, to: i64) -> Vec<i64> {
@@ -123,6 +123,67 @@ fn a_new_leader_that_lost_what_was_read_is_noticed() {
 fn a_new_leader_that_has_all_is_read_on_from() {
     let (broker, options) = with_new_leader((1, 50));
     let mut reader = start(options).unwrap();
+    broker.state().leader_epoch = 2;
+    let mut offsets = Vec::new();
+    while let Some(batch) = reader.next_batch().unwrap() {
+        offsets.extend(common::offsets_of(&batch));
+    }
+    assert_eq!(offsets, all(0, 100));
+}
+
+/// Batches of this epoch, from `first` on.
+fn log_of(first: i64, epoch: i32) -> Vec<(i64, Vec<u8>)> {
+    let bases = (first..100).step_by(10);
+    bases
+        .map(|base| (base, batch(base, 10, 20, epoch)))
+        .collect()
+}
+
+/// Of a leader that has records up to 60 of an older epoch than those read, and none of theirs.
+fn with_older_epoch(log: Vec<(i64, Vec<u8>)>) -> (usize, Result<Vec<i64>, ScanError>) {
+    let (broker, options) = with_new_leader((0, 60));
+    let mut reader = start(options).unwrap();
+    {
+        let mut state = broker.state();
+        state.leader_epoch = 2;
+        state.log = log;
+    }
+    let mut offsets = Vec::new();
+    loop {
+        match reader.next_batch() {
+            Ok(Some(batch)) => offsets.extend(common::offsets_of(&batch)),
+            Ok(None) => return (offsets.len(), Ok(offsets)),
+            Err(error) => return (offsets.len(), Err(error)),
+        }
+    }
+}
+
+#[test]
+fn another_record_where_the_last_one_was_read_is_noticed() {
+    let (rows, read) = with_older_epoch(log_of(0, 0));
+    let error = read.unwrap_err();
+    assert_eq!((error.kind, rows), (ErrorKind::LogTruncated, 50));
+    let text = "partition t-0 was truncated: it was read up to offset 50 in leader epoch 1, and \
+                the leader's log has epoch 0 there";
+    assert_eq!(error.text, text);
+}
+
+#[test]
+fn an_epoch_that_was_compacted_away_is_no_truncation() {
+    let (_, read) = with_older_epoch(log_of(60, 2));
+    assert_eq!(read.unwrap(), [all(0, 50), all(60, 100)].concat());
+}
+
+#[test]
+fn a_last_record_that_retention_has_taken_is_no_truncation() {
+    let broker = FakeBroker::start(|number, offset| match (number, offset) {
+        (..5, _) => piecewise(offset),
+        (5, _) => Reply::Error(ErrorCode::FENCED_LEADER_EPOCH),
+        (_, ..50) => Reply::Error(ErrorCode::OFFSET_OUT_OF_RANGE),
+        _ => Reply::Log,
+    });
+    broker.state().epoch_end = (0, 60);
+    let mut reader = start(broker.options()).unwrap();
     broker.state().leader_epoch = 2;
     let mut offsets = Vec::new();
     while let Some(batch) = reader.next_batch().unwrap() {
@@ -258,7 +319,8 @@ fn a_range_whose_end_was_compacted_away_ends_where_the_next_batch_begins() {
     });
     let (offsets, status) = read(broker.options()).unwrap();
     assert_eq!(offsets, all(0, 90));
-    assert_eq!(status.progress()[0].position, 100);
+    let progress = status.progress()[0];
+    assert_eq!((progress.position, progress.leader_epoch), (100, 1));
 }
 
 #[test]
