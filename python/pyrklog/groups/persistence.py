@@ -101,6 +101,9 @@ _TOO_LARGE = (
 _GROUP_ERRORS = {
     **_NOT_AVAILABLE,
     **_MOVED,
+    # The partition moves to another log directory just now. Java's members end at this code in a
+    # SyncGroup response.
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ErrorCode.REQUEST_TIMED_OUT: ErrorCode.REBALANCE_IN_PROGRESS,
     **dict.fromkeys(_TOO_LARGE, ErrorCode.UNKNOWN_SERVER_ERROR),
 }

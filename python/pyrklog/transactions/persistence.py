@@ -106,6 +106,8 @@ _ERRORS = {
 }
 _NOT_APPENDED = frozenset(
     {
+        # The partition moves to another log directory just now.
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
         ErrorCode.NOT_ENOUGH_REPLICAS,
         ErrorCode.MESSAGE_TOO_LARGE,
         ErrorCode.RECORD_LIST_TOO_LARGE,

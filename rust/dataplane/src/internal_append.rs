@@ -6,7 +6,7 @@ use std::sync::Arc;
 use pyrklog_log::compression::{EXPANDED_BYTES_MAX_DEFAULT, compress};
 use pyrklog_log::producer_state::verification::Proof;
 use pyrklog_log::validate::{Rules, validate_produce};
-use pyrklog_log::{BatchInfo, Origin};
+use pyrklog_log::{AppendError, BatchInfo, Origin};
 use pyrklog_wire::ErrorCode;
 use pyrklog_wire::batch::Compression;
 use pyrklog_wire::builder::{BatchBuilder, HeaderToWrite};
@@ -162,6 +162,15 @@ fn proof(append: &InternalAppend<'_>) -> Proof {
     }
 }
 
+/// A swap of log directories takes some ten milliseconds, and the broker stays the leader: clients ask
+/// the same coordinator again. Any other refusal has the code that a producer gets.
+fn coordinators_code(error: &AppendError) -> ErrorCode {
+    match error {
+        AppendError::Leaving => ErrorCode::COORDINATOR_LOAD_IN_PROGRESS,
+        _ => error.code(),
+    }
+}
+
 fn append_locked(
     services: &Services,
     partition: &Arc<Partition>,
@@ -185,7 +194,7 @@ fn append_locked(
     let appended = state
         .led()?
         .append(batch, info, Origin::Coordinator, leader_epoch, now_ms)
-        .map_err(|error| error.code())?;
+        .map_err(|error| coordinators_code(&error))?;
     // Added first: the high watermark may pass it at once.
     state.internal.add_append(AppendWaiter {
         done: done.clone(),

@@ -7,10 +7,11 @@ use std::path::Path;
 use std::sync::Arc;
 
 use harness::internal::*;
+use harness::moving::{alter, is_in, two};
 use harness::*;
 use pyrklog_dataplane::seam::*;
 use pyrklog_log::disk::RealDisk;
-use pyrklog_log::disk::testing::{Fault, FaultyDisk, Operation};
+use pyrklog_log::disk::testing::{Fault, FaultyDisk, Operation, StallingDisk};
 use pyrklog_wire::ErrorCode;
 use pyrklog_wire::batch::{self, Batches};
 use pyrklog_wire::builder::transaction_marker;
@@ -436,6 +437,28 @@ fn appends_are_bounded_while_the_disk_hangs() {
         append_now(&mut test, &terms(), &[("k", None)]),
         (NONE, done as i64)
     );
+}
+
+/// The broker stays the leader: a coordinator has nothing to load anew.
+#[test]
+fn an_append_while_a_copy_takes_the_logs_place_is_tried_again_later() {
+    let dir = tempfile::tempdir().unwrap();
+    let disk = StallingDisk::new(Arc::new(RealDisk));
+    let mut test = TestPlane::start_with(two(dir.path()), Arc::new(disk.clone()));
+    test.create(TOPIC, 1);
+    assert_eq!(append_now(&mut test, &terms(), &[("k", None)]), (NONE, 0));
+    let folder = format!("{TOPIC}-0");
+    let places = [dir.path().join("a"), dir.path().join("b")];
+    let there = places.iter().find(|dir| !is_in(dir, &folder)).unwrap();
+    disk.stall(".pyrklog-leaving");
+    assert_eq!(alter(&test, TOPIC, 0, there), 0);
+    eventually("the swap", || (disk.waiting() > 0).then_some(()));
+    let later = ErrorCode::COORDINATOR_LOAD_IN_PROGRESS.0;
+    assert_eq!(append_now(&mut test, &terms(), &[("k", None)]), (later, -1));
+    disk.resume();
+    test.wait_for_notice("replica_moved");
+    assert_eq!(append_now(&mut test, &terms(), &[("k", None)]), (NONE, 1));
+    assert!(test.shutdown());
 }
 
 #[test]

@@ -5,7 +5,7 @@ from typing import Any
 
 from tests.parity.definitions import Counted
 from tests.parity.prepare import producer_ids, records, topic
-from tests.parity.rows import Row, Scenario, in_versions
+from tests.parity.rows import Row, Saved, Scenario, in_versions
 
 
 def log_dirs(name: str, *partitions: int, topic_name: Any = "dirs", version: int = 4) -> Row:
@@ -220,6 +220,19 @@ MOVES = Scenario(
         move("empty path", "", 0),
         move("unknown topic, unknown directory", "/nowhere", 0, topic_name="move-none"),
         move("unknown partition, unknown directory", "/nowhere", 9),
+        Row(
+            "its directory",
+            "DescribeLogDirs",
+            4,
+            {"topics": []},
+            only=("errorCode",),
+            save={"dir": "results.0.logDir"},
+        ),
+        move("the directory that it is in", Saved("dir"), 0),
+        move("unknown topic", Saved("dir"), 0, topic_name="move-none"),
+        move("unknown partition", Saved("dir"), 9),
+        move("negative partition", Saved("dir"), -1),
+        move("a good and an unknown partition", Saved("dir"), 0, 9),
         Row("no directories", "AlterReplicaLogDirs", 1, {"dirs": []}),
         Row("huge count", "AlterReplicaLogDirs", 1, {"dirs": Counted(2**31 - 2)}),
         Row("null path", "AlterReplicaLogDirs", 1, {"dirs": [{"path": None}]}),

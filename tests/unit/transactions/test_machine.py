@@ -443,11 +443,18 @@ def test_an_open_transaction_never_expires(state: State) -> None:
 # --- failures ------------------------------------------------------------------------------------
 
 
-def test_a_record_that_is_in_no_log_changes_nothing() -> None:
+@pytest.mark.parametrize(
+    ("failure", "answer"),
+    [
+        (ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.COORDINATOR_NOT_AVAILABLE),
+        (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS),
+    ],
+)
+def test_a_record_that_is_in_no_log_changes_nothing(failure: ErrorCode, answer: ErrorCode) -> None:
     play = at(State.ONGOING)
     token = play.end(5)
-    play.appended(ErrorCode.NOT_ENOUGH_REPLICAS)
-    assert play.error(token) is ErrorCode.COORDINATOR_NOT_AVAILABLE
+    play.appended(failure)
+    assert play.error(token) is answer
     assert play.state is State.ONGOING
     assert play.settled(play.end(5)).error is NONE
 
