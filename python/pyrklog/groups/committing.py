@@ -123,11 +123,11 @@ def _append(
             case ErrorCode.NONE, None:
                 group.offsets.commit(ticket, kept, result.base_offset)
             case ErrorCode.NONE, Producer(id):
-                group.offsets.append_transaction(id, kept, result.base_offset)
+                group.offsets.append_transaction(id, ticket, kept, result.base_offset)
             case _, None:
                 group.offsets.unstage(ticket, kept)
             case _, Producer(id):
-                group.offsets.transactions.fail(id, kept)
+                group.offsets.transactions.fail(id, ticket)
         errors.update(dict.fromkeys(kept, persistence.commit_error(result.error)))
         later.reply(token, CommitResult(errors))
 
@@ -136,7 +136,7 @@ def _append(
     if producer is None:
         group.offsets.stage(ticket, kept)
     else:
-        group.offsets.transactions.stage(producer.id, kept)
+        group.offsets.transactions.stage(producer.id, ticket, kept)
 
 
 def fetch(

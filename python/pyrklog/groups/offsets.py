@@ -80,10 +80,14 @@ class GroupOffsets:
         self._table.keep([(key, (record, *value)) for key, (record, value) in offsets])
 
     def append_transaction(
-        self, producer_id: int, offsets: Mapping[TopicPartition, Offset], first_record: int
+        self,
+        producer_id: int,
+        ticket: int,
+        offsets: Mapping[TopicPartition, Offset],
+        first_record: int,
     ) -> None:
         """An append with a transaction's offsets, which were staged, has succeeded."""
-        self._keep(self.transactions.append(producer_id, offsets, first_record))
+        self._keep(self.transactions.append(producer_id, ticket, offsets, first_record))
 
     def complete_transaction(self, producer_id: int, *, marker_offset: int, commit: bool) -> None:
         """The transaction's marker has been written."""

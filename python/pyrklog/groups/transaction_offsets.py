@@ -35,8 +35,8 @@ class TransactionOffsets:
         self.used_bytes = 0
         self._appended: dict[int, dict[TopicPartition, CommittedOffset]] = {}
         """Producer id -> the offsets of its open transaction."""
-        self._in_flight: dict[int, dict[TopicPartition, int]] = {}
-        """Producer id -> the number of its appends that have begun, by partition."""
+        self._in_flight: dict[int, dict[int, set[TopicPartition]]] = {}
+        """Producer id -> the appends that it has begun, by ticket, with what is not removed."""
         self._ended: dict[int, list[tuple[int, bool]]] = {}
         """Producer id -> markers (offset, commit) that came while it had such appends."""
         self._pending: Counter[TopicPartition] = Counter()
@@ -79,22 +79,26 @@ class TransactionOffsets:
         if not self._pending[partition]:
             del self._pending[partition]
 
-    def stage(self, producer_id: int, partitions: Iterable[TopicPartition]) -> None:
+    def stage(self, producer_id: int, ticket: int, partitions: Iterable[TopicPartition]) -> None:
         """An append with these offsets has begun."""
-        staged = self._in_flight.setdefault(producer_id, {})
-        for partition in partitions:
-            staged[partition] = staged.get(partition, 0) + 1
-            self._pending[partition] += 1
+        staged = set(partitions)
+        self._in_flight.setdefault(producer_id, {})[ticket] = staged
+        self._pending.update(staged)
 
     def append(
-        self, producer_id: int, offsets: Mapping[TopicPartition, Offset], first_record: int
+        self,
+        producer_id: int,
+        ticket: int,
+        offsets: Mapping[TopicPartition, Offset],
+        first_record: int,
     ) -> list[tuple[TopicPartition, CommittedOffset]]:
-        """That append has succeeded. A marker behind it in the log may have come before this:
-        returns what is committed already."""
+        """That append has succeeded; offsets that were removed meanwhile stay removed. A marker
+        behind it in the log may have come before this: returns what is committed already."""
         markers = self._ended.get(producer_id, ())
+        staged = self._unstage(producer_id, ticket)
         committed = []
         for record_offset, (partition, value) in enumerate(offsets.items(), first_record):
-            if not self._unstage(producer_id, partition):
+            if partition not in staged:
                 continue
             appended = CommittedOffset(record_offset, value)
             commits = next((commit for at, commit in markers if at > record_offset), None)
@@ -102,27 +106,19 @@ class TransactionOffsets:
                 self.put(producer_id, partition, appended)
             elif commits:
                 committed.append((partition, appended))
-        self._forget_ended(producer_id)
         return committed
 
-    def fail(self, producer_id: int, partitions: Iterable[TopicPartition]) -> None:
+    def fail(self, producer_id: int, ticket: int) -> None:
         """That append has failed; the client retries."""
-        for partition in partitions:
-            self._unstage(producer_id, partition)
-        self._forget_ended(producer_id)
+        self._unstage(producer_id, ticket)
 
-    def _unstage(self, producer_id: int, partition: TopicPartition) -> bool:
-        """False: the offset was removed meanwhile."""
-        staged = self._in_flight.get(producer_id, {})
-        count = staged.get(partition, 0)
-        if not count:
-            return False
-        self._end_pending(partition)
-        if count > 1:
-            staged[partition] = count - 1
-        else:
-            del staged[partition]
-        return True
+    def _unstage(self, producer_id: int, ticket: int) -> set[TopicPartition]:
+        """Its offsets that were not removed meanwhile."""
+        staged = self._in_flight.get(producer_id, {}).pop(ticket, set())
+        for partition in staged:
+            self._end_pending(partition)
+        self._forget_ended(producer_id)
+        return staged
 
     def _forget_ended(self, producer_id: int) -> None:
         if not self._in_flight.get(producer_id):
@@ -154,9 +150,11 @@ class TransactionOffsets:
                 self._take(producer_id, partition)
             if not offsets:
                 del self._appended[producer_id]
-        for producer_id, staged in list(self._in_flight.items()):
-            for partition in forgotten & staged.keys():
-                del staged[partition]
+        for producer_id, appends in list(self._in_flight.items()):
+            for ticket, staged in list(appends.items()):
+                staged -= forgotten
+                if not staged:
+                    del appends[ticket]
             self._forget_ended(producer_id)
         for partition in forgotten:
             self._pending.pop(partition, None)

@@ -187,6 +187,22 @@ def test_a_deleted_offset_of_an_open_transaction_stays_deleted() -> None:
     assert play.committed() == {T1: 6}
 
 
+def test_what_is_committed_after_a_deletion_is_no_offset_of_before_it() -> None:
+    play = Play()
+    play.commit({T1: 1})
+    play.auto_append = False
+    producer = Producer(7, 0)
+    play.commit({T0: 10}, producer=producer)
+    play.take(play.machine.delete_offsets([T0], play.token(), play.now_ms))
+    play.commit({T0: 20}, producer=producer)
+    for _ in range(3):
+        play.finish_append()
+    assert play.group.offsets.is_pending(T0)
+    play.machine.transaction_completed(7, marker_offset=END, commit=True)
+    assert play.committed() == {T0: 20, T1: 1}
+    assert not play.group.offsets.is_pending(T0)
+
+
 def test_offsets_of_open_transactions_count_as_memory() -> None:
     play = Play()
     memory = play.group.memory
