@@ -5,9 +5,9 @@
 //! A thread looks for the dirtiest log, cleans it, and looks again; without one it waits for
 //! `log.cleaner.backoff.ms`. No lock of a partition is held while a disk is used.
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::io;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
@@ -47,10 +47,37 @@ struct State {
     running: BTreeSet<usize>,
     /// Being cleaned.
     busy: HashSet<Key>,
-    /// Logs with damage, which are not tried again until the next start.
-    uncleanable: HashSet<Key>,
+    /// Logs with damage, which are not tried again while they are as they were.
+    uncleanable: HashMap<Key, Damaged>,
     /// No cleaning begins before, since one found no space (monotonic).
     waits_until_ms: i64,
+}
+
+/// A log that has a damaged batch. It may be sound once the replica was made anew, or once the batch
+/// is below the log start.
+#[derive(Clone, Debug)]
+struct Damaged {
+    partition: Weak<Partition>,
+    log_start: Option<i64>,
+}
+
+impl Damaged {
+    fn of(partition: &Arc<Partition>) -> Damaged {
+        Damaged {
+            partition: Arc::downgrade(partition),
+            log_start: log_start(partition),
+        }
+    }
+
+    fn is_still(&self, partition: &Arc<Partition>) -> bool {
+        let is_same = std::ptr::eq(self.partition.as_ptr(), Arc::as_ptr(partition));
+        is_same && self.log_start == log_start(partition)
+    }
+}
+
+fn log_start(partition: &Partition) -> Option<i64> {
+    let state = partition.lock();
+    state.log.as_ref().map(Log::log_start_offset)
 }
 
 impl Cleaners {
@@ -64,7 +91,7 @@ impl Cleaners {
                 is_stopped: false,
                 running: BTreeSet::new(),
                 busy: HashSet::new(),
-                uncleanable: HashSet::new(),
+                uncleanable: HashMap::new(),
                 waits_until_ms: 0,
             }),
             wake: Condvar::new(),
@@ -163,10 +190,10 @@ impl Cleaners {
     }
 
     fn dirtiest(&self) -> Option<(Arc<Partition>, CleaningPlan)> {
-        let (passed_over, waits) = {
+        let (busy, uncleanable, waits) = {
             let state = self.state.lock();
-            let passed_over: HashSet<Key> = state.busy.union(&state.uncleanable).cloned().collect();
-            (passed_over, mono_ms() < state.waits_until_ms)
+            let waits = mono_ms() < state.waits_until_ms;
+            (state.busy.clone(), state.uncleanable.clone(), waits)
         };
         if waits {
             return None;
@@ -180,7 +207,9 @@ impl Cleaners {
             if dir.has_failed() || dir.is_read_only() || !is_compacted(partition) {
                 continue;
             }
-            if passed_over.contains(&key(partition)) {
+            let key = key(partition);
+            let is_damaged = |damaged: &Damaged| damaged.is_still(partition);
+            if busy.contains(&key) || uncleanable.get(&key).is_some_and(is_damaged) {
                 continue;
             }
             let Some(plan) = self.plan(partition) else {
@@ -194,7 +223,7 @@ impl Cleaners {
         dirtiest
     }
 
-    fn plan(&self, partition: &Partition) -> Option<CleaningPlan> {
+    fn plan(&self, partition: &Arc<Partition>) -> Option<CleaningPlan> {
         let (topic, index) = (&partition.topic.name, partition.index);
         let dir = Arc::clone(&partition.dir());
         let checkpoint = dir.files.cleaned_end(topic, index);
@@ -297,13 +326,18 @@ impl Cleaners {
         self.logs.events.notice("log_cleaned", "info", fields);
     }
 
-    fn failed(&self, partition: &Partition, error: CleanError) {
+    fn failed(&self, partition: &Arc<Partition>, error: CleanError) {
         match error {
             CleanError::Stopped | CleanError::Stale => {}
             error if error.may_pass() => self.wait_for_space(partition, &error),
             CleanError::Io(error) => self.fail_dir(partition, &error),
             CleanError::Corrupt(reason) => {
-                self.state.lock().uncleanable.insert(key(partition));
+                let damaged = Damaged::of(partition);
+                let mut state = self.state.lock();
+                let uncleanable = &mut state.uncleanable;
+                uncleanable.retain(|_, one| one.partition.strong_count() > 0);
+                uncleanable.insert(key(partition), damaged);
+                drop(state);
                 let (topic, index) = (&partition.topic.name, partition.index);
                 self.logs
                     .partition_error(topic, index, "log_uncleanable", reason);
@@ -346,4 +380,27 @@ fn is_cleaned_by(partition: &Partition, job: &CleanJob) -> bool {
 /// Acts on the log under its lock; `None` if the partition was stopped meanwhile.
 fn with_log<T>(partition: &Partition, act: impl FnOnce(&mut Log) -> T) -> Option<T> {
     partition.lock().log.as_mut().map(act)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Made from the same topic and index, as when its replica is removed and placed here again.
+    #[test]
+    fn damage_is_that_of_one_replica() {
+        let root = tempfile::tempdir().unwrap();
+        let (dirs, damaged) = crate::moves::tests::rig(root.path());
+        let again = Arc::new(Partition::new(
+            Arc::clone(&damaged.topic),
+            damaged.index,
+            Arc::clone(&dirs[0]),
+            1,
+        ));
+        let noted = Damaged::of(&damaged);
+        assert_eq!(key(&damaged), key(&again));
+        assert!(noted.is_still(&damaged) && !noted.is_still(&again));
+        drop(damaged);
+        assert_eq!(noted.partition.strong_count(), 0);
+    }
 }

@@ -32,7 +32,7 @@ mod progress;
 pub mod requests;
 mod swap;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 /// Directories that are remembered for partitions that are not here yet.
 const PREFERENCES_MAX: usize = 1 << 16;
@@ -97,6 +97,11 @@ pub struct Described {
     pub size_bytes: u64,
     /// Records that the copy lacks.
     pub lag: i64,
+}
+
+/// An earlier move of a partition, if it is not ended.
+fn ahead(earlier: Option<&Arc<Move>>) -> Option<&Arc<Move>> {
+    earlier.filter(|one| one.fate() == Fate::GoesOn)
 }
 
 #[derive(Debug, Default)]
@@ -215,12 +220,13 @@ impl Moves {
                 after = Some(known);
             } else {
                 inner.end(&known, Fate::Ends);
-                // One that was swapping when that one was asked for is still ahead.
+                // One that was swapping when that one was asked for is still ahead, unless its swap
+                // came to nothing: it ends then.
                 after = known.after.clone().filter(|before| !before.is_done());
-                here = after.as_ref().map_or(here, |one| one.destination.index);
+                here = ahead(after.as_ref()).map_or(here, |one| one.destination.index);
             }
         }
-        if let Some(before) = after.as_ref().filter(|_| destination.index == here) {
+        if let Some(before) = ahead(after.as_ref()).filter(|_| destination.index == here) {
             // It is wanted again: if it is not done now, it goes on.
             inner.moves.insert(before.key(), Arc::clone(before));
         }

@@ -56,7 +56,7 @@ fn dir(root: &Path, index: usize) -> Arc<LogDirState> {
 }
 
 /// Three directories; the partition is in the first.
-fn rig(root: &Path) -> (Vec<Arc<LogDirState>>, Arc<Partition>) {
+pub(crate) fn rig(root: &Path) -> (Vec<Arc<LogDirState>>, Arc<Partition>) {
     let dirs: Vec<_> = (0..3).map(|index| dir(root, index)).collect();
     let topic = Topic::new(&TopicState {
         name: Arc::from("t"),
@@ -137,4 +137,23 @@ fn few_swaps_of_a_directory_wait_at_a_time() {
     moves.swap_has_run(&one);
     assert!(moves.may_queue_swap(&one));
     assert!(!moves.may_queue_swap(&one));
+}
+
+/// The first one's swap could not be done just then, and it ends, since another took its place.
+#[test]
+fn a_directory_that_is_asked_for_again_gets_a_move_of_its_own() {
+    let root = tempfile::tempdir().unwrap();
+    let (dirs, partition) = rig(root.path());
+    let moves = Moves::default();
+    moves.redirect(&partition, &dirs[1], folder());
+    let first = moves.next().unwrap();
+    first.copying.lock().stage = Stage::Open;
+    first.is_swapping.store(true, Ordering::Release);
+    moves.redirect(&partition, &dirs[2], folder());
+    moves.again(Arc::clone(&first), 0);
+    assert_eq!(first.fate(), Fate::Ends);
+    moves.redirect(&partition, &dirs[1], folder());
+    let last = moves.inner.lock().moves.values().next().cloned().unwrap();
+    assert_eq!((last.destination.index, last.fate()), (1, Fate::GoesOn));
+    assert!(last.waits_for_another() && !Arc::ptr_eq(&last, &first));
 }
