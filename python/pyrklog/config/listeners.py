@@ -63,7 +63,7 @@ def resolve_listeners(
         shown = [_default_advertised(item) for item in bound]
     else:
         shown = _match_advertised(advertised, bound, controllers)
-    inter_broker = inter_broker_name or bound[0].name
+    inter_broker = (inter_broker_name or bound[0].name).upper()
     if inter_broker not in {item.name for item in bound}:
         raise ConfigError(
             f"inter.broker.listener.name is {inter_broker}, which listeners does not name."

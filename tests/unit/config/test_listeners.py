@@ -74,6 +74,10 @@ def test_the_inter_broker_listener_must_exist() -> None:
         resolve("INSIDE://a:1", inter_broker="OUTSIDE")
 
 
+def test_the_inter_broker_name_is_upper_cased_as_those_of_listeners() -> None:
+    assert resolve("inside://a:1,Outside://a:2", inter_broker="outSide").inter_broker == "OUTSIDE"
+
+
 def test_listeners_for_controllers_only_are_refused() -> None:
     with pytest.raises(ConfigError, match="no listener for clients"):
         resolve("CONTROLLER://a:1", controllers="CONTROLLER")
