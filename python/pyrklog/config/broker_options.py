@@ -207,7 +207,16 @@ NETWORK = (
         importance="low",
     ).described("Security protocol of each listener name. Only PLAINTEXT is served."),
     string("inter.broker.listener.name", None).described(
-        "Name of the listener that other brokers use; default: the first one."
+        "Name of the listener that other brokers use; default: see security.inter.broker.protocol."
+    ),
+    string(
+        "security.inter.broker.protocol",
+        "PLAINTEXT",
+        choices=("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"),
+    ).described(
+        "Without inter.broker.listener.name other brokers use the listener of this name; without "
+        "one of the default's name, the first that is advertised.",
+        in_kafka="Without such a listener the broker does not start.",
     ),
     string("controller.listener.names", None, importance="high").described(
         "Listeners of a KRaft controller: left out."

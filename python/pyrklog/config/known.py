@@ -79,7 +79,7 @@ _WITHOUT_EFFECT = """
     sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms
     sasl.oauthbearer.jwks.endpoint.retry.backoff.ms sasl.oauthbearer.jwks.endpoint.url
     sasl.oauthbearer.scope.claim.name sasl.oauthbearer.sub.claim.name
-    sasl.oauthbearer.token.endpoint.url sasl.server.max.receive.size security.inter.broker.protocol
+    sasl.oauthbearer.token.endpoint.url sasl.server.max.receive.size
     server.max.startup.time.ms socket.connection.setup.timeout.max.ms
     socket.connection.setup.timeout.ms socket.listen.backlog.size ssl.allow.dn.changes
     ssl.allow.san.changes ssl.cipher.suites ssl.client.auth ssl.enabled.protocols

@@ -9,6 +9,7 @@ from pyrklog.config.broker import ON_COMMAND_LINE, OPTIONS, BrokerConfig, Given
 from pyrklog.config.cleaner import wrong_with_cleaner, wrong_with_compaction_lag
 from pyrklog.config.connection_quotas import wrong_with_connections
 from pyrklog.config.dynamic import listener_option
+from pyrklog.config.listeners import DEFAULT_INTER_BROKER, INTER_BROKER_NAME
 from pyrklog.config.log_options import RETENTION_ZERO
 from pyrklog.config.places import check_places
 from pyrklog.config.properties import PropertiesError, parse_properties
@@ -230,7 +231,14 @@ def _check_together(config: BrokerConfig) -> None:
         connect = config.string(option)
         if connect is not None:
             parse_connect(connect, option)
-    left_out = config.listeners.left_out
+    listeners = config.listeners
+    if listeners.is_inter_broker_a_guess:
+        config.notices.append(
+            f"no advertised listener is called {DEFAULT_INTER_BROKER}: other brokers use "
+            f"{listeners.inter_broker}, the first one, and Kafka would not start; set "
+            f"{INTER_BROKER_NAME}"
+        )
+    left_out = listeners.left_out
     if left_out:
         names = ", ".join(left_out)
         config.notices.append(

@@ -13,8 +13,9 @@ def resolve(
     advertised: str | None = None,
     inter_broker: str | None = None,
     controllers: str | None = None,
+    protocol: str | None = None,
 ) -> Listeners:
-    return resolve_listeners(listeners, advertised, MAP, inter_broker, controllers)
+    return resolve_listeners(listeners, advertised, MAP, inter_broker, controllers, protocol)
 
 
 def test_a_named_host_is_advertised_as_it_is() -> None:
@@ -72,6 +73,36 @@ def test_two_free_ports_may_share_an_address() -> None:
 def test_the_inter_broker_listener_must_exist() -> None:
     with pytest.raises(ConfigError, match=r"inter\.broker\.listener\.name is OUTSIDE"):
         resolve("INSIDE://a:1", inter_broker="OUTSIDE")
+
+
+TWO = "INSIDE://a:1,PLAINTEXT://a:2"
+
+
+def test_brokers_use_the_listener_of_the_protocols_name_whatever_the_order() -> None:
+    for protocol in (None, "PLAINTEXT"):
+        found = resolve(TWO, protocol=protocol)
+        assert (found.inter_broker, found.is_inter_broker_a_guess) == ("PLAINTEXT", False)
+    assert resolve(TWO, inter_broker="INSIDE").inter_broker == "INSIDE"
+    assert not resolve(TWO, inter_broker="INSIDE").is_inter_broker_a_guess
+
+
+def test_without_such_a_listener_brokers_use_the_first() -> None:
+    found = resolve("OUTSIDE://a:1,INSIDE://a:2")
+    assert (found.inter_broker, found.is_inter_broker_a_guess) == ("OUTSIDE", True)
+
+
+@pytest.mark.parametrize(
+    ("name", "protocol", "said"),
+    [
+        ("INSIDE", "PLAINTEXT", "Only one of inter.broker.listener.name and security.inter"),
+        (None, "SSL", "security.inter.broker.protocol is SSL, but no listener of that name"),
+    ],
+)
+def test_a_protocol_between_brokers_is_refused_as_by_kafka(
+    name: str | None, protocol: str, said: str
+) -> None:
+    with pytest.raises(ConfigError, match=said):
+        resolve(TWO, inter_broker=name, protocol=protocol)
 
 
 def test_the_inter_broker_name_is_upper_cased_as_those_of_listeners() -> None:

@@ -171,6 +171,24 @@ def test_kafkas_own_file_for_kraft_mode_is_read_unchanged(tmp_path: Path) -> Non
     assert any("CONTROLLER is left out" in notice for notice in config.notices)
 
 
+def test_a_guessed_listener_between_brokers_is_told() -> None:
+    two = "listener.security.protocol.map=A:PLAINTEXT,B:PLAINTEXT", "listeners=A://:1,B://:2"
+    (notice,) = load_config(overrides=two).notices
+    assert "other brokers use A, the first one" in notice
+    assert load_config(overrides=[*two, "inter.broker.listener.name=b"]).notices == []
+
+
+def test_a_given_protocol_between_brokers_counts_even_if_it_is_the_default() -> None:
+    protocol = "security.inter.broker.protocol=PLAINTEXT"
+    assert load_config(overrides=[protocol]).notices == []
+    with pytest.raises(ConfigError, match="Only one of"):
+        load_config(overrides=[protocol, "inter.broker.listener.name=PLAINTEXT"])
+    with pytest.raises(ConfigError, match="no listener of that name"):
+        load_config(overrides=["security.inter.broker.protocol=SASL_SSL"])
+    with pytest.raises(ConfigError, match="must be one of"):
+        load_config(overrides=["security.inter.broker.protocol=plaintext"])
+
+
 def test_passwords_are_never_shown() -> None:
     config = load_config(overrides=["pyrklog.zookeeper.digest=me:secret"])
     assert config.string("pyrklog.zookeeper.digest") == "me:secret"
