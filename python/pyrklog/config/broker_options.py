@@ -199,7 +199,8 @@ NETWORK = (
         in_kafka="Default PLAINTEXT://:9092, every interface.",
     ),
     string("advertised.listeners", None, importance="high").described(
-        "Addresses that clients are told to connect to; default: the listeners."
+        "Addresses that clients are told to connect to; default: the listeners. Clients of a "
+        "listener that is left out are served, but told of no broker."
     ),
     string(
         "listener.security.protocol.map",

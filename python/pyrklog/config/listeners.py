@@ -28,9 +28,10 @@ class Endpoint(NamedTuple):
 
 
 class Listeners(NamedTuple):
-    """Endpoints to bind and to advertise, in the same order, with the same names.
+    """Endpoints to bind, and those to advertise, in the same order.
 
-    A port 0 in ``advertised`` is filled in later.
+    A listener that is not advertised serves its clients, but they are told of no broker. A port 0
+    in ``advertised`` is filled in later.
     """
 
     bound: Sequence[Endpoint]
@@ -173,11 +174,13 @@ def _match_advertised(
     for item in bound:
         found = given.get(item.name)
         if found is None:
-            raise ConfigError(f"advertised.listeners lacks the listener {item.name}.")
+            continue
         if found.host in WILDCARDS - {""}:
             raise ConfigError(
                 f"advertised.listeners has {found}: clients cannot connect to {found.host}; "
                 "give the name or address by which they reach this machine."
             )
         shown.append(found if found.host else _default_advertised(found))
+    if not shown:
+        raise ConfigError("advertised.listeners names no listener for clients.")
     return shown

@@ -58,12 +58,32 @@ def test_several_listeners_and_ipv6() -> None:
         ("SSL://a:1", None, "serves PLAINTEXT only"),
         ("PLAINTEXT://a:1", "PLAINTEXT://0.0.0.0:1", "cannot connect to 0.0.0.0"),
         ("PLAINTEXT://a:1", "INSIDE://a:1", "which listeners does not"),
-        ("INSIDE://a:1,OUTSIDE://a:2", "INSIDE://a:1", "lacks the listener OUTSIDE"),
+        ("PLAINTEXT://a:1", ",", "advertised.listeners is empty"),
     ],
 )
 def test_malformed_listeners_are_refused(listeners: str, advertised: str | None, said: str) -> None:
     with pytest.raises(ConfigError, match=said):
         resolve(listeners, advertised)
+
+
+def test_some_listeners_may_be_left_out_of_the_advertised_ones() -> None:
+    found = resolve("INSIDE://a:1,OUTSIDE://a:2,PLAINTEXT://a:3", "PLAINTEXT://c:3,INSIDE://b:1")
+    assert [item.name for item in found.bound] == ["INSIDE", "OUTSIDE", "PLAINTEXT"]
+    assert found.advertised == [Endpoint("INSIDE", "b", 1), Endpoint("PLAINTEXT", "c", 3)]
+    assert found.inter_broker == "PLAINTEXT"
+
+
+def test_only_a_listener_that_is_advertised_serves_brokers() -> None:
+    with pytest.raises(ConfigError, match=r"inter\.broker\.listener\.name is PLAINTEXT, but no"):
+        resolve(TWO, "INSIDE://b:1", inter_broker="PLAINTEXT")
+    found = resolve(TWO, "INSIDE://b:1")
+    assert (found.inter_broker, found.is_inter_broker_a_guess) == ("INSIDE", True)
+
+
+def test_advertised_listeners_for_controllers_only_are_refused() -> None:
+    both = "PLAINTEXT://a:1,CONTROLLER://a:2"
+    with pytest.raises(ConfigError, match=r"advertised.*no listener for clients"):
+        resolve(both, "CONTROLLER://a:2", controllers="CONTROLLER")
 
 
 def test_two_free_ports_may_share_an_address() -> None:
