@@ -219,10 +219,10 @@ class BrokerConfig:
         text = self.string("log.dirs") or self.string("log.dir")
         if text is None:
             return [self.data_dir if self._is_foreign_data_dir else self.data_dir / "logs"]
-        paths = [Path(item.strip()).expanduser().absolute() for item in text.split(",")]
-        if any(not item.strip() for item in text.split(",")):
-            raise ConfigError("log.dirs has an empty entry.")
-        return list(dict.fromkeys(paths))
+        named = [item.strip() for item in text.split(",") if item.strip()]
+        if not named:
+            raise ConfigError("log.dirs names no directory.")
+        return list(dict.fromkeys(Path(item).expanduser().absolute() for item in named))
 
     @property
     def meta_dir(self) -> Path:

@@ -141,6 +141,11 @@ def test_flags_before_environment_before_file_before_default(tmp_path: Path) -> 
     assert origins["num.network.threads"] == "default"
 
 
+def test_stray_commas_in_log_dirs_name_nothing() -> None:
+    for text in ("/a,/b,", ",/a , ,/b"):
+        assert load_config(overrides=[f"log.dirs={text}"]).log_dirs == [Path("/a"), Path("/b")]
+
+
 def test_flags_of_serve(tmp_path: Path) -> None:
     config = load_config(
         flags={"pyrklog.data.dir": str(tmp_path), "listeners": "PLAINTEXT://0.0.0.0:0"}
@@ -212,7 +217,7 @@ def test_passwords_are_never_shown() -> None:
         ("num.partitions=none", "num.partitions"),
         ("authorizer.class.name=kafka.security.Authorizer", "open to everyone"),
         ("listeners=SSL://:9093", "serves PLAINTEXT only"),
-        ("log.dirs=/a,,/b", "empty entry"),
+        ("log.dirs= , ", r"log\.dirs names no directory"),
         ("node.id=-2", "at least -1"),
         ("log.retention.ms=0", "log.retention.ms: must be -1"),
         ("log.retention.minutes=0", r"log.retention.minutes \(--set\) must be -1"),
