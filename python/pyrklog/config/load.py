@@ -23,6 +23,8 @@ REFUSED_OPTIONS = {
 }
 """Kafka's options with which a broker does not start, and why."""
 
+LIKE, MISSPELT = 0.7, 0.85
+"""Likeness of two names: one is worth a hint; one is hardly a plug-in's own setting."""
 _OF_KAFKAS_FILE = frozenset({"process.roles", "zookeeper.connect"})
 """Kafka starts with one of these in its file only."""
 OF_COMMANDS = ("PYRKLOG_BOOTSTRAP", "PYRKLOG_TRACEBACK")
@@ -53,9 +55,11 @@ def load_config(
     take(_from_environment(environ or {}, notices))
     flag_origin = ((name, Given(text, "flag")) for name, text in (flags or {}).items())
     take([*flag_origin, *_from_overrides(overrides)])
-    _check_refused(refused)
-    _refuse_unknown(unknown)
     has_kafka_file = any(name in _OF_KAFKAS_FILE for name, _ in in_file)
+    _check_refused(refused)
+    kept = _refuse_unknown(unknown, has_kafka_file=has_kafka_file)
+    given |= kept
+    notices += (_of_a_plug_in(name, value) for name, value in kept.items())
     config = BrokerConfig(given, notices=notices, has_kafka_file=has_kafka_file)
     _check_together(config)
     return config
@@ -80,7 +84,7 @@ def _take(
             continue
         notice = _notice_about(name, value)
         if notice is None:
-            unknown.setdefault(name, value)
+            unknown[name] = value
             continue
         notices.append(notice)
         given[name] = value
@@ -97,15 +101,34 @@ def _check_refused(given: Mapping[str, Given]) -> None:
             )
 
 
-def _refuse_unknown(unknown: Mapping[str, Given]) -> None:
-    """Refuses the first; what is refused for a better reason comes before."""
+def _refuse_unknown(unknown: Mapping[str, Given], *, has_kafka_file: bool) -> Mapping[str, Given]:
+    """Refuses the first; what is refused for a better reason comes before. Returns those that are
+    kept: Kafka's file has the settings of its plug-ins, too."""
+    kept = {}
+    for name, value in unknown.items():
+        if has_kafka_file and value.origin != ON_COMMAND_LINE and not _like(name, MISSPELT):
+            kept[name] = value
+            continue
+        fix = f"correct the name, or {_removal(value)}"
+        hint = _hint(name) or "."
+        raise ConfigError(f"Unknown option {name} ({value.origin}){hint}", fix=fix)
+    return kept
+
+
+def _of_a_plug_in(name: str, value: Given) -> str:
+    what = f"{name} ({value.origin}) is unknown, as the settings of Kafka's plug-ins are; ignored"
+    return what + _hint(name)
+
+
+def _hint(name: str) -> str:
+    near = _like(name, LIKE)
+    return f"; did you mean {near}?" if near else ""
+
+
+def _like(name: str, likeness: float) -> str | None:
     from pyrklog.config.known import WITHOUT_EFFECT
 
-    for name, value in unknown.items():
-        near = nearest(name, [*OPTIONS, *WITHOUT_EFFECT])
-        hint = f"; did you mean {near}?" if near else "."
-        fix = f"correct the name, or {_removal(value)}"
-        raise ConfigError(f"Unknown option {name} ({value.origin}){hint}", fix=fix)
+    return nearest(name, [*OPTIONS, *WITHOUT_EFFECT], likeness)
 
 
 def _removal(value: Given) -> str:
@@ -127,10 +150,10 @@ def _without_effect(name: str, value: Given) -> str:
     return f"{name} ({value.origin}) has no effect in this version; ignored"
 
 
-def nearest(name: str, names: Sequence[str]) -> str | None:
+def nearest(name: str, names: Sequence[str], likeness: float = LIKE) -> str | None:
     from difflib import get_close_matches
 
-    found = get_close_matches(name, names, n=1, cutoff=0.7)
+    found = get_close_matches(name, names, n=1, cutoff=likeness)
     return found[0] if found else None
 
 

@@ -118,6 +118,59 @@ def test_options_of_authorizers_and_of_kafka_4_are_known(tmp_path: Path) -> None
     assert [notice.split()[0] for notice in config.notices] == names
 
 
+OF_PLUG_INS = """
+cruise.control.metrics.reporter.bootstrap.servers=a:1
+cruise.control.metrics.reporter.kubernetes.mode=true
+cruise.control.metrics.topic.num.partitions=1
+client.quota.callback.static.produce=1000
+log.segment.bytes.of.mine=1
+a.plug.in=secret
+"""
+
+
+def test_settings_of_plug_ins_in_a_file_of_kafkas_are_passed_over(tmp_path: Path) -> None:
+    file = write(tmp_path, f"process.roles=broker{OF_PLUG_INS}num.partitions=3")
+    config = load_config(file=file)
+    assert config.integer("num.partitions") == 3
+    names = [line.partition("=")[0] for line in OF_PLUG_INS.split()]
+    unknown = [notice for notice in config.notices if "is unknown" in notice]
+    assert [notice.split()[0] for notice in unknown] == names
+    assert unknown[-1] == (
+        "a.plug.in (server.properties line 7) is unknown, as the settings of Kafka's plug-ins are; "
+        "ignored"
+    )
+    assert "; did you mean log.segment.bytes?" in unknown[4]
+    assert config.given["a.plug.in"].text == "secret"
+
+
+@pytest.mark.parametrize(
+    "wrong", ["log.retention.hour", "listener", "advertised.listener", "log.retention.minute"]
+)
+def test_a_likely_misspelling_is_refused_in_a_file_of_kafkas_too(
+    tmp_path: Path, wrong: str
+) -> None:
+    file = write(tmp_path, f"zookeeper.connect=z:1\n{wrong}=1")
+    with pytest.raises(ConfigError, match=rf"Unknown option {wrong} .*; did you mean {wrong}s\?"):
+        load_config(file=file)
+
+
+def test_unknown_names_stay_errors_elsewhere(tmp_path: Path) -> None:
+    file = write(tmp_path, "zookeeper.connect=z:1\na.plug.in=1")
+    with pytest.raises(ConfigError, match=r"Unknown option a.plug.in \(--set\)"):
+        load_config(file=file, overrides=["a.plug.in=2"])
+    with pytest.raises(ConfigError, match=r"Unknown option a.plug.in \(server"):
+        load_config(file=write(tmp_path, "a.plug.in=1"))
+
+
+def test_options_of_old_kafkas_are_known(tmp_path: Path) -> None:
+    names = ["port", "host.name", "advertised.host.name", "advertised.port"]
+    lines = "".join(f"{name}=1\n" for name in names)
+    for kind in ("", "zookeeper.connect=z:1"):
+        notices = load_config(file=write(tmp_path, lines + kind)).notices
+        assert [notice.split(" (")[0] for notice in notices] == names
+        assert all("no effect" in notice for notice in notices)
+
+
 def test_a_named_cache_directory_must_be_there(tmp_path: Path) -> None:
     missing = f"pyrklog.cache.dir={tmp_path / 'none'}"
     with pytest.raises(ConfigError, match=r"pyrklog.cache.dir: .*none is not a directory"):
