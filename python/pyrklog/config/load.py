@@ -13,6 +13,7 @@ from pyrklog.config.listeners import DEFAULT_INTER_BROKER, INTER_BROKER_NAME
 from pyrklog.config.log_options import RETENTION_ZERO
 from pyrklog.config.places import check_places
 from pyrklog.config.properties import PropertiesError, parse_properties
+from pyrklog.config.providers import resolve_variables
 from pyrklog.config.zookeeper_connect import parse_connect
 from pyrklog.errors import ConfigError
 
@@ -47,14 +48,11 @@ def load_config(
     unknown: dict[str, Given] = {}
     notices: list[str] = []
 
-    def take(found: Iterable[tuple[str, Given]]) -> None:
-        _take(given, refused, unknown, notices, found)
-
     in_file = _from_file(file, notices) if file is not None else []
-    take(in_file)
-    take(_from_environment(environ or {}, notices))
-    flag_origin = ((name, Given(text, "flag")) for name, text in (flags or {}).items())
-    take([*flag_origin, *_from_overrides(overrides)])
+    in_environment = _from_environment(environ or {}, notices)
+    of_flags = [(name, Given(text, "flag")) for name, text in (flags or {}).items()]
+    found = [*in_file, *in_environment, *of_flags, *_from_overrides(overrides)]
+    _take(given, refused, unknown, notices, resolve_variables(found, environ or {}))
     has_kafka_file = any(name in _OF_KAFKAS_FILE for name, _ in in_file)
     _check_refused(refused)
     kept = _refuse_unknown(unknown, has_kafka_file=has_kafka_file)
