@@ -91,9 +91,10 @@ def _inter_broker(names: Sequence[str], name: str | None, protocol: str | None) 
     if name is None and protocol is None:
         return names[0], True
     option = INTER_BROKER_PROTOCOL if name is None else INTER_BROKER_NAME
+    fix = f"set {INTER_BROKER_NAME} to one of {', '.join(names)}"
     raise ConfigError(
         f"{option} is {found}, but no listener of that name is advertised.",
-        fix=f"set {INTER_BROKER_NAME} alone, to one of {', '.join(names)}",
+        fix=fix if name is not None else f"leave {INTER_BROKER_PROTOCOL} out, and {fix}",
     )
 
 
