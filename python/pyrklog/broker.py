@@ -443,9 +443,9 @@ class Broker:
 
     def _advertised(self) -> list[tuple[str, str, int]]:
         listeners = self.config.listeners
+        ports = {item.name: item.port for item in listeners.bound} | self.ports
         return [
-            (shown.name, shown.host, shown.port or self.ports.get(bound.name, bound.port))
-            for bound, shown in zip(listeners.bound, listeners.advertised, strict=True)
+            (item.name, item.host, item.port or ports[item.name]) for item in listeners.advertised
         ]
 
     def _registration(self) -> znodes.BrokerRegistration:

@@ -187,8 +187,6 @@ OF_BROKERS = {
 }
 """Between Apache's brokers."""
 NOT_SERVED = {
-    "SaslHandshake",
-    "SaslAuthenticate",
     "CreateDelegationToken",
     "RenewDelegationToken",
     "ExpireDelegationToken",

@@ -18,7 +18,8 @@ PartitionKey = tuple[str, int]
 PROBE_TIMEOUT_S = 3.0
 SAID_MAX = 20
 _NO_KAFKA = "Invalid response size"
-_NO_SASL = "SASL Handshake not supported by broker"
+_NO_SASL = ("SASL Handshake not supported by broker", "not valid in current SASL state")
+"""Of a broker from before 0.10, and of one whose listener has no SASL (ILLEGAL_SASL_STATE)."""
 _EXPLAINED = ("KAFKA_STORAGE_ERROR",)
 """Errors whose cause the cluster may know, besides timeouts and unreachable brokers."""
 
@@ -178,7 +179,7 @@ class Connection:
         if any(_NO_KAFKA in line for line in said):
             what = f"what answers at {self.settings.bootstrap} does not speak Kafka's protocol"
             return CliError(Exit.UNREACHABLE, what, "check the port given with -b")
-        if any(_NO_SASL in line for line in said):
+        if any(text in line for line in said for text in _NO_SASL):
             what = f"{about}: the broker at {self.settings.bootstrap} knows no SASL"
             return CliError(error.code, what, "leave out -X security.protocol, or give another -b")
         if said and error.code in (Exit.UNREACHABLE, Exit.TIMED_OUT):

@@ -10,7 +10,7 @@ from pyrklog.config.broker_options import BROKER_OPTIONS
 from pyrklog.config.dynamic import LISTENER_PREFIX, listener_option
 from pyrklog.config.entry import Source
 from pyrklog.config.group_options import GROUP_OPTIONS
-from pyrklog.config.listeners import Listeners, resolve_listeners
+from pyrklog.config.listeners import INTER_BROKER_PROTOCOL, Listeners, resolve_listeners
 from pyrklog.config.log_options import BROKER_LOG_OPTIONS
 from pyrklog.config.option import CLUSTER_WIDE, InvalidValueError, Option, Value
 from pyrklog.config.transaction_options import TRANSACTION_OPTIONS
@@ -219,10 +219,10 @@ class BrokerConfig:
         text = self.string("log.dirs") or self.string("log.dir")
         if text is None:
             return [self.data_dir if self._is_foreign_data_dir else self.data_dir / "logs"]
-        paths = [Path(item.strip()).expanduser().absolute() for item in text.split(",")]
-        if any(not item.strip() for item in text.split(",")):
-            raise ConfigError("log.dirs has an empty entry.")
-        return list(dict.fromkeys(paths))
+        named = [item.strip() for item in text.split(",") if item.strip()]
+        if not named:
+            raise ConfigError("log.dirs names no directory.")
+        return list(dict.fromkeys(Path(item).expanduser().absolute() for item in named))
 
     @property
     def meta_dir(self) -> Path:
@@ -265,6 +265,7 @@ class BrokerConfig:
             self.string("listener.security.protocol.map") or "",
             self.string("inter.broker.listener.name"),
             self.string("controller.listener.names"),
+            self.string(INTER_BROKER_PROTOCOL) if INTER_BROKER_PROTOCOL in self.given else None,
         )
 
     def request_max_bytes(self, memory_bytes: int) -> int:

@@ -199,7 +199,8 @@ NETWORK = (
         in_kafka="Default PLAINTEXT://:9092, every interface.",
     ),
     string("advertised.listeners", None, importance="high").described(
-        "Addresses that clients are told to connect to; default: the listeners."
+        "Addresses that clients are told to connect to; default: the listeners. Clients of a "
+        "listener that is left out are served, but told of no broker."
     ),
     string(
         "listener.security.protocol.map",
@@ -207,7 +208,16 @@ NETWORK = (
         importance="low",
     ).described("Security protocol of each listener name. Only PLAINTEXT is served."),
     string("inter.broker.listener.name", None).described(
-        "Name of the listener that other brokers use; default: the first one."
+        "Name of the listener that other brokers use; default: see security.inter.broker.protocol."
+    ),
+    string(
+        "security.inter.broker.protocol",
+        "PLAINTEXT",
+        choices=("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"),
+    ).described(
+        "Without inter.broker.listener.name other brokers use the listener of this name; without "
+        "one of the default's name, the first that is advertised.",
+        in_kafka="Without such a listener the broker does not start.",
     ),
     string("controller.listener.names", None, importance="high").described(
         "Listeners of a KRaft controller: left out."

@@ -168,7 +168,6 @@ _TABLE = """
     sasl.oauthbearer.token.endpoint.url STRING
     sasl.server.callback.handler.class CLASS
     sasl.server.max.receive.size INT 524288
-    security.inter.broker.protocol STRING PLAINTEXT
     security.providers STRING
     server.max.startup.time.ms LONG 9223372036854775807
     socket.connection.setup.timeout.max.ms LONG 30000

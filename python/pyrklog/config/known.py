@@ -1,7 +1,6 @@
 """Broker options of Kafka without effect here, except the defaults of topic options.
 
-A ``server.properties`` for Kafka is accepted: these keys give one notice each, unknown keys are
-errors.
+A ``server.properties`` for Kafka is accepted: these keys give one notice each.
 """
 
 from __future__ import annotations
@@ -79,7 +78,7 @@ _WITHOUT_EFFECT = """
     sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms
     sasl.oauthbearer.jwks.endpoint.retry.backoff.ms sasl.oauthbearer.jwks.endpoint.url
     sasl.oauthbearer.scope.claim.name sasl.oauthbearer.sub.claim.name
-    sasl.oauthbearer.token.endpoint.url sasl.server.max.receive.size security.inter.broker.protocol
+    sasl.oauthbearer.token.endpoint.url sasl.server.max.receive.size
     server.max.startup.time.ms socket.connection.setup.timeout.max.ms
     socket.connection.setup.timeout.ms socket.listen.backlog.size ssl.allow.dn.changes
     ssl.allow.san.changes ssl.cipher.suites ssl.client.auth ssl.enabled.protocols
@@ -116,7 +115,14 @@ _OF_KAFKA_4 = """
     share.coordinator.write.timeout.ms
 """
 """Options of share groups (KIP-932); some are in the ``server.properties`` that Kafka 4 brings."""
-WITHOUT_EFFECT = frozenset(f"{_WITHOUT_EFFECT} {_OF_AUTHORIZERS} {_OF_KAFKA_4}".split())
+_OF_OLD_KAFKAS = """
+    advertised.host.name advertised.port host.name port quota.consumer.default
+    quota.producer.default zookeeper.sync.time.ms
+"""
+"""Options that Kafka 3 has dropped, and ignores."""
+WITHOUT_EFFECT = frozenset(
+    f"{_WITHOUT_EFFECT} {_OF_AUTHORIZERS} {_OF_KAFKA_4} {_OF_OLD_KAFKAS}".split()
+)
 """Options of features that pyrklog lacks (skipped.md)."""
 
 PREFIXES = ("listener.name.", "confluent.", "log4j.")

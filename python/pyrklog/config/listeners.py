@@ -10,6 +10,9 @@ from pyrklog.errors import ConfigError
 
 WILDCARDS = frozenset({"", "0.0.0.0", "::", "[::]"})
 SERVED_PROTOCOLS = frozenset({"PLAINTEXT"})
+DEFAULT_INTER_BROKER = "PLAINTEXT"
+INTER_BROKER_NAME = "inter.broker.listener.name"
+INTER_BROKER_PROTOCOL = "security.inter.broker.protocol"
 
 
 class Endpoint(NamedTuple):
@@ -25,9 +28,10 @@ class Endpoint(NamedTuple):
 
 
 class Listeners(NamedTuple):
-    """Endpoints to bind and to advertise, in the same order, with the same names.
+    """Endpoints to bind, and those to advertise, in the same order.
 
-    A port 0 in ``advertised`` is filled in later.
+    A listener that is not advertised serves its clients, but they are told of no broker. A port 0
+    in ``advertised`` is filled in later.
     """
 
     bound: Sequence[Endpoint]
@@ -35,6 +39,8 @@ class Listeners(NamedTuple):
     protocols: Mapping[str, str]
     """Security protocol of each listener name."""
     inter_broker: str
+    is_inter_broker_a_guess: bool
+    """Kafka would not start, since no listener has the name that holds by default."""
     left_out: Sequence[str]
     """KRaft controller listeners, which are not bound."""
 
@@ -48,8 +54,10 @@ def resolve_listeners(
     protocol_map: str,
     inter_broker_name: str | None,
     controller_names: str | None,
+    inter_broker_protocol: str | None = None,
 ) -> Listeners:
-    """Checks the five options against one another. Raises :class:`ConfigError`."""
+    """Checks the options against one another. ``inter_broker_protocol`` is None where
+    ``security.inter.broker.protocol`` is not given. Raises :class:`ConfigError`."""
     protocols = _parse_protocols(protocol_map)
     controllers = {name.strip() for name in (controller_names or "").split(",") if name.strip()}
     everything = _parse(listeners, "listeners")
@@ -63,13 +71,31 @@ def resolve_listeners(
         shown = [_default_advertised(item) for item in bound]
     else:
         shown = _match_advertised(advertised, bound, controllers)
-    inter_broker = inter_broker_name or bound[0].name
-    if inter_broker not in {item.name for item in bound}:
-        raise ConfigError(
-            f"inter.broker.listener.name is {inter_broker}, which listeners does not name."
-        )
+    inter_broker = _inter_broker(
+        [item.name for item in shown], inter_broker_name, inter_broker_protocol
+    )
     left_out = [item.name for item in everything if item.name in controllers]
-    return Listeners(bound, shown, protocols, inter_broker, left_out)
+    return Listeners(bound, shown, protocols, *inter_broker, left_out)
+
+
+def _inter_broker(names: Sequence[str], name: str | None, protocol: str | None) -> tuple[str, bool]:
+    """The name of the listener between brokers, and whether it is a guess."""
+    if name is not None and protocol is not None:
+        raise ConfigError(
+            f"Only one of {INTER_BROKER_NAME} and {INTER_BROKER_PROTOCOL} should be set.",
+            fix=f"leave {INTER_BROKER_PROTOCOL} out",
+        )
+    found = (name or protocol or DEFAULT_INTER_BROKER).upper()
+    if found in names:
+        return found, False
+    if name is None and protocol is None:
+        return names[0], True
+    option = INTER_BROKER_PROTOCOL if name is None else INTER_BROKER_NAME
+    fix = f"set {INTER_BROKER_NAME} to one of {', '.join(names)}"
+    raise ConfigError(
+        f"{option} is {found}, but no listener of that name is advertised.",
+        fix=fix if name is not None else f"leave {INTER_BROKER_PROTOCOL} out, and {fix}",
+    )
 
 
 def _parse(text: str, option: str) -> list[Endpoint]:
@@ -149,11 +175,13 @@ def _match_advertised(
     for item in bound:
         found = given.get(item.name)
         if found is None:
-            raise ConfigError(f"advertised.listeners lacks the listener {item.name}.")
+            continue
         if found.host in WILDCARDS - {""}:
             raise ConfigError(
                 f"advertised.listeners has {found}: clients cannot connect to {found.host}; "
                 "give the name or address by which they reach this machine."
             )
         shown.append(found if found.host else _default_advertised(found))
+    if not shown:
+        raise ConfigError("advertised.listeners names no listener for clients.")
     return shown

@@ -9,9 +9,11 @@ from pyrklog.config.broker import ON_COMMAND_LINE, OPTIONS, BrokerConfig, Given
 from pyrklog.config.cleaner import wrong_with_cleaner, wrong_with_compaction_lag
 from pyrklog.config.connection_quotas import wrong_with_connections
 from pyrklog.config.dynamic import listener_option
+from pyrklog.config.listeners import DEFAULT_INTER_BROKER, INTER_BROKER_NAME
 from pyrklog.config.log_options import RETENTION_ZERO
 from pyrklog.config.places import check_places
 from pyrklog.config.properties import PropertiesError, parse_properties
+from pyrklog.config.providers import resolve_variables
 from pyrklog.config.zookeeper_connect import parse_connect
 from pyrklog.errors import ConfigError
 
@@ -22,6 +24,8 @@ REFUSED_OPTIONS = {
 }
 """Kafka's options with which a broker does not start, and why."""
 
+LIKE, MISSPELT = 0.7, 0.85
+"""Likeness of two names: one is worth a hint; one is hardly a plug-in's own setting."""
 _OF_KAFKAS_FILE = frozenset({"process.roles", "zookeeper.connect"})
 """Kafka starts with one of these in its file only."""
 OF_COMMANDS = ("PYRKLOG_BOOTSTRAP", "PYRKLOG_TRACEBACK")
@@ -44,17 +48,16 @@ def load_config(
     unknown: dict[str, Given] = {}
     notices: list[str] = []
 
-    def take(found: Iterable[tuple[str, Given]]) -> None:
-        _take(given, refused, unknown, notices, found)
-
     in_file = _from_file(file, notices) if file is not None else []
-    take(in_file)
-    take(_from_environment(environ or {}, notices))
-    flag_origin = ((name, Given(text, "flag")) for name, text in (flags or {}).items())
-    take([*flag_origin, *_from_overrides(overrides)])
-    _check_refused(refused)
-    _refuse_unknown(unknown)
+    in_environment = _from_environment(environ or {}, notices)
+    of_flags = [(name, Given(text, "flag")) for name, text in (flags or {}).items()]
+    found = [*in_file, *in_environment, *of_flags, *_from_overrides(overrides)]
+    _take(given, refused, unknown, notices, resolve_variables(found, environ or {}))
     has_kafka_file = any(name in _OF_KAFKAS_FILE for name, _ in in_file)
+    _check_refused(refused)
+    kept = _refuse_unknown(unknown, has_kafka_file=has_kafka_file)
+    given |= kept
+    notices += (_of_a_plug_in(name, value) for name, value in kept.items())
     config = BrokerConfig(given, notices=notices, has_kafka_file=has_kafka_file)
     _check_together(config)
     return config
@@ -79,7 +82,7 @@ def _take(
             continue
         notice = _notice_about(name, value)
         if notice is None:
-            unknown.setdefault(name, value)
+            unknown[name] = value
             continue
         notices.append(notice)
         given[name] = value
@@ -96,15 +99,34 @@ def _check_refused(given: Mapping[str, Given]) -> None:
             )
 
 
-def _refuse_unknown(unknown: Mapping[str, Given]) -> None:
-    """Refuses the first; what is refused for a better reason comes before."""
+def _refuse_unknown(unknown: Mapping[str, Given], *, has_kafka_file: bool) -> Mapping[str, Given]:
+    """Refuses the first; what is refused for a better reason comes before. Returns those that are
+    kept: Kafka's file has the settings of its plug-ins, too."""
+    kept = {}
+    for name, value in unknown.items():
+        if has_kafka_file and value.origin != ON_COMMAND_LINE and not _like(name, MISSPELT):
+            kept[name] = value
+            continue
+        fix = f"correct the name, or {_removal(value)}"
+        hint = _hint(name) or "."
+        raise ConfigError(f"Unknown option {name} ({value.origin}){hint}", fix=fix)
+    return kept
+
+
+def _of_a_plug_in(name: str, value: Given) -> str:
+    what = f"{name} ({value.origin}) is unknown, as the settings of Kafka's plug-ins are; ignored"
+    return what + _hint(name)
+
+
+def _hint(name: str) -> str:
+    near = _like(name, LIKE)
+    return f"; did you mean {near}?" if near else ""
+
+
+def _like(name: str, likeness: float) -> str | None:
     from pyrklog.config.known import WITHOUT_EFFECT
 
-    for name, value in unknown.items():
-        near = nearest(name, [*OPTIONS, *WITHOUT_EFFECT])
-        hint = f"; did you mean {near}?" if near else "."
-        fix = f"correct the name, or {_removal(value)}"
-        raise ConfigError(f"Unknown option {name} ({value.origin}){hint}", fix=fix)
+    return nearest(name, [*OPTIONS, *WITHOUT_EFFECT], likeness)
 
 
 def _removal(value: Given) -> str:
@@ -126,10 +148,10 @@ def _without_effect(name: str, value: Given) -> str:
     return f"{name} ({value.origin}) has no effect in this version; ignored"
 
 
-def nearest(name: str, names: Sequence[str]) -> str | None:
+def nearest(name: str, names: Sequence[str], likeness: float = LIKE) -> str | None:
     from difflib import get_close_matches
 
-    found = get_close_matches(name, names, n=1, cutoff=0.7)
+    found = get_close_matches(name, names, n=1, cutoff=likeness)
     return found[0] if found else None
 
 
@@ -230,7 +252,14 @@ def _check_together(config: BrokerConfig) -> None:
         connect = config.string(option)
         if connect is not None:
             parse_connect(connect, option)
-    left_out = config.listeners.left_out
+    listeners = config.listeners
+    if listeners.is_inter_broker_a_guess:
+        config.notices.append(
+            f"no advertised listener is called {DEFAULT_INTER_BROKER}: other brokers use "
+            f"{listeners.inter_broker}, the first one, and Kafka would not start; set "
+            f"{INTER_BROKER_NAME}"
+        )
+    left_out = listeners.left_out
     if left_out:
         names = ", ".join(left_out)
         config.notices.append(

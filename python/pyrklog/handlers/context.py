@@ -1,3 +1,5 @@
+import socket
+import struct
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
@@ -29,6 +31,16 @@ class Context:
     """Most elements of an answer to a request that does not name them."""
     session: Session
     api_version: int
+
+    @property
+    def client_host(self) -> str:
+        """The client's address as members of groups have it: what Java's ``InetAddress.toString``
+        makes of it, with all eight numbers of an IPv6 address."""
+        host = self.session.host
+        if ":" not in host:
+            return f"/{host}"
+        numbers = struct.unpack("!8H", socket.inet_pton(socket.AF_INET6, host))
+        return "/" + ":".join(f"{number:x}" for number in numbers)
 
 
 LIMIT_SECONDS = 20.0

@@ -54,7 +54,7 @@ def join_group_now(
             member_id=request.member_id,
             instance_id=request.group_instance_id,
             client_id=context.session.client_id or "",
-            client_host=f"/{context.session.host}",
+            client_host=context.client_host,
             session_timeout_ms=request.session_timeout_ms,
             rebalance_timeout_ms=(
                 request.rebalance_timeout_ms if has_own_timeout else request.session_timeout_ms

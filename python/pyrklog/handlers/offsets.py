@@ -60,7 +60,7 @@ def offset_commit_now(
             member_id=request.member_id,
             instance_id=request.group_instance_id,
             offsets=offsets,
-            client_host=f"/{context.session.host}",
+            client_host=context.client_host,
         )
     )
     return now_or_later(

@@ -70,7 +70,7 @@ async def _commit(
             instance_id=request.group_instance_id,
             offsets=offsets,
             producer=Producer(request.producer_id, request.producer_epoch),
-            client_host=f"/{context.session.host}",
+            client_host=context.client_host,
             guard=guard,
         )
     )

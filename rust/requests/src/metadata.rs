@@ -35,6 +35,9 @@ const TOPIC_OPERATIONS: i32 = 0b1101_1111_1000;
 /// alter configs 11, idempotent write 12.
 const CLUSTER_OPERATIONS: i32 = 0b1_1111_1010_0000;
 
+/// Known topics of these names have [`TopicState::internal`].
+const INTERNAL_TOPICS: [&str; 2] = ["__consumer_offsets", "__transaction_state"];
+
 /// Kafka's rule: 1 to 249 of `[a-zA-Z0-9._-]`, but not `.` or `..`.
 pub fn is_legal_topic_name(name: &str) -> bool {
     let legal = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-');
@@ -273,9 +276,11 @@ impl<'a> View<'a> {
             None if is_legal_topic_name(name) => ErrorCode::UNKNOWN_TOPIC_OR_PARTITION,
             None => ErrorCode::INVALID_TOPIC_EXCEPTION,
         };
-        let mut missing = failed(Some(name), error_code);
-        missing.authorized_operations = self.topic_operations;
-        missing
+        MetadataTopic {
+            is_internal: INTERNAL_TOPICS.contains(&name),
+            authorized_operations: self.topic_operations,
+            ..failed(Some(name), error_code)
+        }
     }
 
     fn by_id(&self, id: TopicId) -> MetadataTopic<'a> {

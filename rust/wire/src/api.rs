@@ -120,6 +120,7 @@ apis! {
     SYNC_GROUP = 14: SyncGroup 0..=5, 4, Python, Clients;
     DESCRIBE_GROUPS = 15: DescribeGroups 0..=5, 5, Python, Clients;
     LIST_GROUPS = 16: ListGroups 0..=5, 3, Python, Clients;
+    SASL_HANDSHAKE = 17: SaslHandshake 0..=1, NEVER_FLEXIBLE, Python, Clients;
     API_VERSIONS = 18: ApiVersions 0..=4, 3, Rust, Clients;
     CREATE_TOPICS = 19: CreateTopics 0..=7, 5, Python, Clients;
     DELETE_TOPICS = 20: DeleteTopics 0..=6, 4, Python, Clients;
@@ -138,6 +139,7 @@ apis! {
     ALTER_CONFIGS = 33: AlterConfigs 0..=2, 2, Python, Clients;
     ALTER_REPLICA_LOG_DIRS = 34: AlterReplicaLogDirs 0..=2, 2, Python, Clients;
     DESCRIBE_LOG_DIRS = 35: DescribeLogDirs 0..=4, 2, Python, Clients;
+    SASL_AUTHENTICATE = 36: SaslAuthenticate 0..=2, 2, Python, Clients;
     CREATE_PARTITIONS = 37: CreatePartitions 0..=3, 2, Python, Clients;
     DELETE_GROUPS = 42: DeleteGroups 0..=2, 2, Python, Clients;
     ELECT_LEADERS = 43: ElectLeaders 0..=2, 2, Python, Clients;
@@ -213,7 +215,7 @@ mod tests {
             assert!(!row.advertises(row.min_version - 1));
         }
         assert!(TABLE.iter().all(|row| row.is_private == (row.key > 20_000)));
-        assert_eq!(lookup(17), None);
+        assert_eq!(lookup(38), None);
         assert_eq!(lookup(-1), None);
     }
 

@@ -15,6 +15,7 @@ MODULES = (
     "configs",
     "broker_options",
     "acls",
+    "sasl",
     "replicas",
     "frames",
     "transactions",

@@ -1,4 +1,4 @@
-"""Client quotas, SASL on a listener without it."""
+"""Client quotas."""
 
 from typing import Any
 
@@ -47,20 +47,4 @@ QUOTAS = Scenario(
         ],
     ],
 )
-SASL = Scenario(
-    "SASL without SASL",
-    [
-        *in_versions(
-            (0, 1),
-            lambda v: Row(
-                "handshake", "SaslHandshake", v, {"mechanism": "PLAIN"}, on=f"handshake-{v}"
-            ),
-        ),
-        Row("unknown mechanism", "SaslHandshake", 1, {"mechanism": "X"}, on="x"),
-        *in_versions(
-            (0, 2),
-            lambda v: Row("token", "SaslAuthenticate", v, {"authBytes": b"x"}, on=f"token-{v}"),
-        ),
-    ],
-)
-SCENARIOS = (QUOTAS, SASL)
+SCENARIOS = (QUOTAS,)

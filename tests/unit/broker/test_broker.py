@@ -49,6 +49,22 @@ async def test_a_first_start_and_an_orderly_end(tmp_path: Path) -> None:
     assert (await stored(tmp_path, znodes.CLUSTER_ID))["id"] == described.cluster_id
 
 
+async def test_a_listener_that_is_not_advertised_is_bound_and_not_registered(
+    tmp_path: Path,
+) -> None:
+    async with running_broker(
+        tmp_path,
+        "listeners=HIDDEN://127.0.0.1:0,PLAINTEXT://127.0.0.1:0",
+        "listener.security.protocol.map=HIDDEN:PLAINTEXT,PLAINTEXT:PLAINTEXT",
+        "advertised.listeners=PLAINTEXT://shown:0",
+    ) as running:
+        assert running.plane.ports == {"HIDDEN": 40000, "PLAINTEXT": 40001}
+        (seen,) = running.plane.deltas[-1].brokers
+        assert seen.endpoints == [("PLAINTEXT", "shown", 40001)]
+        described = running.service.describe_cluster("HIDDEN")
+        assert (described.controller_id, described.brokers) == (1, [])
+
+
 async def test_without_the_store_no_controller_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -13,8 +13,9 @@ def resolve(
     advertised: str | None = None,
     inter_broker: str | None = None,
     controllers: str | None = None,
+    protocol: str | None = None,
 ) -> Listeners:
-    return resolve_listeners(listeners, advertised, MAP, inter_broker, controllers)
+    return resolve_listeners(listeners, advertised, MAP, inter_broker, controllers, protocol)
 
 
 def test_a_named_host_is_advertised_as_it_is() -> None:
@@ -57,12 +58,32 @@ def test_several_listeners_and_ipv6() -> None:
         ("SSL://a:1", None, "serves PLAINTEXT only"),
         ("PLAINTEXT://a:1", "PLAINTEXT://0.0.0.0:1", "cannot connect to 0.0.0.0"),
         ("PLAINTEXT://a:1", "INSIDE://a:1", "which listeners does not"),
-        ("INSIDE://a:1,OUTSIDE://a:2", "INSIDE://a:1", "lacks the listener OUTSIDE"),
+        ("PLAINTEXT://a:1", ",", "advertised.listeners is empty"),
     ],
 )
 def test_malformed_listeners_are_refused(listeners: str, advertised: str | None, said: str) -> None:
     with pytest.raises(ConfigError, match=said):
         resolve(listeners, advertised)
+
+
+def test_some_listeners_may_be_left_out_of_the_advertised_ones() -> None:
+    found = resolve("INSIDE://a:1,OUTSIDE://a:2,PLAINTEXT://a:3", "PLAINTEXT://c:3,INSIDE://b:1")
+    assert [item.name for item in found.bound] == ["INSIDE", "OUTSIDE", "PLAINTEXT"]
+    assert found.advertised == [Endpoint("INSIDE", "b", 1), Endpoint("PLAINTEXT", "c", 3)]
+    assert found.inter_broker == "PLAINTEXT"
+
+
+def test_only_a_listener_that_is_advertised_serves_brokers() -> None:
+    with pytest.raises(ConfigError, match=r"inter\.broker\.listener\.name is PLAINTEXT, but no"):
+        resolve(TWO, "INSIDE://b:1", inter_broker="PLAINTEXT")
+    found = resolve(TWO, "INSIDE://b:1")
+    assert (found.inter_broker, found.is_inter_broker_a_guess) == ("INSIDE", True)
+
+
+def test_advertised_listeners_for_controllers_only_are_refused() -> None:
+    both = "PLAINTEXT://a:1,CONTROLLER://a:2"
+    with pytest.raises(ConfigError, match=r"advertised.*no listener for clients"):
+        resolve(both, "CONTROLLER://a:2", controllers="CONTROLLER")
 
 
 def test_two_free_ports_may_share_an_address() -> None:
@@ -72,6 +93,40 @@ def test_two_free_ports_may_share_an_address() -> None:
 def test_the_inter_broker_listener_must_exist() -> None:
     with pytest.raises(ConfigError, match=r"inter\.broker\.listener\.name is OUTSIDE"):
         resolve("INSIDE://a:1", inter_broker="OUTSIDE")
+
+
+TWO = "INSIDE://a:1,PLAINTEXT://a:2"
+
+
+def test_brokers_use_the_listener_of_the_protocols_name_whatever_the_order() -> None:
+    for protocol in (None, "PLAINTEXT"):
+        found = resolve(TWO, protocol=protocol)
+        assert (found.inter_broker, found.is_inter_broker_a_guess) == ("PLAINTEXT", False)
+    assert resolve(TWO, inter_broker="INSIDE").inter_broker == "INSIDE"
+    assert not resolve(TWO, inter_broker="INSIDE").is_inter_broker_a_guess
+
+
+def test_without_such_a_listener_brokers_use_the_first() -> None:
+    found = resolve("OUTSIDE://a:1,INSIDE://a:2")
+    assert (found.inter_broker, found.is_inter_broker_a_guess) == ("OUTSIDE", True)
+
+
+@pytest.mark.parametrize(
+    ("name", "protocol", "said"),
+    [
+        ("INSIDE", "PLAINTEXT", "Only one of inter.broker.listener.name and security.inter"),
+        (None, "SSL", "security.inter.broker.protocol is SSL, but no listener of that name"),
+    ],
+)
+def test_a_protocol_between_brokers_is_refused_as_by_kafka(
+    name: str | None, protocol: str, said: str
+) -> None:
+    with pytest.raises(ConfigError, match=said):
+        resolve(TWO, inter_broker=name, protocol=protocol)
+
+
+def test_the_inter_broker_name_is_upper_cased_as_those_of_listeners() -> None:
+    assert resolve("inside://a:1,Outside://a:2", inter_broker="outSide").inter_broker == "OUTSIDE"
 
 
 def test_listeners_for_controllers_only_are_refused() -> None:

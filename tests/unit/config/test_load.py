@@ -118,6 +118,59 @@ def test_options_of_authorizers_and_of_kafka_4_are_known(tmp_path: Path) -> None
     assert [notice.split()[0] for notice in config.notices] == names
 
 
+OF_PLUG_INS = """
+cruise.control.metrics.reporter.bootstrap.servers=a:1
+cruise.control.metrics.reporter.kubernetes.mode=true
+cruise.control.metrics.topic.num.partitions=1
+client.quota.callback.static.produce=1000
+log.segment.bytes.of.mine=1
+a.plug.in=secret
+"""
+
+
+def test_settings_of_plug_ins_in_a_file_of_kafkas_are_passed_over(tmp_path: Path) -> None:
+    file = write(tmp_path, f"process.roles=broker{OF_PLUG_INS}num.partitions=3")
+    config = load_config(file=file)
+    assert config.integer("num.partitions") == 3
+    names = [line.partition("=")[0] for line in OF_PLUG_INS.split()]
+    unknown = [notice for notice in config.notices if "is unknown" in notice]
+    assert [notice.split()[0] for notice in unknown] == names
+    assert unknown[-1] == (
+        "a.plug.in (server.properties line 7) is unknown, as the settings of Kafka's plug-ins are; "
+        "ignored"
+    )
+    assert "; did you mean log.segment.bytes?" in unknown[4]
+    assert config.given["a.plug.in"].text == "secret"
+
+
+@pytest.mark.parametrize(
+    "wrong", ["log.retention.hour", "listener", "advertised.listener", "log.retention.minute"]
+)
+def test_a_likely_misspelling_is_refused_in_a_file_of_kafkas_too(
+    tmp_path: Path, wrong: str
+) -> None:
+    file = write(tmp_path, f"zookeeper.connect=z:1\n{wrong}=1")
+    with pytest.raises(ConfigError, match=rf"Unknown option {wrong} .*; did you mean {wrong}s\?"):
+        load_config(file=file)
+
+
+def test_unknown_names_stay_errors_elsewhere(tmp_path: Path) -> None:
+    file = write(tmp_path, "zookeeper.connect=z:1\na.plug.in=1")
+    with pytest.raises(ConfigError, match=r"Unknown option a.plug.in \(--set\)"):
+        load_config(file=file, overrides=["a.plug.in=2"])
+    with pytest.raises(ConfigError, match=r"Unknown option a.plug.in \(server"):
+        load_config(file=write(tmp_path, "a.plug.in=1"))
+
+
+def test_options_of_old_kafkas_are_known(tmp_path: Path) -> None:
+    names = ["port", "host.name", "advertised.host.name", "advertised.port"]
+    lines = "".join(f"{name}=1\n" for name in names)
+    for kind in ("", "zookeeper.connect=z:1"):
+        notices = load_config(file=write(tmp_path, lines + kind)).notices
+        assert [notice.split(" (")[0] for notice in notices] == names
+        assert all("no effect" in notice for notice in notices)
+
+
 def test_a_named_cache_directory_must_be_there(tmp_path: Path) -> None:
     missing = f"pyrklog.cache.dir={tmp_path / 'none'}"
     with pytest.raises(ConfigError, match=r"pyrklog.cache.dir: .*none is not a directory"):
@@ -139,6 +192,11 @@ def test_flags_before_environment_before_file_before_default(tmp_path: Path) -> 
     assert origins["num.io.threads"] == "environment PYRKLOG_NUM_IO_THREADS"
     assert origins["min.insync.replicas"] == "server.properties line 3"
     assert origins["num.network.threads"] == "default"
+
+
+def test_stray_commas_in_log_dirs_name_nothing() -> None:
+    for text in ("/a,/b,", ",/a , ,/b"):
+        assert load_config(overrides=[f"log.dirs={text}"]).log_dirs == [Path("/a"), Path("/b")]
 
 
 def test_flags_of_serve(tmp_path: Path) -> None:
@@ -171,6 +229,24 @@ def test_kafkas_own_file_for_kraft_mode_is_read_unchanged(tmp_path: Path) -> Non
     assert any("CONTROLLER is left out" in notice for notice in config.notices)
 
 
+def test_a_guessed_listener_between_brokers_is_told() -> None:
+    two = "listener.security.protocol.map=A:PLAINTEXT,B:PLAINTEXT", "listeners=A://:1,B://:2"
+    (notice,) = load_config(overrides=two).notices
+    assert "other brokers use A, the first one" in notice
+    assert load_config(overrides=[*two, "inter.broker.listener.name=b"]).notices == []
+
+
+def test_a_given_protocol_between_brokers_counts_even_if_it_is_the_default() -> None:
+    protocol = "security.inter.broker.protocol=PLAINTEXT"
+    assert load_config(overrides=[protocol]).notices == []
+    with pytest.raises(ConfigError, match="Only one of"):
+        load_config(overrides=[protocol, "inter.broker.listener.name=PLAINTEXT"])
+    with pytest.raises(ConfigError, match="no listener of that name"):
+        load_config(overrides=["security.inter.broker.protocol=SASL_SSL"])
+    with pytest.raises(ConfigError, match="must be one of"):
+        load_config(overrides=["security.inter.broker.protocol=plaintext"])
+
+
 def test_passwords_are_never_shown() -> None:
     config = load_config(overrides=["pyrklog.zookeeper.digest=me:secret"])
     assert config.string("pyrklog.zookeeper.digest") == "me:secret"
@@ -194,7 +270,7 @@ def test_passwords_are_never_shown() -> None:
         ("num.partitions=none", "num.partitions"),
         ("authorizer.class.name=kafka.security.Authorizer", "open to everyone"),
         ("listeners=SSL://:9093", "serves PLAINTEXT only"),
-        ("log.dirs=/a,,/b", "empty entry"),
+        ("log.dirs= , ", r"log\.dirs names no directory"),
         ("node.id=-2", "at least -1"),
         ("log.retention.ms=0", "log.retention.ms: must be -1"),
         ("log.retention.minutes=0", r"log.retention.minutes \(--set\) must be -1"),

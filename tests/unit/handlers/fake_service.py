@@ -304,10 +304,12 @@ async def ask(
     groups: GroupCoordinator | None = None,
     controller: FakeController | None = None,
     transactions: TransactionParts | None = None,
+    session: FakeSession | None = None,
 ) -> Any:
     """Sends a request through the bytes and back."""
     api = find_api(key)
-    request = FakeRequest(key, version, api.encode_request(message, version))
+    asked = api.encode_request(message, version)
+    request = FakeRequest(key, version, asked, session=session or FakeSession())
     body = await make_handlers(fake, groups, controller, transactions).handle(request)
     assert body is not None
     return api.decode_response(body, version)

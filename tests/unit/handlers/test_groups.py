@@ -40,7 +40,7 @@ from pyrklog.protocol.offsets import (
 )
 from pyrklog.testing.fake_offsets import FakeTopic
 from tests.unit.groups.rig import Rig, running
-from tests.unit.handlers.fake_service import FakeService, ask
+from tests.unit.handlers.fake_service import FakeService, FakeSession, ask
 
 COMMIT, FETCH, FIND, JOIN, HEARTBEAT, LEAVE, SYNC, DESCRIBE, LIST = 8, 9, 10, 11, 12, 13, 14, 15, 16
 DELETE, OFFSET_DELETE = 42, 47
@@ -49,13 +49,15 @@ AT_ONCE = GroupSettings(initial_rebalance_delay_ms=0)
 
 
 class Client:
-    def __init__(self, rig: Rig) -> None:
+    def __init__(self, rig: Rig, host: str = "127.0.0.1") -> None:
         self.rig = rig
+        self.session = FakeSession(host=host)
         topics = [TopicInfo("t", bytes(16), 2, False)]
         self.service = FakeService(topics=topics)
 
     async def ask(self, key: int, version: int, message: Any) -> Any:
-        return await ask(self.service, key, version, message, self.rig.coordinator)
+        coordinator, session = self.rig.coordinator, self.session
+        return await ask(self.service, key, version, message, coordinator, session=session)
 
     async def join(self, version: int, member_id: str = "", **more: Any) -> Any:
         request = JoinGroupRequest("g", 10_000, 20_000, member_id, None, "consumer", PROTOCOLS)
@@ -372,6 +374,24 @@ async def test_groups_are_described(version: int, autojump_clock: trio.testing.M
         assert (unknown.error_code, unknown.group_state) == (0, "Dead")
         if version >= 3:
             assert known.authorized_operations == GROUP_OPERATIONS
+
+
+@pytest.mark.parametrize(
+    ("host", "shown"),
+    [
+        ("10.0.0.7", "/10.0.0.7"),
+        ("::1", "/0:0:0:0:0:0:0:1"),
+        ("2001:db8::1:0:A00", "/2001:db8:0:0:0:1:0:a00"),
+    ],
+)
+async def test_addresses_of_members_are_written_as_in_java(
+    host: str, shown: str, autojump_clock: trio.testing.MockClock
+) -> None:
+    async with running(settings=AT_ONCE) as rig:
+        client = Client(rig, host)
+        await client.enter()
+        response = await client.ask(DESCRIBE, 5, DescribeGroupsRequest(["g"], False))
+        assert [member.client_host for member in response.groups[0].members] == [shown]
 
 
 @pytest.mark.parametrize("version", range(3))

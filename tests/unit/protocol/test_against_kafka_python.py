@@ -13,7 +13,9 @@ from tests.unit.protocol.messages import CASES, EXAMPLES, decode, encode, ids, m
 
 # kafka-python gives a bit set another name and a set of bit numbers; only the bytes are compared.
 _RENAMED = {"cluster_authorized_operations", "authorized_operations"}
-_MODULES = tuple(f"kafka.protocol.{name}" for name in ("admin", "producer", "metadata", "consumer"))
+_MODULES = tuple(
+    f"kafka.protocol.{name}" for name in ("admin", "producer", "metadata", "consumer", "sasl")
+)
 
 
 def their_class(api: Api[Any, Any], kind: str) -> Any:

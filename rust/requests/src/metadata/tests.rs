@@ -178,6 +178,23 @@ fn missing_and_illegal_names_get_their_errors() {
 }
 
 #[test]
+fn a_missing_internal_topic_is_called_internal() {
+    let names = [
+        "__consumer_offsets",
+        "__transaction_state",
+        "__other",
+        "absent",
+    ];
+    let response = ask(&image(vec![]), &request(Some(&names)), 12);
+    let told: Vec<_> = response
+        .topics
+        .iter()
+        .map(|topic| topic.is_internal)
+        .collect();
+    assert_eq!(told, [true, true, false, false]);
+}
+
+#[test]
 fn creatable_topics_are_planned_and_answered_afterwards() {
     let image = image(vec![topic("a", 1, 1)]);
     let mut asked = request(Some(&["a", "new", "no good", "new", "taken"]));
