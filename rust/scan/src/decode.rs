@@ -126,13 +126,14 @@ impl Decoder {
                 continue;
             }
             let range = position..cursor.end;
+            if let Entry::Batch(batch) = &entry
+                && batch.header.base_offset < cursor.end
+            {
+                epoch = epoch.max(batch.header.partition_leader_epoch);
+            }
+            self.rows.begin_entry(epoch);
             let (appended, bytes) = match entry {
-                Entry::Batch(batch) => {
-                    if batch.header.base_offset < cursor.end {
-                        epoch = epoch.max(batch.header.partition_leader_epoch);
-                    }
-                    (self.batch(&batch, range, &mut aborted), batch.bytes.len())
-                }
+                Entry::Batch(batch) => (self.batch(&batch, range, &mut aborted), batch.bytes.len()),
                 Entry::Message(message) => (
                     old_formats::append(self, &message, range),
                     message.bytes.len(),
