@@ -432,7 +432,10 @@ fn a_broker_that_never_answers_fails_the_scan_in_time() {
 
 #[test]
 fn an_answer_that_never_ends_fails_the_scan_in_time() {
-    let broker = FakeBroker::start(|_, _| Reply::Drip);
+    let broker = FakeBroker::start(|_, _| Reply::Drip {
+        bytes: 1_000_000,
+        piece: 1,
+    });
     let mut options = broker.options();
     options.client.request_timeout = Duration::from_millis(300);
     options.timeout = Duration::from_secs(2);
