@@ -45,6 +45,8 @@ pub enum Reply {
     /// What the log has from the offset on.
     Log,
     Error(ErrorCode),
+    /// The leader epoch is this one from now on, and so it is refused.
+    Fenced(i32),
     /// These bytes as records.
     Records(Vec<u8>),
     /// These bytes instead of a frame, and the connection closes.
@@ -97,6 +99,8 @@ pub struct State {
     pub fetches: usize,
     /// The longest wait that a Fetch has allowed.
     pub longest_wait_ms: i32,
+    /// Whether Fetches in an older leader epoch are refused.
+    pub is_fencing: bool,
     /// Bytes of frames that drip.
     pub dripped: usize,
     pub connections: usize,
@@ -154,6 +158,7 @@ impl FakeBroker {
             pieces: 1,
             fetches: 0,
             longest_wait_ms: 0,
+            is_fencing: false,
             dripped: 0,
             connections: 0,
             script: Box::new(script),
@@ -432,6 +437,9 @@ fn answer_fetch(
     {
         reply = Reply::Records(records.clone());
     }
+    if state.is_fencing && (0..state.leader_epoch).contains(&partition.current_leader_epoch) {
+        reply = Reply::Error(ErrorCode::FENCED_LEADER_EPOCH);
+    }
     let mut answer = FetchAnswer {
         code: ErrorCode::NONE,
         times: 1,
@@ -445,6 +453,10 @@ fn answer_fetch(
         Reply::Log => answer.records = from_log(&state, offset, partition.max_bytes as usize),
         Reply::Records(bytes) => answer.records = bytes,
         Reply::Error(error) => answer.code = error,
+        Reply::Fenced(epoch) => {
+            state.leader_epoch = epoch;
+            answer.code = ErrorCode::FENCED_LEADER_EPOCH;
+        }
         Reply::Twice => answer.times = 2,
         Reply::Other => answer.topic_id = [9; 16],
         Reply::Preferred(replica) => answer.preferred_read_replica = replica,
