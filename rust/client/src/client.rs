@@ -33,6 +33,10 @@ pub struct Client {
     config: ClientConfig,
     cancel: Cancel,
     metadata: Metadata,
+    /// Who gave it.
+    metadata_from: Option<Address>,
+    /// Brokers whose metadata was out of date, the latest one last.
+    doubted: Vec<Address>,
     connections: HashMap<Address, Connection>,
     /// Brokers that could not be reached a moment ago: the next question is not for them.
     away: HashSet<Address>,
@@ -62,6 +66,8 @@ impl Client {
             config,
             cancel,
             metadata: Metadata::default(),
+            metadata_from: None,
+            doubted: Vec::new(),
             connections: HashMap::new(),
             away: HashSet::new(),
         }
@@ -111,8 +117,19 @@ impl Client {
         }
     }
 
+    /// The last metadata is out of date: its broker, whose address is returned, is asked for the
+    /// next ones after all others.
+    pub fn doubt(&mut self) -> Option<&Address> {
+        let from = self.metadata_from.clone()?;
+        let known: HashSet<Address> = self.addresses().into_iter().collect();
+        self.doubted
+            .retain(|one| *one != from && known.contains(one));
+        self.doubted.push(from);
+        self.doubted.last()
+    }
+
     /// Asks one broker after the other for `topics`, until one answers: those that are known, then
-    /// the bootstrap servers.
+    /// the bootstrap servers; those that were [doubted](Client::doubt) last.
     ///
     /// # Errors
     /// The last broker's; `Unsupported` at once.
@@ -136,6 +153,7 @@ impl Client {
             match decoded {
                 Ok(found) => {
                     self.metadata = found;
+                    self.metadata_from = Some(address);
                     return Ok(&self.metadata);
                 }
                 Err(error @ (ClientError::Cancelled | ClientError::Unsupported { .. })) => {
@@ -311,6 +329,9 @@ impl Client {
         let known = known.map(|broker| broker.address.clone());
         let all = connected.chain(known).chain(self.config.bootstrap.clone());
         let mut seen = HashSet::new();
-        all.filter(|address| seen.insert(address.clone())).collect()
+        let mut found: Vec<Address> = all.filter(|one| seen.insert(one.clone())).collect();
+        let doubts = |address: &Address| self.doubted.iter().position(|one| one == address);
+        found.sort_by_cached_key(|address| doubts(address).map_or(0, |at| at + 1));
+        found
     }
 }

@@ -6,22 +6,20 @@
 //!    +------- leader moved, connection lost, other replica ---+
 //! ```
 //!
-//! A leader epoch that is newer than the one in which a position was last valid means that another
-//! replica leads, which may have lost records: the leader is asked where the epoch of the last
-//! record read ends (KIP-320).
+//! Epochs: [`epochs`].
+
+mod epochs;
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
 use std::time::{Duration, Instant};
 
-use pyrklog_client::{
-    Client, ClientError, Connection, EpochEnd, EpochQuery, Metadata, OffsetAnswer, OffsetQuery,
-    Waker,
-};
+use pyrklog_client::{Client, ClientError, Connection, Metadata, OffsetAnswer, OffsetQuery, Waker};
 use pyrklog_wire::list_offsets::{EARLIEST_TIMESTAMP, LATEST_TIMESTAMP};
 use pyrklog_wire::{ErrorCode, Uuid};
 
+use self::epochs::Older;
 use crate::ask::FetchTerms;
 use crate::assign::{Choice, Lanes};
 use crate::error::{ErrorKind, Result, ScanError};
@@ -49,6 +47,8 @@ struct Waiting {
     reason: Option<String>,
     /// Since when its topic is unknown.
     unknown_since: Option<Instant>,
+    /// Who has named a leader epoch that is older than the one known.
+    older: Option<Older>,
 }
 
 /// A worker's ear.
@@ -97,6 +97,7 @@ impl Coordinator {
             due,
             reason: None,
             unknown_since: None,
+            older: None,
         };
         Coordinator {
             left: cursors.len(),
@@ -225,6 +226,7 @@ impl Coordinator {
             due: now,
             reason: None,
             unknown_since: None,
+            older: None,
         };
         match wait {
             None => self.waiting.push(one),
@@ -297,57 +299,6 @@ impl Coordinator {
                 Ok(None)
             }
         }
-    }
-
-    /// Asks new leaders whether the splits' positions are in their logs.
-    fn check_epochs(&mut self, all: Vec<Waiting>) -> Result<Vec<Waiting>> {
-        let metadata = self.client.metadata();
-        let epoch_of = |one: &Waiting| leader_epoch(metadata, &one.cursor);
-        let (asked, mut passed): (Vec<_>, Vec<_>) = all
-            .into_iter()
-            .partition(|one| one.cursor.last_epoch >= 0 && epoch_of(one) > one.cursor.leader_epoch);
-        let epochs: Vec<i32> = asked.iter().map(epoch_of).collect();
-        let queries: Vec<EpochQuery> = asked
-            .iter()
-            .zip(&epochs)
-            .map(|(one, epoch)| EpochQuery {
-                topic: Arc::clone(&one.cursor.topic),
-                partition: one.cursor.partition,
-                current_leader_epoch: *epoch,
-                leader_epoch: one.cursor.last_epoch,
-            })
-            .collect();
-        for one in &mut passed {
-            one.cursor.leader_epoch = leader_epoch(metadata, &one.cursor);
-        }
-        if queries.is_empty() {
-            return Ok(passed);
-        }
-        let places = queries.iter().map(|one| (&*one.topic, one.partition));
-        openers::connect(&mut self.client, places)?;
-        let answers = match self.client.epoch_ends(&queries) {
-            Ok(answers) => answers,
-            // Before Kafka 2.3 nobody can tell.
-            Err(ClientError::Unsupported { .. }) => {
-                passed.extend(asked);
-                return Ok(passed);
-            }
-            Err(error) => return Err(error.into()),
-        };
-        for ((mut one, epoch), answer) in asked.into_iter().zip(epochs).zip(answers) {
-            match answer.error {
-                ErrorCode::NONE => {
-                    one.cursor.is_doubted = check_end(&one.cursor, answer)?;
-                    one.cursor.leader_epoch = epoch;
-                    passed.push(one);
-                }
-                code => {
-                    self.is_stale = true;
-                    self.wait_again(one, &format!("no answer about leader epochs: {code}"))?;
-                }
-            }
-        }
-        Ok(passed)
     }
 
     /// Finds out what became of positions that a leader refused.
@@ -517,34 +468,6 @@ fn find_leader(metadata: &Metadata, cursor: &Cursor) -> Result<Found> {
             cursor.name()
         ))),
     }
-}
-
-fn leader_epoch(metadata: &Metadata, cursor: &Cursor) -> i32 {
-    let topic = metadata.topics.get(&cursor.topic);
-    let partition = topic.and_then(|topic| topic.partition(cursor.partition));
-    partition.map_or(-1, |partition| partition.leader_epoch)
-}
-
-/// Whether the record read last may be another one in the leader's log, which has the position. It
-/// is if the log does not have that record's epoch but older ones up to there, unless compaction
-/// took all of that epoch before the leader got its log: what lies there tells.
-///
-/// # Errors
-/// The position is not within what the leader's log has of that epoch.
-fn check_end(cursor: &Cursor, answer: EpochEnd) -> Result<bool> {
-    let (name, position, epoch) = (cursor.name(), cursor.position, cursor.last_epoch);
-    if answer.end_offset >= 0 && answer.end_offset >= position && answer.leader_epoch >= 0 {
-        return Ok(answer.leader_epoch < epoch && position > 0);
-    }
-    let where_to = match answer.end_offset {
-        end if end < 0 => "the leader does not know that epoch".to_owned(),
-        end => format!("the leader's log has it up to offset {end} only"),
-    };
-    let text = format!(
-        "partition {name} was truncated: it was read up to offset {position} in leader epoch \
-         {epoch}, and {where_to}"
-    );
-    Err(ScanError::new(ErrorKind::LogTruncated, text))
 }
 
 fn first_error(start: OffsetAnswer, end: OffsetAnswer) -> Option<ErrorCode> {

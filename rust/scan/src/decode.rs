@@ -82,7 +82,8 @@ pub(crate) struct Decoder {
     pub rows: Rows,
     limits: DecodeLimits,
     worker: usize,
-    gate: Arc<LargeGate>,
+    /// For expansions above a worker's share.
+    expansions: Arc<LargeGate>,
     cancel: Cancel,
     expanded: Vec<u8>,
 }
@@ -92,14 +93,14 @@ impl Decoder {
         rows: Rows,
         limits: DecodeLimits,
         worker: usize,
-        gate: Arc<LargeGate>,
+        expansions: Arc<LargeGate>,
         cancel: Cancel,
     ) -> Decoder {
         Decoder {
             rows,
             limits,
             worker,
-            gate,
+            expansions,
             cancel,
             expanded: Vec::new(),
         }
@@ -126,13 +127,14 @@ impl Decoder {
                 continue;
             }
             let range = position..cursor.end;
+            if let Entry::Batch(batch) = &entry
+                && batch.header.base_offset < cursor.end
+            {
+                epoch = epoch.max(batch.header.partition_leader_epoch);
+            }
+            self.rows.begin_entry(epoch);
             let (appended, bytes) = match entry {
-                Entry::Batch(batch) => {
-                    if batch.header.base_offset < cursor.end {
-                        epoch = epoch.max(batch.header.partition_leader_epoch);
-                    }
-                    (self.batch(&batch, range, &mut aborted), batch.bytes.len())
-                }
+                Entry::Batch(batch) => (self.batch(&batch, range, &mut aborted), batch.bytes.len()),
                 Entry::Message(message) => (
                     old_formats::append(self, &message, range),
                     message.bytes.len(),
@@ -218,13 +220,13 @@ impl Decoder {
         body: &[u8],
         use_it: impl FnOnce(&mut Self, &[u8]) -> Result<(), Bad>,
     ) -> Result<(), Bad> {
-        self.gate.take(self.worker, &self.cancel)?;
+        self.expansions.take(self.worker, &self.cancel)?;
         let mut expanded = Vec::new();
         let limit = self.limits.large_bytes;
         let done = decompress_with(codec, lz4_header, body, &mut expanded, limit);
         let done = done.map_err(Bad::from);
         let done = done.and_then(|()| use_it(self, &expanded));
-        self.gate.give_back();
+        self.expansions.give_back();
         done
     }
 }

@@ -24,6 +24,8 @@ const ELEMENTS_MAX: usize = 200_000;
 /// Bytes that give an answer a second more than the time-out: one that takes longer is late, however
 /// often a byte of it comes. 8 MiB may take nine minutes.
 const BYTES_PER_SECOND_MIN: u64 = 16 << 10;
+/// The same for a large answer, counted from when another worker waits to receive one, too.
+const WANTED_BYTES_PER_SECOND_MIN: u64 = 1 << 20;
 const EMPTY_WAIT: Duration = Duration::from_millis(20);
 const THROTTLE_MAX: Duration = Duration::from_secs(30);
 
@@ -80,6 +82,9 @@ pub(crate) struct Lane {
     pub has_large: bool,
     /// A large frame waits for that right.
     pub is_blocked: bool,
+    /// Since when another worker waits for the right that this one has, and how many bytes had come
+    /// then.
+    wanted: Option<(Instant, usize)>,
 }
 
 impl Lane {
@@ -95,6 +100,7 @@ impl Lane {
             resume_at: None,
             has_large: false,
             is_blocked: false,
+            wanted: None,
         }
     }
 
@@ -122,9 +128,19 @@ impl Lane {
 
     /// Its worker did not look for what arrived from `since` on: no answer is late for that.
     pub fn was_left_alone(&mut self, since: Instant, now: Instant) {
-        if let Some(at) = &mut self.sent_at {
+        let wanted = self.wanted.as_mut().map(|(at, _)| at);
+        for at in self.sent_at.iter_mut().chain(wanted) {
             *at += now.saturating_duration_since(since.max(*at));
         }
+    }
+
+    /// Whether another worker waits for the right that this lane has.
+    pub fn set_wanted(&mut self, is_wanted: bool, now: Instant) {
+        let received = self.connection.received();
+        self.wanted = match is_wanted {
+            true => self.wanted.or(Some((now, received))),
+            false => None,
+        };
     }
 
     /// The time of the request in flight counts from now on: its answer waits for this side.
@@ -132,13 +148,25 @@ impl Lane {
         self.sent_at = self.sent_at.map(|_| now);
     }
 
-    /// Whether the answer is late. A large one may take longer, if it comes.
-    pub fn is_late(&self, now: Instant) -> bool {
-        let bytes = self.connection.received() as u64;
-        let more = Duration::from_millis(bytes * 1000 / BYTES_PER_SECOND_MIN);
-        let allowed = self.terms.request_timeout + more;
-        let age = self.sent_at.map(|at| now.saturating_duration_since(at));
-        age.is_some_and(|age| age >= allowed)
+    /// Which answer is late, if it is. A large one may take longer, if it comes.
+    pub fn late(&self, now: Instant) -> Option<&'static str> {
+        let received = self.connection.received();
+        let is_over = |since: Instant, bytes: usize, rate: u64| {
+            let more = Duration::from_millis(bytes as u64 * 1000 / rate);
+            now.saturating_duration_since(since) >= self.terms.request_timeout + more
+        };
+        let is_late = |at| is_over(at, received, BYTES_PER_SECOND_MIN);
+        let holds_up = |(at, before): (Instant, usize)| {
+            let since_then = received.saturating_sub(before);
+            is_over(at, since_then, WANTED_BYTES_PER_SECOND_MIN)
+        };
+        if self.sent_at.is_some_and(is_late) {
+            Some("Fetch")
+        } else if self.wanted.is_some_and(holds_up) {
+            Some("Fetch, for which other large batches wait,")
+        } else {
+            None
+        }
     }
 
     /// Sends the next request if there is something to ask for and nothing in flight.
@@ -174,7 +202,7 @@ impl Lane {
     /// # Errors
     /// An answer that does not fit the question, or an error that no other broker will mend.
     pub fn answered<'f>(&mut self, frame: &'f Frame, now: Instant) -> Result<Answer<'f>> {
-        self.sent_at = None;
+        (self.sent_at, self.wanted) = (None, None);
         let asked = std::mem::take(&mut self.asked);
         let decoded = FetchResponse::decode_bounded(frame.body(), frame.version, ELEMENTS_MAX);
         let response = decoded.map_err(|error| self.protocol(&error.to_string()))?;

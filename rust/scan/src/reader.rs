@@ -14,7 +14,6 @@ use crate::columns::Columns;
 use crate::coordinator::{Coordinator, WorkerHandle, leaders};
 use crate::decode::{DecodeLimits, Decoder};
 use crate::error::{ErrorKind, Result, ScanError};
-use crate::large::LargeGate;
 use crate::openers::Openers;
 use crate::options::ScanOptions;
 use crate::plan::Plan;
@@ -143,11 +142,7 @@ impl ScanReader {
         let brokers = leaders(client.metadata(), &cursors);
         let shares = MemoryShares::of(&options, brokers.max(options.threads));
         let queue = Arc::new(Queue::new(shares.queue, Arc::clone(&progress)));
-        let shared = Shared {
-            queue: Arc::clone(&queue),
-            gate: Arc::new(LargeGate::default()),
-            cancel: cancel.clone(),
-        };
+        let shared = Shared::new(Arc::clone(&queue), cancel.clone());
         // From here on an error ends the threads that have started.
         let reader = ScanReader {
             status: Status {
@@ -296,8 +291,8 @@ fn decoder(options: &ScanOptions, shares: MemoryShares, shared: &Shared, worker:
         check_crcs: options.check_crcs,
         is_read_committed: options.isolation == pyrklog_client::Isolation::ReadCommitted,
     };
-    let gate = Arc::clone(&shared.gate);
-    Decoder::new(rows, limits, worker, gate, shared.cancel.clone())
+    let (expansions, cancel) = (Arc::clone(&shared.expansions), shared.cancel.clone());
+    Decoder::new(rows, limits, worker, expansions, cancel)
 }
 
 #[cfg(test)]

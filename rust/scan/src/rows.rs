@@ -30,6 +30,10 @@ pub(crate) struct Rows {
     limits: BatchLimits,
     queue: Arc<Queue>,
     parts: Vec<Delivered>,
+    /// Leader epoch of the log's batch that is being appended.
+    batch_epoch: i32,
+    /// The same once a record of it was pushed.
+    pushed_epoch: Option<i32>,
 }
 
 impl Rows {
@@ -39,6 +43,8 @@ impl Rows {
             limits,
             queue,
             parts: Vec::new(),
+            batch_epoch: -1,
+            pushed_epoch: None,
         }
     }
 
@@ -70,6 +76,12 @@ impl Rows {
             });
         }
         Ok(())
+    }
+
+    /// What follows is of a batch of the log, or a message, of this leader epoch.
+    pub fn begin_entry(&mut self, leader_epoch: i32) {
+        self.batch_epoch = leader_epoch;
+        self.pushed_epoch = None;
     }
 
     /// Appends a record.
@@ -115,6 +127,7 @@ impl Rows {
         if let Some(part) = self.parts.last_mut() {
             part.records += 1;
         }
+        self.pushed_epoch = Some(self.batch_epoch);
     }
 
     /// All up to `position` of the split begun last is in the rows.
@@ -140,13 +153,16 @@ impl Rows {
         let Some(last) = self.parts.last().copied() else {
             return Ok(());
         };
-        self.reached(offset, last.leader_epoch, 0);
+        // That of the record before this one, which may be of the same batch.
+        let leader_epoch = self.pushed_epoch.unwrap_or(last.leader_epoch);
+        self.reached(offset, leader_epoch, 0);
         self.flush()?;
         self.parts.push(Delivered {
+            split: last.split,
+            position: offset,
+            leader_epoch,
             records: 0,
             bytes: 0,
-            position: offset,
-            ..last
         });
         Ok(())
     }

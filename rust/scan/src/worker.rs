@@ -53,11 +53,23 @@ pub(crate) enum Event {
 #[derive(Clone, Debug)]
 pub(crate) struct Shared {
     pub queue: Arc<Queue>,
-    pub gate: Arc<LargeGate>,
+    /// For frames above a lane's share.
+    pub frames: Arc<LargeGate>,
+    /// For expansions above a worker's share.
+    pub expansions: Arc<LargeGate>,
     pub cancel: Cancel,
 }
 
 impl Shared {
+    pub fn new(queue: Arc<Queue>, cancel: Cancel) -> Shared {
+        Shared {
+            queue,
+            frames: Arc::default(),
+            expansions: Arc::default(),
+            cancel,
+        }
+    }
+
     /// Ends the scan for all.
     pub fn fail(&self, error: ScanError) {
         self.queue.end(Err(error));
@@ -215,13 +227,16 @@ impl Worker {
 
     /// Gives up a lane whose answer is late.
     fn check_age(&mut self, number: usize) -> Result<()> {
-        let lane = &self.lanes[number];
-        if !lane.is_late(Instant::now()) {
+        let now = Instant::now();
+        let lane = &mut self.lanes[number];
+        let is_wanted = lane.has_large && self.shared.frames.is_wanted(now);
+        lane.set_wanted(is_wanted, now);
+        let Some(doing) = lane.late(now) else {
             return Ok(());
-        }
+        };
         let error = ClientError::TimedOut {
             address: lane.connection.address().to_owned(),
-            doing: "Fetch",
+            doing,
             seconds: self.terms.fetch.request_timeout.as_secs_f64(),
         };
         self.lose(number, error)
@@ -236,9 +251,10 @@ impl Worker {
             let text = format!("broker {address} sends {bytes} bytes at once, {most} are allowed");
             return Err(ScanError::new(ErrorKind::BatchTooLarge, text));
         }
-        if !lane.has_large && !self.shared.gate.try_take(self.number) {
+        let now = Instant::now();
+        if !lane.has_large && !self.shared.frames.try_take(self.number, now) {
             lane.is_blocked = true;
-            lane.was_sent(Instant::now());
+            lane.was_sent(now);
             return Ok(());
         }
         lane.has_large = true;
@@ -279,7 +295,7 @@ impl Worker {
         let limit = self.frame_limit();
         let lane = &mut self.lanes[number];
         if std::mem::take(&mut lane.has_large) {
-            self.shared.gate.give_back();
+            self.shared.frames.give_back();
         }
         lane.connection.set_frame_limit(limit);
         lane.connection.give_back(frame, 2 * limit);
@@ -312,7 +328,7 @@ impl Worker {
         self.flush()?;
         let lane = self.lanes.swap_remove(number);
         if lane.has_large {
-            self.shared.gate.give_back();
+            self.shared.frames.give_back();
         }
         let id = lane.id;
         let event = Event::LaneLost(id, lane.into_cursors(), error.to_string());

@@ -131,6 +131,50 @@ fn a_new_leader_that_has_all_is_read_on_from() {
     assert_eq!(offsets, all(0, 100));
 }
 
+#[test]
+fn progress_has_the_epoch_of_the_last_record_taken_also_amid_a_batch() {
+    let broker = FakeBroker::start(|_, _| Reply::Log);
+    {
+        let mut state = broker.state();
+        state.log = vec![(0, batch(0, 10, 20, 4)), (10, batch(10, 90, 20, 5))];
+        state.leader_epoch = 5;
+        state.epoch_end = (4, 10);
+    }
+    for (first, start_epoch, expected) in [
+        (0, -1, [(25, 5), (50, 5), (75, 5), (100, 5)]),
+        (5, 4, [(30, 5), (55, 5), (80, 5), (100, 5)]),
+    ] {
+        let mut options = broker.options();
+        options.batch_rows = 25;
+        options.start = at(first, start_epoch);
+        assert_eq!(progress_by_batch(options), expected, "{first}");
+    }
+    let mut options = broker.options();
+    options.batch_rows = 10;
+    options.end = at(30, -1);
+    // The tenth record is of epoch 4, the one behind it not taken.
+    let expected = [(10, 4), (20, 5), (30, 5)];
+    assert_eq!(progress_by_batch(options), expected);
+}
+
+fn at(offset: i64, leader_epoch: i32) -> Position {
+    Position::Offset {
+        offset,
+        leader_epoch,
+    }
+}
+
+/// (position, leader epoch) after each batch.
+fn progress_by_batch(options: pyrklog_scan::ScanOptions) -> Vec<(i64, i32)> {
+    let mut reader = start(options).unwrap();
+    let mut found = Vec::new();
+    while reader.next_batch().unwrap().is_some() {
+        let progress = reader.status().progress()[0];
+        found.push((progress.position, progress.leader_epoch));
+    }
+    found
+}
+
 /// Batches of this epoch, from `first` on.
 fn log_of(first: i64, epoch: i32) -> Vec<(i64, Vec<u8>)> {
     let bases = (first..100).step_by(10);
@@ -388,7 +432,10 @@ fn a_broker_that_never_answers_fails_the_scan_in_time() {
 
 #[test]
 fn an_answer_that_never_ends_fails_the_scan_in_time() {
-    let broker = FakeBroker::start(|_, _| Reply::Drip);
+    let broker = FakeBroker::start(|_, _| Reply::Drip {
+        bytes: 1_000_000,
+        piece: 1,
+    });
     let mut options = broker.options();
     options.client.request_timeout = Duration::from_millis(300);
     options.timeout = Duration::from_secs(2);

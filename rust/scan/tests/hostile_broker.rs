@@ -244,6 +244,69 @@ fn a_batch_larger_than_a_lane_is_read() {
 }
 
 #[test]
+fn a_large_batch_may_come_slowly_while_no_other_waits() {
+    let broker = FakeBroker::start(|_, _| Reply::Log);
+    {
+        let mut state = broker.state();
+        state.log = vec![(0, batch(0, 100, 6400, 1))];
+        // About 400 KiB a second.
+        state.pieces = 80;
+    }
+    let mut options = broker.options();
+    // For a lane's share of 256 KiB.
+    options.threads = 32;
+    options.client.request_timeout = Duration::from_millis(300);
+    assert_eq!(read(options).unwrap().0, (0..100).collect::<Vec<i64>>());
+}
+
+/// Reads partition 1, whose broker sends these records first, beside partition 0, whose broker has
+/// begun to send a large frame that takes longer than a test waits.
+fn read_beside_a_slow_frame(records: Vec<u8>) {
+    let slow = Arc::new(FakeBroker::start(|_, _| Reply::Drip {
+        bytes: 20 << 20,
+        piece: 4096,
+    }));
+    let begun = Arc::clone(&slow);
+    let other = FakeBroker::start(move |_, offset| {
+        while begun.state().dripped < 16 << 10 {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        match offset {
+            0 => Reply::Records(records.clone()),
+            _ => Reply::Log,
+        }
+    });
+    other.state().id = 2;
+    for (broker, another) in [(&*slow, (2, other.port)), (&other, (1, slow.port))] {
+        let mut state = broker.state();
+        (state.others, state.leaders) = (vec![another], vec![1, 2]);
+    }
+    let mut options = slow.options();
+    options.client.request_timeout = Duration::from_secs(1);
+    let place = |offset| Position::Offset {
+        offset,
+        leader_epoch: -1,
+    };
+    (options.start, options.end) = (place(0), place(100));
+    let mut reader = start(options).unwrap();
+    let mut rows = 0;
+    while rows < 100 {
+        rows += reader.next_batch().unwrap().expect("more rows").num_rows();
+    }
+    assert_eq!(reader.status().progress()[1].position, 100);
+}
+
+#[test]
+fn a_slow_large_frame_makes_way_for_another() {
+    read_beside_a_slow_frame(batch(0, 10, 600 << 10, 1));
+}
+
+#[test]
+fn a_slow_large_frame_does_not_hold_up_an_expansion() {
+    read_beside_a_slow_frame(bomb(Compression::Lz4, 8 << 20));
+}
+
+#[test]
 fn a_reader_that_is_dropped_ends_its_connections() {
     let broker = FakeBroker::start(|_, _| Reply::Log);
     let mut options = broker.options();

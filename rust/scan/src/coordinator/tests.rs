@@ -72,11 +72,8 @@ fn coordinator(address: &Address) -> (Coordinator, Receiver<Command>) {
     };
     let client = Client::new(config, Cancel::new().unwrap());
     let progress = Arc::new(Progress::new(&[]));
-    let shared = Shared {
-        queue: Arc::new(Queue::new(1, Arc::clone(&progress))),
-        gate: Arc::default(),
-        cancel: client.cancel().clone(),
-    };
+    let queue = Arc::new(Queue::new(1, Arc::clone(&progress)));
+    let shared = Shared::new(queue, client.cancel().clone());
     let terms = Arc::new(FetchTerms {
         isolation: Isolation::ReadCommitted,
         rack: String::new(),

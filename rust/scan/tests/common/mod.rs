@@ -45,6 +45,8 @@ pub enum Reply {
     /// What the log has from the offset on.
     Log,
     Error(ErrorCode),
+    /// The leader epoch is this one from now on, and so it is refused.
+    Fenced(i32),
     /// These bytes as records.
     Records(Vec<u8>),
     /// These bytes instead of a frame, and the connection closes.
@@ -59,14 +61,18 @@ pub enum Reply {
     Throttled(i32),
     /// Nothing, ever.
     Silence,
-    /// A frame without an end, one byte after the other.
-    Drip,
+    /// A frame of so many bytes, a few of them after the other.
+    Drip {
+        bytes: i32,
+        piece: usize,
+    },
 }
 
 /// Called with the number of the Fetch, from 0, and its offset.
 pub type Script = Box<dyn FnMut(usize, i64) -> Reply + Send>;
 
 pub struct State {
+    pub id: i32,
     /// None: the topic does not exist.
     pub topic_id: Option<[u8; 16]>,
     pub leader_epoch: i32,
@@ -93,6 +99,10 @@ pub struct State {
     pub fetches: usize,
     /// The longest wait that a Fetch has allowed.
     pub longest_wait_ms: i32,
+    /// Whether Fetches in an older leader epoch are refused.
+    pub is_fencing: bool,
+    /// Bytes of frames that drip.
+    pub dripped: usize,
     pub connections: usize,
     script: Script,
 }
@@ -132,6 +142,7 @@ impl FakeBroker {
         let port = listener.local_addr().unwrap().port();
         let log = (0..10).map(|number| (10 * number, batch(10 * number, 10, 20, 1)));
         let state = Arc::new(Mutex::new(State {
+            id: 1,
             topic_id: Some([1; 16]),
             leader_epoch: 1,
             log_start: 0,
@@ -147,6 +158,8 @@ impl FakeBroker {
             pieces: 1,
             fetches: 0,
             longest_wait_ms: 0,
+            is_fencing: false,
+            dripped: 0,
             connections: 0,
             script: Box::new(script),
         }));
@@ -270,10 +283,13 @@ fn send(stream: &mut TcpStream, frame: &[u8], pieces: usize) -> std::io::Result<
 }
 
 /// Until the other side hangs up.
-fn drip(stream: &mut TcpStream) {
-    let length = 1_000_000_i32.to_be_bytes();
-    let mut bytes = length.into_iter().chain(std::iter::repeat(0));
-    while stream.write_all(&[bytes.next().unwrap()]).is_ok() {
+fn drip(stream: &mut TcpStream, bytes: i32, piece: usize, state: &Mutex<State>) {
+    let frame = [&bytes.to_be_bytes()[..], &vec![0; bytes as usize]].concat();
+    for piece in frame.chunks(piece) {
+        if stream.write_all(piece).is_err() {
+            return;
+        }
+        state.lock().unwrap().dripped += piece.len();
         thread::sleep(PAUSE);
     }
 }
@@ -327,7 +343,11 @@ fn answer_metadata(out: &mut Vec<u8>, version: i16, port: u16, state: &Mutex<Sta
     let response = MetadataResponse {
         head: MetadataHead {
             throttle_ms: 0,
-            brokers: [(1, 0)].iter().chain(&state.others).map(broker).collect(),
+            brokers: [(state.id, 0)]
+                .iter()
+                .chain(&state.others)
+                .map(broker)
+                .collect(),
             cluster_id: None,
             controller_id: 1,
         },
@@ -400,13 +420,13 @@ fn answer_fetch(
     version: i16,
     frame: &[u8],
     body_at: usize,
-    state: &Mutex<State>,
+    shared: &Mutex<State>,
     stream: &mut TcpStream,
 ) -> bool {
     let mut request = FetchRequest::default();
     request.decode(frame, body_at, version).unwrap();
     let partition = request.partitions[0];
-    let mut state = state.lock().unwrap();
+    let mut state = shared.lock().unwrap();
     let number = state.fetches;
     state.fetches += 1;
     state.longest_wait_ms = state.longest_wait_ms.max(request.max_wait_ms);
@@ -416,6 +436,9 @@ fn answer_fetch(
         && let Some(records) = &state.uncommitted
     {
         reply = Reply::Records(records.clone());
+    }
+    if state.is_fencing && (0..state.leader_epoch).contains(&partition.current_leader_epoch) {
+        reply = Reply::Error(ErrorCode::FENCED_LEADER_EPOCH);
     }
     let mut answer = FetchAnswer {
         code: ErrorCode::NONE,
@@ -430,6 +453,10 @@ fn answer_fetch(
         Reply::Log => answer.records = from_log(&state, offset, partition.max_bytes as usize),
         Reply::Records(bytes) => answer.records = bytes,
         Reply::Error(error) => answer.code = error,
+        Reply::Fenced(epoch) => {
+            state.leader_epoch = epoch;
+            answer.code = ErrorCode::FENCED_LEADER_EPOCH;
+        }
         Reply::Twice => answer.times = 2,
         Reply::Other => answer.topic_id = [9; 16],
         Reply::Preferred(replica) => answer.preferred_read_replica = replica,
@@ -439,9 +466,9 @@ fn answer_fetch(
             stream.write_all(&bytes).ok();
             return false;
         }
-        Reply::Drip => {
+        Reply::Drip { bytes, piece } => {
             drop(state);
-            drip(stream);
+            drip(stream, bytes, piece, shared);
             return false;
         }
         Reply::Silence => {
