@@ -2,6 +2,7 @@
 
 mod harness;
 
+use std::path::Path;
 use std::sync::Arc;
 
 use harness::*;
@@ -10,7 +11,7 @@ use pyrklog_log::LogConfig;
 use pyrklog_log::compression::compress;
 use pyrklog_wire::api::key;
 use pyrklog_wire::batch::{self, BatchHeader, Compression, HEADER_LEN};
-use pyrklog_wire::builder::BatchBuilder;
+use pyrklog_wire::builder::{BatchBuilder, transaction_marker};
 use pyrklog_wire::list_offsets::{
     ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic, OldListOffsetsResponse,
 };
@@ -307,6 +308,42 @@ fn first_messages_beyond_the_limits_add_up_to_little() {
     let bytes: usize = reply.partitions.iter().map(|one| one.records.len()).sum();
     let most = (1 << 20) + MESSAGE_BYTES + 100;
     assert!((1 << 20..most).contains(&bytes), "{bytes}");
+}
+
+/// A partition of markers of about 66 MiB, and a record behind them, as another broker left it.
+/// Returns the record's offset.
+fn write_markers(log_dir: &Path) -> i64 {
+    const MARKERS: i64 = 888_000;
+    let mut marker = transaction_marker(7, 0, true, 0, NOW_MS);
+    let mut bytes = Vec::with_capacity(marker.len() * MARKERS as usize);
+    for offset in 0..MARKERS {
+        batch::set_base_offset(&mut marker, offset);
+        bytes.extend_from_slice(&marker);
+    }
+    let mut last = batch(&[b"behind"]);
+    batch::set_base_offset(&mut last, MARKERS);
+    bytes.extend_from_slice(&last);
+    let folder = log_dir.join("t-0");
+    std::fs::create_dir_all(&folder).unwrap();
+    std::fs::write(folder.join("00000000000000000000.log"), bytes).unwrap();
+    MARKERS
+}
+
+#[test]
+fn markers_are_passed_over_however_many_they_are() {
+    let dir = tempfile::tempdir().unwrap();
+    let behind = write_markers(&dir.path().join("logs"));
+    let mut test = TestPlane::start(dir.path());
+    assert_eq!(test.lead("t", 1, &topic_config()), [0]);
+    let mut client = test.client();
+    let mut ask = Ask::one("t", 0, 0).version(3).wait(0, 1);
+    ask.partitions[0].1.max_bytes = 1;
+    let records = client.fetch(&ask).partitions.remove(0).records;
+    let message = Messages::new(&records).next().unwrap().unwrap();
+    assert_eq!(
+        (message.offset, message.value),
+        (behind, Some(&b"behind"[..]))
+    );
 }
 
 #[test]

@@ -1,7 +1,8 @@
 //! A partition's records as messages of an old format, made by a reader.
 //!
-//! Little in the log may be much work: batches that expand. So what a reader does for a fetch in one
-//! [`Turn`] is bounded; what is [`Left`] comes to the readers again, behind the others' reads.
+//! Little in the log may be much work: batches that expand, and markers that are passed over. So
+//! what a reader does for a fetch in one [`Turn`] is bounded; what is [`Left`] comes to the readers
+//! again, behind the others' reads.
 
 use pyrklog_log::Wait;
 use pyrklog_log::down_convert::{DownConvert, DownConvertError, SMALL_BYTES, down_convert};
@@ -14,9 +15,15 @@ use crate::fetch::read::{ABORTED_MAX, Amount, PartitionRead, View, read_partitio
 /// batch: they are in memory until they are sent.
 pub const CONVERTED_MAX_BYTES: usize = 1024 * 1024;
 
-/// Log bytes that are passed over because nothing of them can be shown, transaction markers. Kafka
-/// passes over none: its old clients stop in front of them.
-const PASSED_MAX_BYTES: usize = 64 * 1024 * 1024;
+/// Log bytes of a turn that are passed over because nothing of them can be shown, transaction
+/// markers. Kafka passes over none: its old clients stop in front of them.
+const PASSED_BYTES: usize = 4 << 20;
+
+/// Log bytes that are read at once when something was passed over, whatever the fetch's limit.
+const PIECE_BYTES: usize = 1 << 20;
+
+/// What a piece counts at least: short segments end it.
+const PIECE_MIN_BYTES: usize = 64 << 10;
 
 /// What a part needs besides a turn at a fetch queue.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -35,11 +42,14 @@ pub enum Left {
 pub struct Turn {
     messages_bytes: usize,
     expanded_bytes: usize,
+    passed_bytes: usize,
 }
 
 impl Turn {
     fn is_over(&self) -> bool {
-        self.messages_left() == 0 || self.expanded_bytes >= SMALL_BYTES
+        self.messages_left() == 0
+            || self.expanded_bytes >= SMALL_BYTES
+            || self.passed_bytes >= PASSED_BYTES
     }
 
     fn messages_left(&self) -> usize {
@@ -66,7 +76,7 @@ impl Convert {
     /// Reads and converts one part as far as the turn goes. `on_step` is called before each step;
     /// if it returns false, the result is no longer needed.
     pub fn run(&self, part: &mut ColdPart, turn: &mut Turn, mut on_step: impl FnMut() -> bool) {
-        let mut passed_bytes = 0;
+        let mut least_bytes = 0;
         loop {
             if turn.is_over() {
                 part.read = self.read(part, 0, true);
@@ -74,7 +84,7 @@ impl Convert {
                 return;
             }
             part.left = Left::Nothing;
-            part.read = self.read(part, part.max_bytes, false);
+            part.read = self.read(part, part.max_bytes.max(least_bytes), false);
             let Some(slice) = part.read.slice.take() else {
                 return;
             };
@@ -100,12 +110,12 @@ impl Convert {
                 part.read.messages = Some(converted.messages);
                 return;
             }
-            passed_bytes += slice.len();
-            let has_moved = converted.next_offset > part.target.fetch_offset;
-            if !has_moved || passed_bytes > PASSED_MAX_BYTES {
+            if converted.next_offset <= part.target.fetch_offset {
                 return;
             }
             part.target.fetch_offset = converted.next_offset;
+            turn.passed_bytes += slice.len().max(PIECE_MIN_BYTES);
+            least_bytes = PIECE_BYTES;
         }
     }
 
