@@ -6,9 +6,13 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use harness::*;
+use pyrklog_log::compression::compress;
+use pyrklog_log::down_convert::hold_large;
 use pyrklog_wire::ErrorCode;
 use pyrklog_wire::api::key;
+use pyrklog_wire::batch::Compression;
 use pyrklog_wire::builder::BatchBuilder;
+use pyrklog_wire::message_set::Messages;
 
 const REFUSED: (ErrorCode, i64) = (ErrorCode::REQUEST_TIMED_OUT, -1);
 
@@ -165,6 +169,53 @@ fn topics_of_one_directory_are_apart() {
     for client in &mut stuck {
         let (_, body) = client.receive(key::FETCH, ask.version);
         assert_eq!(fetched(&body, &ask).partitions[0].batches(), [0]);
+    }
+}
+
+/// A small batch that expands to more than each thread may have at any time.
+fn expanding() -> Vec<u8> {
+    let mut builder = BatchBuilder::new();
+    builder.append(1_700_000_000_000, None, Some(&vec![b'v'; 5 << 20]));
+    builder.build_compressed(Compression::Gzip, |records| {
+        let mut out = Vec::new();
+        compress(Compression::Gzip, records, &mut out).unwrap();
+        out
+    })
+}
+
+#[test]
+fn large_batches_for_old_clients_hold_no_reader_of_others() {
+    let (test, disk, _dir) = two_directories();
+    let mut client = test.client();
+    assert_eq!(client.produce("b", 0, &expanding()).1, 2);
+    let held = hold_large();
+    let ask = Ask::one("b", 0, 2).version(3).wait(60_000, 1);
+    let mut old: Vec<Client> = (0..3).map(|_| test.client()).collect();
+    for client in &mut old {
+        client.send(key::FETCH, 3, &ask.encode());
+    }
+    let at_readers = || {
+        let all = test.plane.statistics();
+        let of_jobs = all.iter().filter(|(name, _)| {
+            let count = ["reader_queue_waiting.1.", "reader_queue_running.1."];
+            count.iter().any(|start| name.starts_with(start))
+        });
+        of_jobs.map(|(_, count)| *count).sum::<u64>()
+    };
+    eventually("the old clients' reads", || {
+        (at_readers() == 3).then_some(())
+    });
+    disk.set_cold(Some("/two/"));
+    for _ in 0..3 {
+        let reply = client.fetch(&Ask::one("b", 0, 0).wait(1_000, 1));
+        assert_eq!(reply.partitions[0].batches(), [0, 1, 2]);
+    }
+    drop(held);
+    for client in &mut old {
+        let (_, body) = client.receive(key::FETCH, 3);
+        let records = fetched(&body, &ask).partitions.remove(0).records;
+        let offsets = Messages::new(&records).map(|message| message.unwrap().offset);
+        assert_eq!(offsets.collect::<Vec<_>>(), [2]);
     }
 }
 

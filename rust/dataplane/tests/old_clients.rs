@@ -2,12 +2,16 @@
 
 mod harness;
 
+use std::path::Path;
+use std::sync::Arc;
+
 use harness::*;
 use pyrklog_dataplane::seam::TopicConfig;
 use pyrklog_log::LogConfig;
+use pyrklog_log::compression::compress;
 use pyrklog_wire::api::key;
 use pyrklog_wire::batch::{self, BatchHeader, Compression, HEADER_LEN};
-use pyrklog_wire::builder::BatchBuilder;
+use pyrklog_wire::builder::{BatchBuilder, transaction_marker};
 use pyrklog_wire::list_offsets::{
     ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic, OldListOffsetsResponse,
 };
@@ -188,7 +192,7 @@ fn what_cannot_be_converted_is_told() {
     builder.append(NOW_MS, None, Some(b"v"));
     let zstd = builder.build_compressed(Compression::Zstd, |records| {
         let mut out = Vec::new();
-        pyrklog_log::compression::compress(Compression::Zstd, records, &mut out).unwrap();
+        compress(Compression::Zstd, records, &mut out).unwrap();
         out
     });
     assert_eq!(client.produce("t", 0, &zstd).0, ErrorCode::NONE);
@@ -245,6 +249,101 @@ fn a_batch_beyond_the_limit_is_read_piece_by_piece() {
         let first = Messages::new(&records).next().unwrap().unwrap();
         assert_eq!((first.offset, first.bytes.len()), (3, records.len()));
     }
+}
+
+/// Creates topic `t` with as many partitions, and writes a batch to each.
+fn with_batches(test: &mut TestPlane, batches: &[Vec<u8>]) {
+    test.create("t", batches.len() as i32);
+    let mut client = test.client();
+    for (partition, batch) in (0..).zip(batches) {
+        assert_eq!(client.produce("t", partition, batch).0, ErrorCode::NONE);
+    }
+}
+
+/// All partitions of `t` in one request of version 3.
+fn ask_all(count: i32, max_bytes: i32) -> Ask {
+    let mut ask = Ask::one("t", 0, 0).version(3).wait(60_000, 1);
+    ask.partitions = (0..count)
+        .map(|index| ("t".into(), partition(index, 0)))
+        .collect();
+    for asked in &mut ask.partitions {
+        asked.1.max_bytes = max_bytes;
+    }
+    ask
+}
+
+#[test]
+fn partitions_behind_large_batches_are_read_in_the_same_fetch() {
+    let large = |mebibytes: usize| {
+        let mut builder = BatchBuilder::new();
+        builder.append(NOW_MS, None, Some(&vec![b'v'; mebibytes << 20]));
+        builder.build_compressed(Compression::Gzip, |records| {
+            let mut out = Vec::new();
+            compress(Compression::Gzip, records, &mut out).unwrap();
+            out
+        })
+    };
+    let dir = tempfile::tempdir().unwrap();
+    let mut test = TestPlane::start(dir.path());
+    let mut batches = vec![large(5), batch(&[b"small"]), large(6)];
+    batches.extend((0..4).map(|_| large(3)));
+    with_batches(&mut test, &batches);
+    let reply = test.client().fetch(&ask_all(7, 1 << 20));
+    for partition in &reply.partitions {
+        assert_eq!(partition.error, ErrorCode::NONE);
+        assert_eq!(Messages::new(&partition.records).count(), 1);
+    }
+}
+
+#[test]
+fn first_messages_beyond_the_limits_add_up_to_little() {
+    const MESSAGE_BYTES: usize = 100_000;
+    let dir = tempfile::tempdir().unwrap();
+    let disk = Stalling::new();
+    let config = config(vec![dir.path().join("logs")]);
+    let mut test = TestPlane::start_with(config, Arc::new(disk.0.clone()));
+    with_batches(&mut test, &vec![batch(&[&[7; MESSAGE_BYTES]]); 30]);
+    disk.set_cold(Some("/t-"));
+    let reply = test.client().fetch(&ask_all(30, 1));
+    let bytes: usize = reply.partitions.iter().map(|one| one.records.len()).sum();
+    let most = (1 << 20) + MESSAGE_BYTES + 100;
+    assert!((1 << 20..most).contains(&bytes), "{bytes}");
+}
+
+/// A partition of markers of about 66 MiB, and a record behind them, as another broker left it.
+/// Returns the record's offset.
+fn write_markers(log_dir: &Path) -> i64 {
+    const MARKERS: i64 = 888_000;
+    let mut marker = transaction_marker(7, 0, true, 0, NOW_MS);
+    let mut bytes = Vec::with_capacity(marker.len() * MARKERS as usize);
+    for offset in 0..MARKERS {
+        batch::set_base_offset(&mut marker, offset);
+        bytes.extend_from_slice(&marker);
+    }
+    let mut last = batch(&[b"behind"]);
+    batch::set_base_offset(&mut last, MARKERS);
+    bytes.extend_from_slice(&last);
+    let folder = log_dir.join("t-0");
+    std::fs::create_dir_all(&folder).unwrap();
+    std::fs::write(folder.join("00000000000000000000.log"), bytes).unwrap();
+    MARKERS
+}
+
+#[test]
+fn markers_are_passed_over_however_many_they_are() {
+    let dir = tempfile::tempdir().unwrap();
+    let behind = write_markers(&dir.path().join("logs"));
+    let mut test = TestPlane::start(dir.path());
+    assert_eq!(test.lead("t", 1, &topic_config()), [0]);
+    let mut client = test.client();
+    let mut ask = Ask::one("t", 0, 0).version(3).wait(0, 1);
+    ask.partitions[0].1.max_bytes = 1;
+    let records = client.fetch(&ask).partitions.remove(0).records;
+    let message = Messages::new(&records).next().unwrap().unwrap();
+    assert_eq!(
+        (message.offset, message.value),
+        (behind, Some(&b"behind"[..]))
+    );
 }
 
 #[test]

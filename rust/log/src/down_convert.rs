@@ -10,12 +10,13 @@
 //! rely; from a wrapper a client drops them itself.
 //!
 //! Memory: one stored batch, its expansion, and the result. Messages go to the encoder one by one.
-//! A batch that expands to more than [`SMALL_BYTES`] waits until no other such batch is expanded in
-//! the process.
+//! A batch that expands to more than [`SMALL_BYTES`] is *large*. The caller says whether it may be
+//! expanded here; it then waits until no other one is expanded in the process.
 
 use std::io;
+use std::time::Duration;
 
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 use pyrklog_wire::batch::{
     BatchHeader, COMPRESSION_MASK, Compression, HEADER_LEN, NO_TIMESTAMP, TIMESTAMP_TYPE_BIT,
 };
@@ -29,14 +30,26 @@ use crate::read::Slice;
 use crate::scan::{BatchScanner, ScanError};
 use crate::wait::Wait;
 
-/// What each thread may expand at any time.
-const SMALL_BYTES: usize = 4 << 20;
+/// What each thread may expand at any time, and what it expands before it returns.
+pub const SMALL_BYTES: usize = 4 << 20;
+
+/// Messages of a wrapper after which the next step begins.
+const STEP_BYTES: usize = 1 << 20;
+
+/// How long a thread waits for another's large batch before its next step begins.
+const LOCK_STEP: Duration = Duration::from_millis(100);
 
 /// Bytes of the log read at once.
 const CHUNK_BYTES: usize = 128 << 10;
 
 /// Held while a large batch is expanded.
 static LARGE: Mutex<()> = Mutex::new(());
+
+/// Keeps large batches from being expanded until it is dropped.
+#[cfg(feature = "testing")]
+pub fn hold_large() -> MutexGuard<'static, ()> {
+    LARGE.lock()
+}
 
 /// What a client wants.
 #[derive(Clone, Copy, Debug)]
@@ -49,6 +62,8 @@ pub struct DownConvert {
     pub max_bytes: usize,
     /// Limit of a batch's expansion.
     pub expanded_bytes_max: usize,
+    /// Whether large batches may be expanded.
+    pub may_be_large: bool,
 }
 
 /// Messages made of a slice.
@@ -58,6 +73,8 @@ pub struct DownConverted {
     pub messages: Vec<u8>,
     /// Where the last batch that was looked at ends.
     pub next_offset: i64,
+    /// What its batches were expanded to. From [`SMALL_BYTES`] on it ended because of them.
+    pub expanded_bytes: usize,
 }
 
 /// Why a slice cannot be converted. Only what stands before its first message counts.
@@ -69,6 +86,15 @@ pub enum DownConvertError {
     /// The codec has no place in old formats.
     #[error("batches compressed with zstd cannot be converted to old message formats")]
     Zstd,
+    /// The batch is large, and it may not be.
+    #[error("the batch at offset {offset} expands to much")]
+    Large {
+        /// Its offset.
+        offset: i64,
+    },
+    /// The caller wants no more.
+    #[error("the conversion was given up")]
+    GivenUp,
     /// The batch expands to more than the limit.
     #[error("the batch at offset {offset} expands to too much")]
     TooLarge {
@@ -87,8 +113,10 @@ pub enum DownConvertError {
 
 type Result<T> = std::result::Result<T, DownConvertError>;
 
-/// Converts a slice, which begins with a batch and may end within one. `on_batch` is called before
-/// each batch.
+/// Converts a slice, which begins with a batch and may end within one; ends early once its batches
+/// were expanded to [`SMALL_BYTES`]. `on_step` is called before each batch, each mebibyte of a
+/// wrapper, and each tenth of a second that a large batch waits; if it returns false, the
+/// conversion is given up.
 ///
 /// # Errors
 /// [`DownConvertError`], if there is no message before the problem.
@@ -96,11 +124,12 @@ pub fn down_convert(
     slice: &Slice,
     wanted: DownConvert,
     wait: Wait,
-    mut on_batch: impl FnMut(),
+    mut on_step: impl FnMut() -> bool,
 ) -> Result<DownConverted> {
     let mut converted = DownConverted {
         messages: Vec::new(),
         next_offset: wanted.first_offset,
+        expanded_bytes: 0,
     };
     let Some(bytes) = slice.bytes() else {
         return Ok(converted);
@@ -109,8 +138,10 @@ pub fn down_convert(
     let end = start + slice.len() as u64;
     let mut scanner = BatchScanner::new(bytes, start, end, CHUNK_BYTES, wait);
     let mut limit_bytes = wanted.max_bytes;
-    while converted.messages.is_empty() || converted.messages.len() < limit_bytes {
-        on_batch();
+    while converted.expanded_bytes < SMALL_BYTES
+        && (converted.messages.is_empty() || converted.messages.len() < limit_bytes)
+    {
+        go_on(&mut on_step)?;
         let (header, batch) = match scanner.next_whole() {
             Ok(Some((met, batch))) => (met.header, batch),
             Ok(None) => break,
@@ -121,9 +152,18 @@ pub fn down_convert(
         };
         if !header.is_control() {
             let before = converted.messages.len();
-            if let Err(problem) = convert(&header, batch, wanted, &mut converted.messages) {
-                converted.messages.truncate(before);
-                return or_what_there_is(converted, problem);
+            match convert(
+                &header,
+                batch,
+                wanted,
+                &mut converted.messages,
+                &mut on_step,
+            ) {
+                Ok(expanded_bytes) => converted.expanded_bytes += expanded_bytes,
+                Err(problem) => {
+                    converted.messages.truncate(before);
+                    return or_what_there_is(converted, problem);
+                }
             }
             if before == 0 {
                 limit_bytes = limit_bytes.max(first_len(&converted.messages));
@@ -133,6 +173,13 @@ pub fn down_convert(
     }
     converted.messages.truncate(limit_bytes);
     Ok(converted)
+}
+
+fn go_on(on_step: &mut dyn FnMut() -> bool) -> Result<()> {
+    match on_step() {
+        true => Ok(()),
+        false => Err(DownConvertError::GivenUp),
+    }
 }
 
 /// A problem behind messages is told by the next fetch.
@@ -163,13 +210,14 @@ fn first_len(set: &[u8]) -> usize {
     next_len(set).ok().flatten().unwrap_or(0)
 }
 
-/// Appends a batch's messages.
+/// Appends a batch's messages; returns what it was expanded to.
 fn convert(
     header: &BatchHeader,
     batch: &[u8],
     wanted: DownConvert,
     out: &mut Vec<u8>,
-) -> Result<()> {
+    on_step: &mut dyn FnMut() -> bool,
+) -> Result<usize> {
     let offset = header.base_offset;
     let corrupt = |reason: DecodeError| DownConvertError::Corrupt {
         offset,
@@ -179,16 +227,28 @@ fn convert(
     let body = &batch[HEADER_LEN..];
     match codec {
         Compression::Zstd => return Err(DownConvertError::Zstd),
-        Compression::None => return put_messages(header, body, wanted, out).map_err(corrupt),
+        Compression::None => {
+            put_messages(header, body, wanted, out).map_err(corrupt)?;
+            return Ok(0);
+        }
         _ => {}
     }
-    let mut wrap = |records: &[u8]| put_wrapper(header, codec, records, wanted.magic, out);
+    let mut wrap = |records: &[u8], on_step: &mut dyn FnMut() -> bool| {
+        put_wrapper(header, codec, records, wanted.magic, out, on_step).map(|()| records.len())
+    };
     let most_bytes = wanted.expanded_bytes_max;
     let small_bytes = SMALL_BYTES.min(most_bytes);
-    let wrapped = match compression::with_decompressed(codec, body, small_bytes, &mut wrap) {
+    let small =
+        compression::with_decompressed(codec, body, small_bytes, |records| wrap(records, on_step));
+    let wrapped = match small {
         Err(DecompressError::TooLarge { .. }) if small_bytes < most_bytes => {
-            let _only_one = LARGE.lock();
-            compression::with_decompressed(codec, body, most_bytes, &mut wrap)
+            if !wanted.may_be_large {
+                return Err(DownConvertError::Large { offset });
+            }
+            let _only_one = lock_large(on_step)?;
+            compression::with_decompressed(codec, body, most_bytes, |records| {
+                wrap(records, on_step)
+            })
         }
         wrapped => wrapped,
     };
@@ -199,6 +259,17 @@ fn convert(
             reason: error.to_string(),
         },
     })?
+}
+
+/// Waits for another thread's large batch. The disk is not waited for while it is held.
+fn lock_large(on_step: &mut dyn FnMut() -> bool) -> Result<MutexGuard<'static, ()>> {
+    loop {
+        go_on(on_step)?;
+        if let Some(only_one) = LARGE.try_lock_for(LOCK_STEP) {
+            go_on(on_step)?;
+            return Ok(only_one);
+        }
+    }
 }
 
 /// A record as a message has it: offset, timestamp.
@@ -250,6 +321,7 @@ fn put_wrapper(
     records: &[u8],
     magic: i8,
     out: &mut Vec<u8>,
+    on_step: &mut dyn FnMut() -> bool,
 ) -> Result<()> {
     let plain = plain_attributes(header, magic);
     let attributes = plain | (codec as i16 & COMPRESSION_MASK) as i8;
@@ -260,7 +332,7 @@ fn put_wrapper(
     let start = out.len();
     let wrapper = begin_wrapper(out, (magic, attributes));
     let mut stream = CompressedStream::new(codec, lz4_header, std::mem::take(out))?;
-    let inner = put_inner(header, records, (magic, plain), &mut stream);
+    let inner = put_inner(header, records, (magic, plain), &mut stream, on_step);
     *out = stream.finish()?;
     match inner? {
         Some((last_offset, max_timestamp)) => {
@@ -278,8 +350,10 @@ fn put_inner(
     records: &[u8],
     format: (i8, i8),
     stream: &mut CompressedStream,
+    on_step: &mut dyn FnMut() -> bool,
 ) -> Result<Option<(i64, i64)>> {
     let mut message = Vec::new();
+    let mut step_bytes = 0;
     let (mut first_offset, mut last) = (None, None);
     for record in Records::new(records) {
         let record = record.map_err(|reason| DownConvertError::Corrupt {
@@ -296,6 +370,11 @@ fn put_inner(
         let (key, value) = (record.key, record.value);
         write_message(&mut message, format, inner_offset, timestamp, key, value);
         stream.write(&message)?;
+        step_bytes += message.len();
+        if step_bytes >= STEP_BYTES {
+            step_bytes = 0;
+            go_on(on_step)?;
+        }
         let max_timestamp = last.map_or(NO_TIMESTAMP, |(_, max)| max).max(timestamp);
         last = Some((offset, max_timestamp));
     }

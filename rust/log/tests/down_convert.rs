@@ -5,7 +5,9 @@ mod common;
 use common::{Rig, batch};
 use proptest::prelude::*;
 use pyrklog_log::compression::{Lz4Header, compress, decompress_with};
-use pyrklog_log::down_convert::{DownConvert, DownConvertError, DownConverted, down_convert};
+use pyrklog_log::down_convert::{
+    DownConvert, DownConvertError, DownConverted, SMALL_BYTES, down_convert,
+};
 use pyrklog_log::{Isolation, LogConfig, Origin, Wait};
 use pyrklog_wire::batch::{self, Compression, NO_TIMESTAMP, TimestampType};
 use pyrklog_wire::builder::{BatchBuilder, transaction_marker};
@@ -27,6 +29,7 @@ fn wanted(magic: i8, first_offset: i64) -> DownConvert {
         first_offset,
         max_bytes: 1 << 20,
         expanded_bytes_max: 1 << 20,
+        may_be_large: false,
     }
 }
 
@@ -35,7 +38,7 @@ fn convert(rig: &Rig, wanted: DownConvert) -> Result<DownConverted, DownConvertE
         .log
         .locate(wanted.first_offset, Isolation::HighWatermark);
     let slice = location.unwrap().resolve(1 << 20, true, Wait::Blocking);
-    down_convert(&slice.unwrap(), wanted, Wait::Blocking, || ())
+    down_convert(&slice.unwrap(), wanted, Wait::Blocking, || true)
 }
 
 fn owned(message: &Message<'_>, offset: i64, timestamp: i64) -> Read {
@@ -246,9 +249,70 @@ fn a_large_expansion_is_converted_as_a_small_one() {
         expanded_bytes_max: 6 << 20,
         ..wanted(MAGIC_1, 0)
     };
+    let refused = convert(&rig, wanted);
+    assert!(matches!(
+        refused,
+        Err(DownConvertError::Large { offset: 0 })
+    ));
+    let wanted = DownConvert {
+        may_be_large: true,
+        ..wanted
+    };
     let converted = convert(&rig, wanted).unwrap();
     let found = read(&converted.messages, MAGIC_1);
     assert_eq!(found, [(0, 1, None, Some(value))]);
+}
+
+fn zeros(count: usize) -> Vec<u8> {
+    let mut builder = BatchBuilder::new();
+    builder.append(1, None, Some(&vec![0; count]));
+    compressed(builder, Compression::Gzip)
+}
+
+#[test]
+fn small_batches_are_expanded_to_no_more_than_a_large_one_at_once() {
+    let mut rig = Rig::new(LogConfig::default());
+    for _ in 0..5 {
+        put(&mut rig, zeros(1_500_000));
+    }
+    let wanted = DownConvert {
+        expanded_bytes_max: 100 << 20,
+        ..wanted(MAGIC_1, 0)
+    };
+    let converted = convert(&rig, wanted).unwrap();
+    assert_eq!(converted.next_offset, 3);
+    assert!(converted.expanded_bytes >= SMALL_BYTES);
+    assert_eq!(Messages::new(&converted.messages).count(), 3);
+}
+
+#[test]
+fn a_conversion_is_given_up_within_and_between_batches() {
+    let mut rig = Rig::new(LogConfig::default());
+    let mut builder = BatchBuilder::new();
+    for _ in 0..30 {
+        builder.append(1, None, Some(&vec![0; 100_000]));
+    }
+    put(&mut rig, compressed(builder, Compression::Gzip));
+    for _ in 0..5 {
+        put(&mut rig, three_records().build());
+    }
+    let wanted = DownConvert {
+        expanded_bytes_max: 100 << 20,
+        ..wanted(MAGIC_1, 0)
+    };
+    let location = rig.log.locate(0, Isolation::HighWatermark).unwrap();
+    let slice = location.resolve(1 << 20, true, Wait::Blocking).unwrap();
+    // Two mebibytes within the first batch, six batches, and the end.
+    for most in 0..9 {
+        let mut steps = 0;
+        let given_up = down_convert(&slice, wanted, Wait::Blocking, || {
+            steps += 1;
+            steps <= most
+        });
+        assert!(matches!(given_up, Err(DownConvertError::GivenUp)));
+        assert_eq!(steps, most + 1);
+    }
+    assert!(down_convert(&slice, wanted, Wait::Blocking, || true).is_ok());
 }
 
 fn bytes_or_null() -> impl Strategy<Value = Option<Vec<u8>>> {

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use pyrklog_log::{Slice, Wait};
 
-use crate::fetch::convert::Convert;
+use crate::fetch::convert::{Convert, Left, Turn};
 use crate::fetch::read::{ABORTED_MAX, Amount, PartitionRead, View, read_partition};
 use crate::fetch::sessions::Target;
 use pyrklog_base::ids::{COPY_BUFFER_BYTES, Place, QueueId};
@@ -67,6 +67,9 @@ pub struct Reading {
     number: u64,
     out: Vec<(QueueId, Arc<Step>)>,
     is_abandoned: Arc<AtomicBool>,
+    /// It is at the queue for large batches, and waits for it even if it has something to report:
+    /// the next fetch would find the same.
+    pub waits_for_large: bool,
     /// When it began, monotonic milliseconds.
     pub began_ms: i64,
     /// When to look at it again.
@@ -80,6 +83,7 @@ impl Reading {
             number,
             out: Vec::new(),
             is_abandoned: Arc::default(),
+            waits_for_large: false,
             began_ms: now_ms,
             look_ms: now_ms,
         }
@@ -105,7 +109,8 @@ impl Reading {
     pub fn take_back(&mut self, ticket: &ReadTicket) -> bool {
         let is_own = ticket.number == self.number;
         if is_own {
-            self.out.retain(|(queue, _)| *queue != ticket.queue);
+            self.out
+                .retain(|(_, step)| !Arc::ptr_eq(step, &ticket.step));
         }
         is_own
     }
@@ -133,7 +138,7 @@ impl Reading {
         let due_ms = deadline_ms.max(self.began_ms + GIVE_UP_MIN_MS);
         let mut out = self.out.iter();
         if now_ms >= due_ms
-            && (has_something
+            && (has_something && !self.waits_for_large
                 || now_ms >= self.began_ms + PATIENCE_MS
                 || out.all(|(queue, step)| {
                     let is_hanging = step.age_ms(now_ms).is_some_and(|ms| ms > STUCK_MS);
@@ -172,6 +177,8 @@ pub struct ColdPart {
     pub load_bytes: usize,
     /// The result.
     pub read: PartitionRead,
+    /// What is missing of it.
+    pub left: Left,
 }
 
 /// A fetch's reads at one queue.
@@ -183,6 +190,8 @@ pub struct FetchJob {
     pub view: View,
     /// Limit of a batch's expansion, for records that are converted to an old format.
     pub expanded_max_bytes: usize,
+    /// Whether large batches may be expanded: it is at their queue.
+    pub may_be_large: bool,
     /// The reads.
     pub parts: Vec<ColdPart>,
     /// How they wait for the disk.
@@ -204,7 +213,32 @@ impl Job for FetchJob {
 }
 
 impl FetchJob {
+    fn convert(&mut self, magic: i8, worker: &ReaderWorker<'_>) {
+        let convert = Convert {
+            view: self.view,
+            magic,
+            expanded_bytes_max: self.expanded_max_bytes,
+            may_be_large: self.may_be_large,
+            wait: self.wait,
+        };
+        let mut turn = Turn::default();
+        let ticket = &self.ticket;
+        for part in &mut self.parts {
+            ticket.step(worker);
+            convert.run(part, &mut turn, || {
+                ticket.step(worker);
+                !ticket.is_abandoned()
+            });
+            if ticket.is_abandoned() {
+                return;
+            }
+        }
+    }
+
     fn read(&mut self, worker: &ReaderWorker<'_>, buffer: &mut Vec<u8>) {
+        if let Some(magic) = self.view.converts_to {
+            return self.convert(magic, worker);
+        }
         let wait = self.wait;
         let mut aborted = 0;
         for part in &mut self.parts {
@@ -212,16 +246,6 @@ impl FetchJob {
                 return;
             }
             self.ticket.step(worker);
-            if let Some(magic) = self.view.converts_to {
-                let convert = Convert {
-                    view: self.view,
-                    magic,
-                    expanded_bytes_max: self.expanded_max_bytes,
-                    wait,
-                };
-                convert.run(part, || self.ticket.step(worker));
-                continue;
-            }
             part.read = read_partition(
                 &part.partition,
                 &part.target,

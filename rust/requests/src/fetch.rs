@@ -32,6 +32,7 @@ use crate::admission;
 use crate::client_context::ClientContext;
 use crate::context::{Context, borrow_memory};
 use crate::delayed::Delayed;
+use crate::fetch::convert::CONVERTED_MAX_BYTES;
 use crate::fetch::delayed_fetch::{DelayedFetch, FetchParams, FetchPart};
 use crate::fetch::read::{View, end_of_epoch};
 use crate::fetch::sessions::{FetchContext, INITIAL_EPOCH, SessionReader, Target};
@@ -56,10 +57,6 @@ const FOLLOWER_READS_SINCE: i16 = 11;
 
 /// KIP-110.
 const ZSTD_SINCE: i16 = 10;
-
-/// Limit of a fetch's record bytes that are converted to an old format, except for a larger first
-/// batch: they are in memory until they are sent.
-const CONVERTED_MAX_BYTES: usize = 1024 * 1024;
 
 /// Serves a request.
 pub fn handle(cx: &mut Context, arrived: Request<'_>, out: &mut OutQueue) -> Handled {

@@ -87,16 +87,22 @@ pub fn look_at_list_offsets(cx: &mut Context, client: &mut Client) -> Result<(),
 /// Answers a delayed fetch with what there is; gives up readers' reads.
 pub fn finish_fetch(cx: &mut Context, client: &mut Client) -> Result<(), Close> {
     if let Some(Delayed::Fetch(work)) = &mut client.delayed {
+        // Only readers convert: reading anew would find nothing, and lose what they have made.
+        let go_on: GoOn = match work.is_reading() && work.is_converted() {
+            true => fetch::finish_reading,
+            false => fetch::serve_until_waiting,
+        };
         work.end_wait();
         work.give_up();
-        go_on_fetching(cx, client, fetch::serve_until_waiting)?;
+        go_on_fetching(cx, client, go_on)?;
     }
     Ok(())
 }
 
 fn fetch_read(cx: &mut Context, client: &mut Client, job: FetchJob) -> Result<(), Close> {
+    let may_go_on = !cx.is_draining && !client.context.has_ended();
     if let Some(Delayed::Fetch(work)) = &mut client.delayed
-        && work.take_back(job)
+        && work.take_back(job, &cx.services, cx.now.mono_ms, may_go_on)
     {
         go_on_fetching(cx, client, fetch::finish_reading)?;
     }

@@ -7,6 +7,7 @@
 //! |---|---|---|
 //! | `fetch-0` … `fetch-N` | fetches and sending | `num.io.threads` together |
 //! | `ahead` | reading ahead of consumers of old data | `num.io.threads` / 2 |
+//! | `expand` | conversion of batches that expand to much | 1 |
 //! | `lookup` | ListOffsets by time | `num.io.threads` / 4 |
 //! | `internal` | reads of internal topics | `num.io.threads` / 2 |
 //! | `digest` | digests of replicas | 1 |
@@ -53,8 +54,9 @@ pub struct ReaderPool {
 }
 
 /// Queues of a directory besides those of fetches.
-const OTHER_KINDS: [Kind; 5] = [
+const OTHER_KINDS: [Kind; 6] = [
     Kind::Ahead,
+    Kind::Expand,
     Kind::LookUp,
     Kind::Internal,
     Kind::Digest,
@@ -246,7 +248,7 @@ fn threads_of(kind: Kind, io_threads: usize, fetch_queues: usize) -> usize {
         }
         Kind::Ahead | Kind::Internal => io_threads / 2,
         Kind::LookUp => io_threads / 4,
-        Kind::Digest | Kind::Close => 1,
+        Kind::Expand | Kind::Digest | Kind::Close => 1,
     }
 }
 

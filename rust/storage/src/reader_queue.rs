@@ -58,6 +58,8 @@ pub enum Kind {
     Fetch(u16),
     /// Reading ahead.
     Ahead,
+    /// Conversion of batches that expand to much. Its thread may compute for long.
+    Expand,
     /// Look-ups by time.
     LookUp,
     /// Reads of internal topics.
@@ -73,6 +75,7 @@ impl fmt::Display for Kind {
         match self {
             Kind::Fetch(number) => write!(f, "fetch-{number}"),
             Kind::Ahead => f.write_str("ahead"),
+            Kind::Expand => f.write_str("expand"),
             Kind::LookUp => f.write_str("lookup"),
             Kind::Internal => f.write_str("internal"),
             Kind::Digest => f.write_str("digest"),

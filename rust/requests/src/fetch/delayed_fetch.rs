@@ -1,12 +1,15 @@
 //! A fetch request under way: partitions, readers' results, waiting.
 
+mod at_readers;
+
 use std::sync::Arc;
 
 use pyrklog_log::{Slice, Wait};
 use pyrklog_wire::ErrorCode;
 use pyrklog_wire::fetch::AbortedTransaction;
 
-use crate::cold_reads::{ColdPart, FIRST_BYTES, FetchJob, Reading, is_resident};
+use crate::cold_reads::{ColdPart, FIRST_BYTES, Reading, is_resident};
+use crate::fetch::convert::Left;
 use crate::fetch::read::{
     ABORTED_MAX, Amount, PartitionRead, View, bound, read_partition, redirect,
 };
@@ -14,7 +17,6 @@ use crate::fetch::sessions::{FetchContext, Target};
 use crate::services::Services;
 use pyrklog_base::ids::{Place, QueueId};
 use pyrklog_control::outbox::Outbox;
-use pyrklog_control::seam::ReadPath;
 use pyrklog_replica::fetch_watch::{FetchWatch, WaitingFetch, WatchKey, WatchTerms};
 use pyrklog_replica::partition::CONFIRMED_WITHIN_MS;
 use pyrklog_storage::log_dir_state::Partition;
@@ -60,6 +62,8 @@ pub struct DelayedFetch {
     watch: Option<Arc<FetchWatch>>,
     /// Reads at the readers.
     reading: Option<Reading>,
+    /// What readers have not finished, and no reader is at.
+    unfinished: Vec<ColdPart>,
     /// A partition has an error or a diverging epoch to report.
     has_event: bool,
     /// Its partitions are in more than one log directory.
@@ -163,6 +167,7 @@ impl DelayedFetch {
             is_doubtful: false,
             watch: None,
             reading: None,
+            unfinished: Vec::new(),
             has_event: false,
             spans_dirs: context.spans_dirs().unwrap_or_else(|| spans_dirs(&parts)),
             context,
@@ -179,6 +184,11 @@ impl DelayedFetch {
     /// Whether readers work on it.
     pub fn is_reading(&self) -> bool {
         self.reading.is_some()
+    }
+
+    /// Whether its client gets messages of an old format.
+    pub fn is_converted(&self) -> bool {
+        self.view.converts_to.is_some()
     }
 
     /// Whether `wait` is its current wait for data.
@@ -228,6 +238,7 @@ impl DelayedFetch {
         let mut reserved = 0;
         (self.bytes, self.available_bytes, self.is_behind) = (0, 0, false);
         self.aborted = 0;
+        self.unfinished.clear();
         self.is_doubtful = false;
         for position in 0..self.parts.len() {
             let left = self.max_bytes.saturating_sub(self.bytes + reserved);
@@ -400,75 +411,9 @@ impl DelayedFetch {
             min_one,
             load_bytes,
             read: PartitionRead::default(),
+            left: Left::Nothing,
         };
         Some((queue, cold))
-    }
-
-    /// Submits reads to their queues as wait number `wait` of the connection at `place`; false if
-    /// no queue accepted any.
-    pub fn hand_over(
-        &mut self,
-        services: &Services,
-        place: Place,
-        wait: u64,
-        now_ms: i64,
-        mut cold: Vec<(QueueId, ColdPart)>,
-    ) -> bool {
-        let mut reading = Reading::new(wait, now_ms);
-        while let Some((queue, _)) = cold.first() {
-            let queue = *queue;
-            let own = cold.extract_if(.., |(other, _)| *other == queue);
-            let ticket = reading.ticket(place, queue);
-            let job = Box::new(FetchJob {
-                ticket: ticket.clone(),
-                view: self.view,
-                expanded_max_bytes: services.validators.expanded_max_bytes,
-                parts: own.map(|(_, part)| part).collect(),
-                wait: match services.config.fetch_read_path {
-                    ReadPath::Auto | ReadPath::Copy => Wait::PastCache,
-                    ReadPath::Sendfile => Wait::Blocking,
-                },
-                mailbox: Arc::clone(&services.mailboxes.fetches),
-            });
-            match services.readers.submit(queue, job) {
-                Ok(()) => reading.add(&ticket),
-                Err(job) => {
-                    for part in &job.parts {
-                        self.parts[part.position].is_given_up = true;
-                    }
-                }
-            }
-        }
-        if reading.is_done() {
-            return false;
-        }
-        // Wakes of earlier waits no longer count.
-        self.wait = 0;
-        let has_something = self.bytes > 0 || self.has_event;
-        reading.is_over(&services.readers, now_ms, self.deadline_ms, has_something);
-        self.reading = Some(reading);
-        true
-    }
-
-    /// Takes a reader's result; true once all are back.
-    pub fn take_back(&mut self, job: FetchJob) -> bool {
-        let Some(reading) = &mut self.reading else {
-            return false;
-        };
-        if !reading.take_back(&job.ticket) {
-            return false;
-        }
-        let is_whole = reading.is_done();
-        for part in job.parts {
-            let position = part.position;
-            self.parts[position].read = part.read;
-            self.note(position);
-        }
-        if is_whole {
-            self.reading = None;
-            self.must_answer |= self.has_event;
-        }
-        is_whole
     }
 
     /// Asks followers to confirm this leader, for each doubtful partition.
@@ -484,6 +429,7 @@ impl DelayedFetch {
     pub fn give_up(&mut self) {
         self.must_answer = true;
         self.is_given_up = true;
+        self.unfinished.clear();
         if self.reading.take().is_some() {
             for part in &mut self.parts {
                 part.is_given_up |= part.read.is_cold || part.read.record_bytes() == 0;
