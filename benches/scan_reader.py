@@ -41,7 +41,7 @@ def consume(bootstrap: str, topic: str) -> int:
         consumer.assign(places)
         left = rows
         while left > 0:
-            messages = consumer.consume(_AT_ONCE, _PATIENCE_S)
+            messages = consumer.consume(min(_AT_ONCE, left), _PATIENCE_S)
             if not messages:
                 raise SystemExit(f"{left} of {rows} records did not come")
             for message in messages:
