@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use pyrklog_client::{Backoff, Cancel, Client, OffsetQuery, Topic};
+use pyrklog_client::{Backoff, Cancel, Client, Isolation, OffsetQuery, Topic};
 use pyrklog_wire::ErrorCode;
 use pyrklog_wire::list_offsets::{EARLIEST_TIMESTAMP, LATEST_TIMESTAMP};
 
@@ -15,6 +15,9 @@ use crate::split::Split;
 
 /// How long a topic may be unknown: a broker learns of a new one a moment later than another.
 const UNKNOWN_FOR: Duration = Duration::from_secs(1);
+/// How long a log may end before the offset at which its scan starts: a new leader learns a moment
+/// later how far its followers are.
+const LAGGING_FOR: Duration = Duration::from_secs(10);
 /// Partitions of one scan.
 const PARTITIONS_MAX: usize = 400_000;
 
@@ -45,6 +48,7 @@ pub fn plan(options: ScanOptions, cancel: Cancel) -> Result<Plan> {
     let mut splits = planner.partitions()?;
     planner.resolve(&mut splits, Edge::Start)?;
     planner.resolve(&mut splits, Edge::End)?;
+    planner.check_starts(&mut splits)?;
     let client = planner.client;
     Ok(Plan {
         splits,
@@ -176,6 +180,18 @@ impl Planner<'_> {
                 Position::Timestamp(at) => open.push((number, at.max(0))),
             }
         }
+        let isolation = self.options.isolation;
+        self.ask(splits, edge, open, isolation)
+    }
+
+    /// Asks for an edge of some splits, each by a timestamp.
+    fn ask(
+        &mut self,
+        splits: &mut [Split],
+        edge: Edge,
+        mut open: Vec<(usize, i64)>,
+        isolation: Isolation,
+    ) -> Result<()> {
         let mut is_stale = false;
         while !open.is_empty() {
             if is_stale {
@@ -189,7 +205,6 @@ impl Planner<'_> {
             let queries: Vec<OffsetQuery> = open.iter().map(query).collect();
             let places = queries.iter().map(|one| (&*one.topic, one.partition));
             openers::connect(&mut self.client, places)?;
-            let isolation = self.options.isolation;
             let answers = self.client.list_offsets(isolation, &queries)?;
             let mut again = Vec::new();
             let mut why = None;
@@ -214,6 +229,57 @@ impl Planner<'_> {
         }
         Ok(())
     }
+
+    /// A scan up to the end that starts behind it would read nothing, and say nothing of records that
+    /// are gone.
+    fn check_starts(&mut self, splits: &mut [Split]) -> Result<()> {
+        let is_committed = self.options.isolation == Isolation::ReadCommitted;
+        let until = self.until.min(Instant::now() + LAGGING_FOR);
+        loop {
+            let beyond: Vec<(usize, i64)> = (0..splits.len())
+                .filter(|number| self.starts_beyond(&splits[*number]))
+                .map(|number| (number, LATEST_TIMESTAMP))
+                .collect();
+            // Open transactions may begin before it.
+            self.ask(
+                splits,
+                Edge::End,
+                beyond.clone(),
+                Isolation::ReadUncommitted,
+            )?;
+            let mut why = None;
+            for (number, _) in beyond {
+                let split = &mut splits[number];
+                if split.start > split.end {
+                    why = Some(beyond_the_end(split));
+                } else if is_committed {
+                    split.end = split.start;
+                }
+            }
+            let Some(why) = why else { return Ok(()) };
+            if Instant::now() >= until {
+                return Err(why);
+            }
+            self.pause(Some(why))?;
+            self.refresh()?;
+        }
+    }
+
+    fn starts_beyond(&self, split: &Split) -> bool {
+        let (topic, partition) = (&split.topic, split.partition);
+        split.start > split.end
+            && matches!(self.options.end_of(topic, partition), Position::Latest)
+            && matches!(
+                self.options.start_of(topic, partition),
+                Position::Offset { .. }
+            )
+    }
+}
+
+fn beyond_the_end(split: &Split) -> ScanError {
+    let (topic, partition, start, end) = (&split.topic, split.partition, split.start, split.end);
+    let text = format!("partition {topic}-{partition} ends at offset {end}, before {start}");
+    ScanError::new(ErrorKind::OffsetOutOfRange, text)
 }
 
 fn set(split: &mut Split, edge: Edge, offset: i64, leader_epoch: i32) {

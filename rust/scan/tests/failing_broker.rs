@@ -286,6 +286,28 @@ fn deleted_records_fail_a_scan_or_are_skipped() {
 }
 
 #[test]
+fn a_start_behind_the_end_fails_the_scan_in_time() {
+    let broker = FakeBroker::start(|_, _| Reply::Log);
+    let mut options = broker.options();
+    options.timeout = Duration::from_secs(1);
+    let at = |offset| Position::Offset {
+        offset,
+        leader_epoch: -1,
+    };
+    options.start = at(100);
+    let (offsets, _) = read(options.clone()).unwrap();
+    assert_eq!(offsets, all(0, 0));
+    options.start = at(101);
+    let error = read(options.clone()).unwrap_err();
+    assert_eq!(error.kind, ErrorKind::OffsetOutOfRange);
+    let text = "partition t-0 ends at offset 100, before 101";
+    assert_eq!(error.text, text);
+    options.end = at(101);
+    let (offsets, _) = read(options).unwrap();
+    assert_eq!(offsets, all(0, 0));
+}
+
+#[test]
 fn an_end_that_does_not_come_fails_the_scan_in_time() {
     let broker = FakeBroker::start(|_, _| Reply::Log);
     let mut options = broker.options();
