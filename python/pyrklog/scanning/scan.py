@@ -78,6 +78,7 @@ class Scan:
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
         """The stream's capsule, once: raises ScanClosedError when the scan was read already. A
         requested schema is left to the consumer, as the protocol allows."""
+        self._refuse_read()
         return self._core.stream_capsule()
 
     def reader(self) -> pyarrow.RecordBatchReader:
@@ -95,6 +96,7 @@ class Scan:
             ) from error
         if self._has_reader:
             raise ScanClosedError("the scan has a reader already: open another one")
+        self._refuse_read()
         self._has_reader = True
         # Not by the C stream, which can carry neither our exceptions nor Ctrl-C.
         batches = self._batches(pyarrow.record_batch)
@@ -107,7 +109,15 @@ class Scan:
         finally:
             self.close()
 
+    def _refuse_read(self) -> None:
+        """A second reading would look as if there were no records."""
+        if self._has_ended:
+            raise ScanClosedError("the scan was read already, to its end: open another one")
+
     def __iter__(self) -> Iterator[Batch]:
+        """The scan itself, which goes on where it is. Raises ScanClosedError when it was read to
+        its end."""
+        self._refuse_read()
         return self
 
     def __next__(self) -> Batch:
