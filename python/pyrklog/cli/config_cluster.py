@@ -10,7 +10,7 @@ from pyrklog.cli.cluster_requests import (
     error_code,
     refused,
 )
-from pyrklog.cli.config_effect import broker_option
+from pyrklog.cli.config_effect import broker_option, default_of
 from pyrklog.cli.config_kinds import ALL_BROKERS, Kind
 from pyrklog.cli.connection import missing_topic
 from pyrklog.cli.failures import CliError, Exit
@@ -341,16 +341,26 @@ def altered_lines(
         elif one.number == DELETE:
             new = "default" if known is None or known.unset is None else known.unset
         else:
-            value = None if known is None else known.value
-            new = _with_items(value, one.value or "", is_added=one.number == APPEND)
+            had = _list_before(kind, name, one.option, known)
+            new = _with_items(had, one.value or "", is_added=one.number == APPEND)
         remark = f" ({remarks[one.option]})" if one.option in remarks else ""
         lines.append(f"{kind} {name}: {one.option} {old} -> {new}{remark}")
     return lines
 
 
+def _list_before(kind: Kind, name: str, option: str, known: Entry | None) -> str | None:
+    """What brokers add to and take from. As Kafka's, they begin with the default of the option's
+    definition where the resource has no value of its own, whatever a broker's file says."""
+    own = source(_own_source(kind, name))
+    if known is not None and known.source == own:
+        return known.value
+    default = default_of(kind, option)
+    return default if default is not None or known is None else known.value
+
+
 def _with_items(value: str | None, items: str, *, is_added: bool) -> str:
-    had = [item for item in (value or "").split(",") if item]
-    given = [item for item in items.split(",") if item]
+    had = [item.strip() for item in (value or "").split(",") if item.strip()]
+    given = [item.strip() for item in items.split(",") if item.strip()]
     if is_added:
         return ",".join([*had, *(item for item in given if item not in had)])
     return ",".join(item for item in had if item not in given)

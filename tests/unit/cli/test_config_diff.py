@@ -98,3 +98,26 @@ def test_changes_are_told() -> None:
         "topic t: new - -> n",
         "topic t: new - -> n",
     ]
+
+
+def test_items_are_added_to_the_default_of_an_unset_list() -> None:
+    """As brokers do it, whatever the value in force is."""
+    policy = "log.cleanup.policy"
+    operations = [Operation(policy, "compact", APPEND), Operation(policy, "delete", SUBTRACT)]
+    assert altered_lines(Kind.BROKER, "default", {}, operations, {}) == [
+        f"broker default: {policy} - -> delete,compact",
+        f"broker default: {policy} - -> ",
+    ]
+    in_file = {policy: entry(policy, "compact", source="static-broker")}
+    assert altered_lines(Kind.BROKER, "1", in_file, operations[:1], {}) == [
+        f"broker 1: {policy} compact -> delete,compact"
+    ]
+    own = {policy: entry(policy, "compact", source="dynamic-broker")}
+    assert altered_lines(Kind.BROKER, "1", own, operations[:1], {}) == [
+        f"broker 1: {policy} compact -> compact"
+    ]
+    unset = {"cleanup.policy": entry("cleanup.policy", "compact", source="dynamic-default-broker")}
+    added = [Operation("cleanup.policy", "compact", APPEND)]
+    assert altered_lines(Kind.TOPIC, "t", unset, added, {}) == [
+        "topic t: cleanup.policy compact -> delete,compact"
+    ]
