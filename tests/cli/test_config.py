@@ -266,6 +266,23 @@ def test_a_broker_and_its_defaults(run: Run) -> None:
     assert "log.dirs" not in {json.loads(line)["name"] for line in shown.splitlines()}
 
 
+def test_a_broker_and_what_is_set_for_all(broker: Any) -> None:
+    run = runner(broker.bootstrap)
+    number = broker_number(run)
+    diff = ["config", "diff", "broker", number, "default"]
+    assert run(*diff) == ""
+    run("config", "alter", "broker", "default", "--set", "log.retention.bytes=123456")
+    run("config", "alter", "broker", number, "--set", "log.retention.bytes=654321")
+    try:
+        await_value(run, "broker", number, "log.retention.bytes", "654321")
+        told = run(*diff, code=8)
+        assert told == "note: only what default has is compared: 1 option\n"
+        assert "OPTION" not in run(*diff, "-q", code=8)
+    finally:
+        for name in (number, "default"):
+            run("config", "alter", "broker", name, "--unset", "log.retention.bytes")
+
+
 def test_encryption_is_refused(broker: Any) -> None:
     told = runner(broker.bootstrap)(
         "config", "describe", "broker", "1", "-X", "security.protocol=SSL", code=1

@@ -56,6 +56,16 @@ def test_one_is_compared_with_its_defaults() -> None:
     assert items(Kind.TOPIC, found) == {"a": {"x": "1", "default": "0"}}
 
 
+def test_a_broker_is_compared_by_what_all_brokers_have() -> None:
+    found = {
+        "1": [entry("a", "1"), entry("b", "2"), entry("c", "3")],
+        "default": [entry("a", "1"), entry("b", "5")],
+    }
+    assert items(Kind.BROKER, found) == {"b": {"1": "2", "default": "5"}}
+    assert items(Kind.BROKER, {**found, "default": []}) == {}
+    assert set(items(Kind.TOPIC, found)) == {"b", "c"}
+
+
 def test_secrets_and_what_differs_by_nature_are_left_out() -> None:
     found = {
         number: [
