@@ -221,6 +221,14 @@ def test_a_part_is_copied(run: Run, topic: str) -> None:
     assert f"{topic} [1]: offset 11 is past the end of the log, which is 10" in told
 
 
+def test_a_copy_from_past_all_ends_names_some_partitions(run: Run, topic: str) -> None:
+    create(run, topic, "-p", "5")
+    told = run("topic", "copy", topic, f"{topic}-copy", "--create", "--from", "1000", code=1)
+    past = "offset 1000 is past the end of the log, which is 0"
+    named = "".join(f"{topic} [{partition}]: {past}, " for partition in range(3))
+    assert told == f"error: {named}and 2 more; fix: give another --from\n"
+
+
 def test_a_copy_leaves_out_partitions_that_end_before(run: Run, topic: str) -> None:
     create(run, topic, "-p", "2")
     run("produce", topic, "a", "b", "c", "-p", "0")

@@ -199,7 +199,8 @@ class AssignedConsumer(RecordConsumer):
 
 
 def _listed(texts: Sequence[str]) -> str:
-    return ", ".join([*texts[:SHOWN_MAX], "..."] if len(texts) > SHOWN_MAX else texts)
+    listed, more = ", ".join(texts[:SHOWN_MAX]), len(texts) - SHOWN_MAX
+    return f"{listed}, and {more} more" if more > 0 else listed
 
 
 def _chosen(name: str, existing: list[int], partitions: Sequence[int]) -> list[int]:
