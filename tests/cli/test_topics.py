@@ -267,6 +267,20 @@ def test_copies_that_are_refused(run: Run, topic: str) -> None:
     assert "names have up to 249 letters" in told
 
 
+def test_options_for_a_target_that_exists_are_refused(run: Run, topic: str) -> None:
+    write_records(run, topic)
+    copy = f"{topic}-copy"
+    create(run, copy, "-p", "2")
+    command = ["topic", "copy", topic, copy, "--create", "-c", "retention.ms=777"]
+    for more in ([], ["--dry-run"]):
+        told = run(*command, *more, code=5)
+        assert told.startswith(f"error: topic {copy} exists and keeps its options: -c is for a ")
+        assert f"`pyrklog config alter topic {copy}`" in told
+    assert read(run, copy) == []
+    run("topic", "copy", topic, copy, "--create")
+    assert read(run, copy) == read(run, topic)
+
+
 def test_refused_options_of_a_target_are_explained(run: Run, topic: str) -> None:
     write_records(run, topic)
     copy = ["topic", "copy", topic, f"{topic}-copy", "--create", "-c"]

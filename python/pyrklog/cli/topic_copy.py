@@ -86,6 +86,10 @@ def prepare(
         if not dry:
             _create(source, topic, len(partitions), there, target)
         return
+    if target.configs:
+        what = f"topic {target.topic} exists and keeps its options: -c is for a target that is made"
+        fix = f"leave out -c, or change them with `pyrklog config alter topic {target.topic}`"
+        raise CliError(Exit.EXISTS, what, fix)
     missing = [one for one in chosen if one not in known.partitions]
     if missing and not by_key:
         count = counted(len(known.partitions), "partition")
