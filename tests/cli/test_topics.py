@@ -326,6 +326,22 @@ def test_a_copy_to_another_cluster(apache_kafka: str, broker: TestBroker, topic:
     assert read(ours, topic) == read(theirs, topic)
 
 
+@pytest.mark.parametrize(
+    ("address", "code", "fix"),
+    [
+        ("127.0.0.1:1", 3, "start one with `pyrklog serve`, or name another with --to HOST:PORT"),
+        ("ftp://127.0.0.1:1", 2, "for example --to 127.0.0.1:9092"),
+    ],
+)
+def test_a_wrong_address_of_the_target_names_its_option(
+    run: Run, topic: str, address: str, code: int, fix: str
+) -> None:
+    write_records(run, topic)
+    told = run("topic", "copy", topic, topic, "--to", address, "--create", code=code)
+    assert told.endswith(f"; fix: {fix}\n")
+    assert " -b" not in told
+
+
 # --- skew ----------------------------------------------------------------------------------------
 
 

@@ -394,7 +394,10 @@ def copy(
         raise CliError(Exit.USAGE, "-c needs --create", "see `pyrklog topic alter`")
     wanted = _range(start, before)
     # Acknowledged records are not printed one by one.
-    there = replace(options, bootstrap=to or options.bootstrap, verbose=False)
+    there = replace(options, verbose=False)
+    if to is not None:
+        refuse_empty("--to", "broker", [to])
+        there = replace(there, bootstrap=to, bootstrap_option="--to")
     goal = topic_copy.Target(there, target, create, configs)
     connection = connect(options)
     reading = topic_copy.reader(
