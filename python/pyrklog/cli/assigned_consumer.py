@@ -36,6 +36,7 @@ class AssignedConsumer(RecordConsumer):
         self._ends_now = ends_now
         if ends_now:
             self._fix_of_missing = None  # a new topic has no records
+            self._fix_of_gone = "begin behind what was deleted, with --from"
         self._more = dict(more or {})
         self._partitions = partitions or ()
         self._wanted = wanted

@@ -411,7 +411,7 @@ def copy(
             done = topic_copy.expected(reading)
         else:
             writing = topic_copy.writer(goal, codec)
-            done = topic_copy.copy(reading, writing, by_key=repartition)
+            done = topic_copy.copy(reading, writing, by_key=repartition, quiet=options.quiet)
     except RangeError as error:
         raise CliError(Exit.FAILED, str(error), "give another --from") from None
     finally:
