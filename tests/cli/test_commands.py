@@ -254,7 +254,8 @@ def test_internal_topics_are_guarded(run: Run, bootstrap: str, topic: str) -> No
     run("consume", topic, "-e", "-g", topic)  # makes the topic of offsets
     name = "__consumer_offsets"
     told = run("topic", "alter", name, "-p", "60", code=2)
-    assert "with more of them it is lost; fix: `pyrklog topic add-partitions TOPIC" in told
+    assert f"what {name} holds (" in told
+    assert "with more of them it is lost" in told
     out, err = said("-b", bootstrap, "topic", "delete", name, "--dry-run")
     assert (out, err) == (
         f"{name}: 50 partitions would be deleted\n",

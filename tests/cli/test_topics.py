@@ -6,7 +6,9 @@ import json
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
+from pyrklog.cli.app import app
 from pyrklog.testing import TestBroker
 from tests.support.clock import START_MS
 from tests.support.commands import Run, create, runner
@@ -68,11 +70,34 @@ def test_partitions_that_cannot_be_added(run: Run, topic: str) -> None:
     told = run("topic", "add-partitions", topic, "--to", "2", code=1)
     assert f"topic {topic} has 2 partitions already" in told
     assert "does not exist" in run("topic", "add-partitions", f"{topic}-x", "--to", "2", code=4)
-    told = run("topic", "add-partitions", "__consumer_offsets", "--to", "60", code=2)
-    assert "with more of them it is lost" in told
-    assert "give -y" in told
     run("topic", "add-partitions", topic, "--to", "0", code=2)
     run("topic", "add-partitions", topic, code=2)
+
+
+def test_partitions_of_an_internal_topic_in_pyrklog(broker: TestBroker, topic: str) -> None:
+    run = runner(broker.bootstrap)
+    run("produce", topic, "v")
+    run("consume", topic, "-e", "-g", topic)  # makes the topic of offsets
+    wanted = ["__consumer_offsets", "--to", "60"]
+    altered = ["topic", "alter", "__consumer_offsets", "-p", "60"]
+    for command in (["topic", "add-partitions", *wanted], altered):
+        told = run(*command, code=2)
+        assert "with more of them it is lost; pyrklog's brokers refuse it" in told
+        assert "-y" not in told
+    done = CliRunner().invoke(
+        app, ["-b", broker.bootstrap, "topic", "add-partitions", *wanted, "-y"]
+    )
+    assert (done.exit_code, done.stdout) == (1, "")
+    assert "internal topic is fixed" in done.stderr
+
+
+@pytest.mark.jvm
+def test_partitions_of_an_internal_topic_in_kafka(apache_kafka: str) -> None:
+    run = runner(apache_kafka)
+    told = run("topic", "add-partitions", "__consumer_offsets", "--to", "60", code=2)
+    assert "with more of them it is lost; fix: give -y to have it\n" in told
+    told = run("topic", "alter", "__consumer_offsets", "-p", "60", code=2)
+    assert "`pyrklog topic add-partitions TOPIC --to 60 -y` has it all the same" in told
 
 
 # --- trim ----------------------------------------------------------------------------------------

@@ -27,7 +27,7 @@ def produce(
     key: Key = None,
     headers: list[str] | None = option("-H, --header K=V", "Header; may be repeated.", None),
     key_delimiter: str | None = option(
-        "-K TEXT", "Lines are key, this, value; others take the key of -k, or end it.", None
+        "-K TEXT", "Lines are key, this, value; one without it needs -k.", None
     ),
     partition: Partition = None,
     codec: str = option("-z, --compression CODEC", "none, gzip, snappy, lz4 or zstd.", "none"),
