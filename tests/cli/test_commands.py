@@ -125,10 +125,14 @@ def test_advice_about_names_is_given_for_illegal_names(run: Run, topic: str) -> 
 
 def test_records_come_back_as_they_went(run: Run, topic: str) -> None:
     run("topic", "create", topic, "-p", "2")
-    lines = "k1:v1\nk2:v:2\nplain\n"
+    lines = "k1:v1\nk2:v:2\n"
     where = run("produce", topic, "-K", ":", "-p", "0", "-v", stdin=lines)
-    assert where == f"{topic} 0@0\n{topic} 0@1\n{topic} 0@2\n"
-    run("produce", topic, "né", "-k", "kk", "-H", "a=1", "-H", "a=2", "-H", "b", "-p", "1")
+    assert where == f"{topic} 0@0\n{topic} 0@1\n"
+    assert run("produce", topic, "plain", "-p", "0", "-v") == f"{topic} 0@2\n"
+    headers = '"headers": [{"key": "b"}]'
+    line = f'{{"key": "kk", "value": "né", {headers}}}'
+    options = ["-p", "1", "-H", "a=1", "-H", "a=2"]
+    run("produce", topic, "-f", "jsonl", *options, stdin=line)
     run("produce", topic, "--tombstone", "-k", "k1", "-p", "0")
     out = run("consume", topic, "-e", "-p", "0", "-f", r"%t %p %o %k %v %K %V\n", "-Z", "NULL")
     assert out.splitlines() == [
@@ -137,8 +141,19 @@ def test_records_come_back_as_they_went(run: Run, topic: str) -> None:
         f"{topic} 0 2 NULL plain -1 5",
         f"{topic} 0 3 k1 NULL 2 -1",
     ]
-    assert run("consume", topic, "-e", "-p", "1", "-f", r"%h %v\n") == "a=1,a=2,b=NULL né\n"
+    assert run("consume", topic, "-e", "-p", "1", "-f", r"%h %v\n") == "b=NULL,a=1,a=2 né\n"
     assert run("consume", topic, "-c", "2", "-p", "0", "-K", "=") == "k1=v1\nk2=v:2\n"
+
+
+def test_a_line_without_a_key_ends_what_is_produced(run: Run, topic: str) -> None:
+    run("topic", "create", topic, "-p", "1")
+    told = run("produce", topic, "-K", ":", stdin="k1:v1\nplain\nk2:v2\n", code=9)
+    assert told == (
+        "error: line 2 has no ':' after a key (-K); 1 record before it was written; "
+        "fix: give -k KEY for such lines, or leave out -K\n"
+    )
+    assert run("consume", topic, "-e").split() == ["v1"]
+    assert "-H takes K=V, not 'foo'" in run("produce", topic, "x", "-H", "foo", code=2)
 
 
 @pytest.mark.parametrize("codec", CODECS)
@@ -239,7 +254,8 @@ def test_internal_topics_are_guarded(run: Run, bootstrap: str, topic: str) -> No
     run("consume", topic, "-e", "-g", topic)  # makes the topic of offsets
     name = "__consumer_offsets"
     told = run("topic", "alter", name, "-p", "60", code=2)
-    assert "with more of them it is lost; fix: `pyrklog topic add-partitions TOPIC" in told
+    assert f"what {name} holds (" in told
+    assert "with more of them it is lost" in told
     out, err = said("-b", bootstrap, "topic", "delete", name, "--dry-run")
     assert (out, err) == (
         f"{name}: 50 partitions would be deleted\n",

@@ -266,6 +266,25 @@ def test_a_broker_and_its_defaults(run: Run) -> None:
     assert "log.dirs" not in {json.loads(line)["name"] for line in shown.splitlines()}
 
 
+def test_a_broker_and_what_is_set_for_all(broker: Any) -> None:
+    run = runner(broker.bootstrap)
+    number = broker_number(run)
+    diff = ["config", "diff", "broker", number, "default"]
+    assert run(*diff) == ""
+    run("config", "alter", "broker", "default", "--set", "log.retention.bytes=123456")
+    run("config", "alter", "broker", number, "--set", "log.retention.bytes=654321")
+    try:
+        await_value(run, "broker", number, "log.retention.bytes", "654321")
+        lines = [line.split() for line in run(*diff, code=8).splitlines()]
+        assert lines == [
+            ["OPTION", number, "default"],
+            ["log.retention.bytes", "654321", "123456"],
+        ]
+    finally:
+        for name in (number, "default"):
+            run("config", "alter", "broker", name, "--unset", "log.retention.bytes")
+
+
 def test_encryption_is_refused(broker: Any) -> None:
     told = runner(broker.bootstrap)(
         "config", "describe", "broker", "1", "-X", "security.protocol=SSL", code=1

@@ -244,6 +244,10 @@ def test_impossible_seeks_are_refused(run: Run, group: str, tmp_path: Path) -> N
     beyond.write_text(f"{group},0,1\n{group},99,2\n")
     told = run("group", "seek", group, "--to", str(beyond), code=4)
     assert f"topic {group} has no partition 99, only 3" in told
+    other = ["--topic", f"{group}-y"]
+    run("topic", "create", f"{group}-y")
+    told = run("group", "seek", group, "--to", str(beyond), *other, code=4)
+    assert f"{beyond} has no offsets of {group}-y; fix: it has offsets of {group}\n" in told
     assert "no partition 7, only 3" in run("group", "seek", group, "--to", "end", *missing, code=4)
     assert "no offsets" in run("group", "seek", f"{group}-x", "--to", "end", code=4)
     assert "committed nothing" in run("group", "seek", group, "--to", "group:none", code=4)

@@ -6,7 +6,9 @@ import json
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
+from pyrklog.cli.app import app
 from pyrklog.testing import TestBroker
 from tests.support.clock import START_MS
 from tests.support.commands import Run, create, runner
@@ -68,11 +70,34 @@ def test_partitions_that_cannot_be_added(run: Run, topic: str) -> None:
     told = run("topic", "add-partitions", topic, "--to", "2", code=1)
     assert f"topic {topic} has 2 partitions already" in told
     assert "does not exist" in run("topic", "add-partitions", f"{topic}-x", "--to", "2", code=4)
-    told = run("topic", "add-partitions", "__consumer_offsets", "--to", "60", code=2)
-    assert "with more of them it is lost" in told
-    assert "give -y" in told
     run("topic", "add-partitions", topic, "--to", "0", code=2)
     run("topic", "add-partitions", topic, code=2)
+
+
+def test_partitions_of_an_internal_topic_in_pyrklog(broker: TestBroker, topic: str) -> None:
+    run = runner(broker.bootstrap)
+    run("produce", topic, "v")
+    run("consume", topic, "-e", "-g", topic)  # makes the topic of offsets
+    wanted = ["__consumer_offsets", "--to", "60"]
+    altered = ["topic", "alter", "__consumer_offsets", "-p", "60"]
+    for command in (["topic", "add-partitions", *wanted], altered):
+        told = run(*command, code=2)
+        assert "with more of them it is lost; pyrklog's brokers refuse it" in told
+        assert "-y" not in told
+    done = CliRunner().invoke(
+        app, ["-b", broker.bootstrap, "topic", "add-partitions", *wanted, "-y"]
+    )
+    assert (done.exit_code, done.stdout) == (1, "")
+    assert "internal topic is fixed" in done.stderr
+
+
+@pytest.mark.jvm
+def test_partitions_of_an_internal_topic_in_kafka(apache_kafka: str) -> None:
+    run = runner(apache_kafka)
+    told = run("topic", "add-partitions", "__consumer_offsets", "--to", "60", code=2)
+    assert "with more of them it is lost; fix: give -y to have it\n" in told
+    told = run("topic", "alter", "__consumer_offsets", "-p", "60", code=2)
+    assert "`pyrklog topic add-partitions TOPIC --to 60 -y` has it all the same" in told
 
 
 # --- trim ----------------------------------------------------------------------------------------
@@ -221,6 +246,14 @@ def test_a_part_is_copied(run: Run, topic: str) -> None:
     assert f"{topic} [1]: offset 11 is past the end of the log, which is 10" in told
 
 
+def test_a_copy_from_past_all_ends_names_some_partitions(run: Run, topic: str) -> None:
+    create(run, topic, "-p", "5")
+    told = run("topic", "copy", topic, f"{topic}-copy", "--create", "--from", "1000", code=1)
+    past = "offset 1000 is past the end of the log, which is 0"
+    named = "".join(f"{topic} [{partition}]: {past}, " for partition in range(3))
+    assert told == f"error: {named}and 2 more; fix: give another --from\n"
+
+
 def test_a_copy_leaves_out_partitions_that_end_before(run: Run, topic: str) -> None:
     create(run, topic, "-p", "2")
     run("produce", topic, "a", "b", "c", "-p", "0")
@@ -257,6 +290,20 @@ def test_copies_that_are_refused(run: Run, topic: str) -> None:
     assert "no codec" in run("topic", "copy", topic, "t", "-z", "rar", code=2)
     told = run("topic", "copy", topic, "no/slash", "--create", code=1)
     assert "names have up to 249 letters" in told
+
+
+def test_options_for_a_target_that_exists_are_refused(run: Run, topic: str) -> None:
+    write_records(run, topic)
+    copy = f"{topic}-copy"
+    create(run, copy, "-p", "2")
+    command = ["topic", "copy", topic, copy, "--create", "-c", "retention.ms=777"]
+    for more in ([], ["--dry-run"]):
+        told = run(*command, *more, code=5)
+        assert told.startswith(f"error: topic {copy} exists and keeps its options: -c is for a ")
+        assert f"`pyrklog config alter topic {copy}`" in told
+    assert read(run, copy) == []
+    run("topic", "copy", topic, copy, "--create")
+    assert read(run, copy) == read(run, topic)
 
 
 def test_refused_options_of_a_target_are_explained(run: Run, topic: str) -> None:
@@ -302,6 +349,22 @@ def test_a_copy_to_another_cluster(apache_kafka: str, broker: TestBroker, topic:
     write_records(theirs, topic)
     theirs("topic", "copy", topic, topic, "--to", broker.bootstrap, "--create")
     assert read(ours, topic) == read(theirs, topic)
+
+
+@pytest.mark.parametrize(
+    ("address", "code", "fix"),
+    [
+        ("127.0.0.1:1", 3, "start one with `pyrklog serve`, or name another with --to HOST:PORT"),
+        ("ftp://127.0.0.1:1", 2, "for example --to 127.0.0.1:9092"),
+    ],
+)
+def test_a_wrong_address_of_the_target_names_its_option(
+    run: Run, topic: str, address: str, code: int, fix: str
+) -> None:
+    write_records(run, topic)
+    told = run("topic", "copy", topic, topic, "--to", address, "--create", code=code)
+    assert told.endswith(f"; fix: {fix}\n")
+    assert " -b" not in told
 
 
 # --- skew ----------------------------------------------------------------------------------------

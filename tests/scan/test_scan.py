@@ -222,8 +222,11 @@ def test_a_closed_scan_gives_nothing_more(bootstrap: str, topic: str) -> None:
         ({"start": "begin"}, "'begin' is no place"),
         ({"start": datetime(2020, 1, 1)}, "has no time zone"),
         ({"start": {"other": 1}}, "topic 'other', which is not read"),
-        ({"isolation": "serializable"}, "unknown isolation 'serializable'"),
-        ({"missing": "earliest"}, "unknown missing 'earliest'"),
+        (
+            {"isolation": "serializable"},
+            "unknown isolation 'serializable'; it can be read_committed or ",
+        ),
+        ({"missing": "earliest"}, "unknown missing 'earliest'; it can be fail or skip"),
         ({"threads": 0}, "threads is 0; it can be 1 to 64"),
         ({"memory_bytes": 1}, "memory_bytes is 1; it can be"),
         ({"memory_bytes": 16 << 20, "threads": 64}, "64 threads need 33554432"),
@@ -246,6 +249,19 @@ def test_arguments_that_cannot_be_used_are_named(
 def test_a_place_of_another_type_is_named(topic: str) -> None:
     with pytest.raises(TypeError, match=r"1\.5 is no place in a partition: a float"):
         pyrklog.scan(topic, start=1.5)  # type: ignore[arg-type]
+
+
+def test_columns_are_a_list(topic: str) -> None:
+    with pytest.raises(TypeError, match=r"columns is 'value'; it takes a list .* \['value'\]"):
+        pyrklog.scan(topic, columns="value")
+
+
+def test_a_batch_says_what_takes_it(bootstrap: str, topic: str) -> None:
+    Confluent().produce(bootstrap, topic, numbered(10))
+    batch = next(pyrklog.scan(topic, bootstrap_servers=bootstrap))
+    assert repr(batch) == "<pyrklog Batch of 10 rows: pyarrow.record_batch(batch) takes it>"
+    assert pa.record_batch(batch).num_rows == 10
+    assert repr(batch) == "<pyrklog Batch, given away>"
 
 
 def test_topics_and_partitions_that_do_not_exist_are_named(bootstrap: str, topic: str) -> None:

@@ -36,6 +36,7 @@ class AssignedConsumer(RecordConsumer):
         self._ends_now = ends_now
         if ends_now:
             self._fix_of_missing = None  # a new topic has no records
+            self._fix_of_gone = "begin behind what was deleted, with --from"
         self._more = dict(more or {})
         self._partitions = partitions or ()
         self._wanted = wanted
@@ -199,7 +200,8 @@ class AssignedConsumer(RecordConsumer):
 
 
 def _listed(texts: Sequence[str]) -> str:
-    return ", ".join([*texts[:SHOWN_MAX], "..."] if len(texts) > SHOWN_MAX else texts)
+    listed, more = ", ".join(texts[:SHOWN_MAX]), len(texts) - SHOWN_MAX
+    return f"{listed}, and {more} more" if more > 0 else listed
 
 
 def _chosen(name: str, existing: list[int], partitions: Sequence[int]) -> list[int]:

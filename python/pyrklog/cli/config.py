@@ -9,7 +9,7 @@ import typer
 
 from pyrklog.cli.admin_common import connect, say, show
 from pyrklog.cli.config_kinds import ALL_BROKERS, Kind
-from pyrklog.cli.failures import CliError, Exit, exit_with, refuse_empty
+from pyrklog.cli.failures import CliError, Exit, counted, exit_with, refuse_empty
 from pyrklog.cli.options import (
     CONNECTION,
     DryRun,
@@ -208,10 +208,11 @@ def diff(
 ) -> None:
     """Show options that differ. Exit code 8 if any do.
 
-    One NAME is compared with its defaults; no NAME means all brokers.
+    One NAME is compared with its defaults; no NAME means all brokers. With "default" only the
+    options are compared that were set for all brokers.
     """
     from pyrklog.cli import config_tables
-    from pyrklog.cli.config_diff import difference
+    from pyrklog.cli.config_diff import difference, is_of_all_brokers
 
     _refuse_empty(names or [])
     if not names and kind is not Kind.BROKER:
@@ -219,6 +220,9 @@ def diff(
     with _admin(options, kind) as admin:
         wanted = list(dict.fromkeys(names or admin.broker_names))
         found: dict[str, Any] = admin.describe(wanted)
+        if is_of_all_brokers(kind, wanted) and not options.quiet:
+            count = counted(len(found[ALL_BROKERS]), "option")
+            typer.echo(f"note: only what {ALL_BROKERS} has is compared: {count}", err=True)
         headings, items = difference(kind, found, all_options=all_options)
         config_tables.print_difference(headings, items, output, admin.cluster_id)
     if items:

@@ -10,7 +10,7 @@ from pyrklog.cli.cluster_requests import (
     error_code,
     refused,
 )
-from pyrklog.cli.config_effect import broker_option
+from pyrklog.cli.config_effect import broker_option, default_of
 from pyrklog.cli.config_kinds import ALL_BROKERS, Kind
 from pyrklog.cli.connection import missing_topic
 from pyrklog.cli.failures import CliError, Exit
@@ -65,13 +65,17 @@ _TOLD_WHILE_SET = (
     "replica.alter.log.dirs.io.max.bytes.per.second",
 )
 """Brokers' options of Kafka's ``DynamicConfig``; those of one listener are told so, too."""
-_UNITS = ("hours", "minutes")
+_UNITS_MS = {"ms": 1, "minutes": 60_000, "hours": 3_600_000}
 _VALUE_TYPES = {one.value: one.name.lower() for one in OptionType}
 
 
 class Entry(NamedTuple):
-    """An option of a resource. ``unset`` is the value that counts without the resource's own; None
-    if brokers do not tell it, as of options whose default another option gives."""
+    """An option of a resource.
+
+    ``unset`` is the value that counts without the resource's own; None if brokers do not tell it,
+    as of options whose default another option gives. ``default`` is that of a topic if brokers tell
+    it; else, and for brokers, the value that nobody set.
+    """
 
     name: str
     value: str | None
@@ -160,8 +164,7 @@ class ConfigAdmin:
                 code = error_code(one.error_code)
                 if code is not ErrorCode.NONE:
                     raise self._refusal(name, code, one.error_message)
-                own = _own_source(self._kind, name)
-                entries = (_entry(self._kind, own, entry) for entry in one.configs)
+                entries = (entry_of(self._kind, name, entry) for entry in one.configs)
                 found[name] = sorted(entries, key=lambda entry: entry.name)
         for name in names:
             if name not in found:
@@ -251,15 +254,20 @@ def _own_source(kind: Kind, name: str) -> int:
     return Source.DYNAMIC_DEFAULT_BROKER if name == ALL_BROKERS else Source.DYNAMIC_BROKER
 
 
-def _entry(kind: Kind, own: int, one: DescribeConfigsResourceResult) -> Entry:
-    default = _default_of(kind, one)
+def entry_of(kind: Kind, name: str, one: DescribeConfigsResourceResult) -> Entry:
+    """An option of the resource ``name`` from a broker's answer."""
+    own = _own_source(kind, name)
     weaker = [synonym for synonym in one.synonyms if synonym.source > own]
-    unset = _named(one.name, weaker[0]) if weaker else None
+    unset = _in_unit_of(one.name, weaker[0]) if weaker else None
+    unset = unset if one.config_source == own else one.value
+    default = _default_of(kind, one)
+    if kind is Kind.TOPIC and unset is not None:
+        default = unset
     return Entry(
         name=one.name,
         value=one.value,
         source=source(one.config_source),
-        unset=unset if one.config_source == own else one.value,
+        unset=unset,
         default=default,
         type=_VALUE_TYPES.get(one.config_type, "unknown"),
         is_hidden=one.is_sensitive,
@@ -276,7 +284,7 @@ def _default_of(kind: Kind, one: DescribeConfigsResourceResult) -> str | None:
         return one.value
     for synonym in one.synonyms:
         if synonym.source == Source.DEFAULT:
-            return _named(one.name, synonym)
+            return _in_unit_of(one.name, synonym)
     if kind is not Kind.TOPIC:
         return None
     from pyrklog.config.topic import TOPIC_OPTIONS_BY_NAME
@@ -285,12 +293,15 @@ def _default_of(kind: Kind, one: DescribeConfigsResourceResult) -> str | None:
     return None if known is None else known.option.format(known.option.default)
 
 
-def _named(name: str, synonym: DescribeConfigsSynonym) -> str | None:
-    """A synonym's value; with its name if that has another unit (``log.retention.hours``)."""
-    unit = synonym.name.rpartition(".")[2]
-    if synonym.value is None or unit not in _UNITS or name.endswith(f".{unit}"):
+def _in_unit_of(name: str, synonym: DescribeConfigsSynonym) -> str | None:
+    """A synonym's value in the option's own unit: ``log.retention.hours`` is one of
+    ``retention.ms``."""
+    own, other = (_UNITS_MS.get(one.rpartition(".")[2]) for one in (name, synonym.name))
+    if synonym.value is None or own is None or other is None or own == other:
         return synonym.value
-    return f"{synonym.value} ({synonym.name})"
+    # Less than 0 is no time, but without end.
+    number = int(synonym.value)
+    return str(number * other // own if number > 0 else number)
 
 
 def _shown(value: str | None) -> str:
@@ -341,16 +352,26 @@ def altered_lines(
         elif one.number == DELETE:
             new = "default" if known is None or known.unset is None else known.unset
         else:
-            value = None if known is None else known.value
-            new = _with_items(value, one.value or "", is_added=one.number == APPEND)
+            had = _list_before(kind, name, one.option, known)
+            new = _with_items(had, one.value or "", is_added=one.number == APPEND)
         remark = f" ({remarks[one.option]})" if one.option in remarks else ""
         lines.append(f"{kind} {name}: {one.option} {old} -> {new}{remark}")
     return lines
 
 
+def _list_before(kind: Kind, name: str, option: str, known: Entry | None) -> str | None:
+    """What brokers add to and take from. As Kafka's, they begin with the default of the option's
+    definition where the resource has no value of its own, whatever a broker's file says."""
+    own = source(_own_source(kind, name))
+    if known is not None and known.source == own:
+        return known.value
+    default = default_of(kind, option)
+    return default if default is not None or known is None else known.value
+
+
 def _with_items(value: str | None, items: str, *, is_added: bool) -> str:
-    had = [item for item in (value or "").split(",") if item]
-    given = [item for item in items.split(",") if item]
+    had = [item.strip() for item in (value or "").split(",") if item.strip()]
+    given = [item.strip() for item in items.split(",") if item.strip()]
     if is_added:
         return ",".join([*had, *(item for item in given if item not in had)])
     return ",".join(item for item in had if item not in given)

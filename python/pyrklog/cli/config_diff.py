@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pyrklog.cli.config_cluster import Entry
-from pyrklog.cli.config_kinds import Kind
+from pyrklog.cli.config_kinds import ALL_BROKERS, Kind
 
 DEFAULT = "default"
 """Heading of the values that nobody set."""
@@ -19,15 +19,23 @@ DIFFERENT_BY_NATURE = frozenset(
 """What each broker has of its own: numbers, addresses, directories."""
 
 
+def is_of_all_brokers(kind: Kind, names: Sequence[str]) -> bool:
+    """Whether brokers are compared with ``default``: that has only what was set for all."""
+    return kind is Kind.BROKER and len(names) > 1 and ALL_BROKERS in names
+
+
 def difference(
     kind: Kind, found: Mapping[str, Sequence[Entry]], *, all_options: bool
 ) -> tuple[list[str], list[dict[str, Any]]]:
     """Headings, and an item ``{name, values: {heading: value}}`` for each option that differs.
 
-    One resource alone is compared with its defaults. Sensitive values are unknown, and left out.
+    One resource alone is compared with its defaults, and a broker with ``default`` by the options
+    that this has. Sensitive values are unknown, and left out.
     """
     by_name = {name: {one.name: one for one in entries} for name, entries in found.items()}
     options = sorted({option for entries in by_name.values() for option in entries})
+    if is_of_all_brokers(kind, list(found)):
+        options = sorted(by_name[ALL_BROKERS])
     left_out = DIFFERENT_BY_NATURE if kind is Kind.BROKER and not all_options else ()
     headings = list(found)
     if len(headings) == 1:

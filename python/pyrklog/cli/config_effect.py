@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from pyrklog.cli.config_kinds import Kind
 from pyrklog.config.broker import OPTIONS
 from pyrklog.config.dynamic import dynamic_without_effect, listener_option
+from pyrklog.config.kafka_only import DEFAULTS
 from pyrklog.config.option import Option
 from pyrklog.config.topic import TOPIC_OPTIONS_BY_NAME
 
@@ -25,6 +26,14 @@ def _option(kind: Kind, name: str) -> Option | None:
     if kind is Kind.BROKER:
         return broker_option(name)
     return None
+
+
+def default_of(kind: Kind, name: str) -> str | None:
+    """The default of the option's definition; None for an unknown option, or without one."""
+    option = _option(kind, name)
+    if option is None:
+        return None
+    return DEFAULTS.get(name) if option.default is None else option.format(option.default)
 
 
 def broker_option(name: str) -> Option | None:

@@ -7,6 +7,8 @@ from pyrklog.cli.failures import CliError, Exit
 from pyrklog.cli.output import columns
 from pyrklog.config.broker import OPTIONS
 from pyrklog.config.dynamic import dynamic_without_effect, listener_option
+from pyrklog.config.kafka_only import DEFAULTS as KAFKA_DEFAULTS
+from pyrklog.config.kafka_only import KAFKA_ONLY
 from pyrklog.config.known import JVM_ONLY, PREFIXES, WITHOUT_EFFECT
 from pyrklog.config.load import REFUSED_OPTIONS
 from pyrklog.config.log_options import TOPIC_OPTIONS, TopicOption
@@ -104,11 +106,13 @@ def _item(kind: str, option: Option) -> dict[str, Any]:
 
 
 def _without_effect(name: str, option: Option | None) -> dict[str, Any]:
+    of_kafka = option or KAFKA_ONLY.get(name)
+    default = None if option is None else option.format(option.default)
     return {
         "name": name,
         "kind": "broker",
-        "type": "unknown" if option is None else option.type_name,
-        "default": None,
+        "type": "unknown" if of_kafka is None else of_kafka.type_name,
+        "default": KAFKA_DEFAULTS.get(name) if default is None else default,
         "valid": "",
         "documentation": "",
         "effect": _effect(name),

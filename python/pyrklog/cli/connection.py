@@ -1,6 +1,7 @@
 """Handles of confluent-kafka, for any Kafka, and quick errors if no broker answers."""
 
 import logging
+import re
 import socket
 from collections import deque
 from collections.abc import Collection
@@ -17,6 +18,7 @@ PartitionKey = tuple[str, int]
 
 PROBE_TIMEOUT_S = 3.0
 SAID_MAX = 20
+_BOOTSTRAP_OPTION = re.compile(r"(?<!\S)-b(?![^\s,;])")
 _NO_KAFKA = "Invalid response size"
 _NO_SASL = ("SASL Handshake not supported by broker", "not valid in current SASL state")
 """Of a broker from before 0.10, and of one whose listener has no SASL (ILLEGAL_SASL_STATE)."""
@@ -29,6 +31,24 @@ def probe(settings: Settings) -> None:
 
     librdkafka would retry until the timeout without a reason.
     """
+    try:
+        _probe(settings)
+    except CliError as error:
+        raise _as_given(error, settings) from None
+
+
+def _as_given(error: CliError, settings: Settings) -> CliError:
+    """The error with the option that the broker was given with."""
+    if settings.bootstrap_option == "-b":
+        return error
+    what, fix = (
+        text and _BOOTSTRAP_OPTION.sub(settings.bootstrap_option, text)
+        for text in (error.what, error.fix)
+    )
+    return CliError(error.code, what or "", fix)
+
+
+def _probe(settings: Settings) -> None:
     reasons: list[str] = []
     fix = "start one with `pyrklog serve`, or name another with -b HOST:PORT"
     for host, port in addresses(settings.bootstrap):
@@ -116,7 +136,10 @@ class Connection:
         from pyrklog.cli.cluster_views import is_plain, refuse_unreachable
 
         if is_plain(self.settings):
-            refuse_unreachable(self.settings)
+            try:
+                refuse_unreachable(self.settings)
+            except CliError as error:
+                raise _as_given(error, self.settings) from None
         self._is_checked = True
 
     def check_properties(self) -> None:
@@ -165,6 +188,9 @@ class Connection:
     def explain(self, kafka_error: Any, about: str, topics: Collection[str] = ()) -> CliError:
         """An error of librdkafka with its cause: from the cluster's state and these topics, else
         from librdkafka's messages."""
+        return _as_given(self._explained(kafka_error, about, topics), self.settings)
+
+    def _explained(self, kafka_error: Any, about: str, topics: Collection[str]) -> CliError:
         if self._admin is not None:
             self._admin.poll(0)
         said = [line for line in self._said if line]

@@ -24,6 +24,9 @@ class RecordConsumer(ABC):
         "create it with `pyrklog topic create`, or write to it where topics create themselves"
     )
 
+    _fix_of_gone = "start again with another -o"
+    """Where records that were to be read are deleted."""
+
     def __init__(self, settings: Settings, topics: Sequence[str], *, read_committed: bool) -> None:
         self._settings = settings
         self._topics = list(dict.fromkeys(topics))
@@ -194,7 +197,7 @@ class RecordConsumer(ABC):
             return
         where = f"{key[0]} [{key[1]}]" if key[0] else "reading"
         if error.code() == KafkaError._AUTO_OFFSET_RESET:
-            raise CliError(Exit.FAILED, f"{where}: {error.str()}", "start again with another -o")
+            raise CliError(Exit.FAILED, f"{where}: {error.str()}", self._fix_of_gone)
         raise self._connection.explain(error, where)
 
 

@@ -7,6 +7,7 @@ them; a heading and lines starting with ``#`` are skipped. Or it is JSON of ``gr
 import csv
 import os
 import re
+import stat
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -74,7 +75,9 @@ def read_file(path: Path) -> dict[Key, int]:
     """Reads offsets from a file. Raises :class:`CliError` with the unreadable line."""
     try:
         text = path.read_text()
-    except (OSError, UnicodeDecodeError) as error:
+    except OSError as error:
+        raise CliError(Exit.USAGE, f"cannot read {path}: {error.strerror}") from None
+    except UnicodeDecodeError as error:
         raise CliError(Exit.USAGE, f"cannot read {path}: {error}") from None
     if text.lstrip().startswith("{"):
         return _read_json(path, text)
@@ -152,9 +155,7 @@ def plan(
     if given is not None:
         keys = [key for key in keys if key in given]
     if not keys:
-        raise CliError(
-            Exit.NOT_FOUND, f"group {group} has no offsets to move", "name topics with --topic"
-        )
+        raise _nothing_to_move(group, target, selected, given)
     if not selected:
         existing = connection.topic_partitions(sorted({topic for topic, _ in keys}))
         for topic, partition in keys:
@@ -167,6 +168,17 @@ def plan(
         for key in keys
         if key in wanted
     ]
+
+
+def _nothing_to_move(
+    group: str, target: str, selected: Sequence[str], given: Mapping[Key, int] | None
+) -> CliError:
+    if given is None:
+        what = f"group {group} has no offsets to move"
+        return CliError(Exit.NOT_FOUND, what, "name topics with --topic")
+    known = ", ".join(sorted({topic for topic, _ in given}))
+    what = f"{target} has no offsets of {', '.join(selected)}"
+    return CliError(Exit.NOT_FOUND, what, f"it has offsets of {known}")
 
 
 def _bounded(key: Key, before: int | None, wanted: int, low: int, high: int) -> Move:
@@ -185,10 +197,24 @@ def _given(connection: Connection, target: str) -> dict[Key, int] | None:
         return offsets
     if _is_simple(target):
         return None
-    if not os.path.exists(target) or os.path.isdir(target):
-        what = f"--to takes {TARGETS}, not {target!r}: there is no such file"
-        raise CliError(Exit.USAGE, what)
-    return read_file(Path(target))
+    reason = _no_file(target)
+    if reason is not None:
+        raise CliError(Exit.USAGE, f"--to takes {TARGETS}, not {target!r}: {reason}")
+    found = read_file(Path(target))
+    if not found:
+        what = f"{target} has no offsets"
+        raise CliError(Exit.USAGE, what, "give a file of `pyrklog group export`")
+    return found
+
+
+def _no_file(target: str) -> str | None:
+    """Why it cannot be a file of offsets; None if it may be one."""
+    try:
+        return "it is a directory" if stat.S_ISDIR(os.stat(target).st_mode) else None
+    except FileNotFoundError:
+        return "there is no such file"
+    except OSError as error:
+        return f"no file can be read there ({error.strerror})"
 
 
 def _is_simple(target: str) -> bool:

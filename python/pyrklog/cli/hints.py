@@ -120,7 +120,7 @@ _OF_PROPERTIES = {
     "parse.key": "`produce -K TEXT` takes lines as key, TEXT, value",
     "parse.headers": "`produce -H NAME=VALUE` adds headers, `produce -f jsonl` reads them",
     "key.separator": "`produce -K TEXT`, `consume -K TEXT`: TEXT is between key and value",
-    "ignore.error": "lines without the text of `produce -K TEXT` are values without a key",
+    "ignore.error": "lines without the text of `produce -K TEXT` need a key of -k",
     "null.marker": "`produce -Z` takes empty keys and values as null",
     "print.key": "`consume -K TEXT` prints the key, TEXT, and the value",
     "line.separator": r"`consume -f '%v\n'` ends records as it says",

@@ -113,6 +113,8 @@ class Settings:
     timeout_s: float = DEFAULT_TIMEOUT_S
     verbose: bool = False
     quiet: bool = False
+    bootstrap_option: str = "-b"
+    """What the broker was given with, for errors."""
 
     @property
     def security_protocol(self) -> str:

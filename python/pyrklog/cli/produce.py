@@ -26,7 +26,9 @@ def produce(
     values: Values = None,
     key: Key = None,
     headers: list[str] | None = option("-H, --header K=V", "Header; may be repeated.", None),
-    key_delimiter: str | None = option("-K TEXT", "Lines are key, this, value.", None),
+    key_delimiter: str | None = option(
+        "-K TEXT", "Lines are key, this, value; one without it needs -k.", None
+    ),
     partition: Partition = None,
     codec: str = option("-z, --compression CODEC", "none, gzip, snappy, lz4 or zstd.", "none"),
     acks: str = option("--acks ACKS", "all, 1 or 0.", "all"),

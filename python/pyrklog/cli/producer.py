@@ -26,12 +26,15 @@ def argument_bytes(value: str) -> bytes:
 
 
 def parse_headers(headers: list[str]) -> Headers:
-    """Parses ``K=V`` texts; without ``=`` the value is null."""
+    """Parses ``K=V`` texts. Raises :class:`CliError` for one without ``=``."""
     found: list[tuple[str, bytes | None]] = []
     for header in headers:
         name, equals, value = header.partition("=")
         refuse_non_text(name)
-        found.append((name, argument_bytes(value) if equals else None))
+        if not equals:
+            fix = f"`-H {name}=` for an empty value; `produce -f jsonl` writes a null one"
+            raise CliError(Exit.USAGE, f"-H takes K=V, not {header!a}", fix)
+        found.append((name, argument_bytes(value)))
     return tuple(found)
 
 
@@ -65,12 +68,19 @@ class LineReader:
     def records(self, lines: Iterable[bytes]) -> Iterator[InputRecord]:
         for number, line in enumerate(lines, start=1):
             if not self._json_lines:
+                self._refuse_without_key(number, line)
                 yield self._plain(line)
             elif line.strip():
                 try:
                     yield self._from_json(line)
                 except BadLineError as error:
                     raise CliError(Exit.USAGE, f"line {number} {error}") from None
+
+    def _refuse_without_key(self, number: int, line: bytes) -> None:
+        if self._delimiter and self._delimiter not in line and self._template.key is None:
+            text = self._delimiter.decode(errors="backslashreplace")
+            what = f"line {number} has no {text!r} after a key (-K)"
+            raise CliError(Exit.USAGE, what, "give -k KEY for such lines, or leave out -K")
 
     def _plain(self, line: bytes) -> InputRecord:
         key, value = self._template.key, line

@@ -169,8 +169,10 @@ def alter(
     if partitions is not None:
         _check_count("--partitions", partitions, PARTITIONS_MAX)
         if not dry_run:
-            fix = f"`pyrklog topic add-partitions TOPIC --to {partitions} -y` does it all the same"
-            _refuse_renumbering(names, fix)
+            advice = (
+                f"`pyrklog topic add-partitions TOPIC --to {partitions} -y` has it all the same"
+            )
+            _refuse_renumbering(options, names, advice)
     from pyrklog.cli import topic_details
 
     connection = connect(options)
@@ -191,10 +193,30 @@ def _refuse_empty(names: list[str]) -> None:
     refuse_empty("TOPIC", "topic", names)
 
 
-def _refuse_renumbering(names: list[str], fix: str) -> None:
+def _refuse_renumbering(options: Settings, names: list[str], advice: str) -> None:
+    """``advice``: how other Kafkas than pyrklog do it."""
     found = internal_of(names)
-    if found:
-        raise CliError(Exit.USAGE, renumbered(found[0]), fix)
+    if not found:
+        return
+    is_ours = _is_pyrklog(options)
+    if is_ours:
+        what = f"{renumbered(found[0])}; pyrklog's brokers refuse it, whatever is given"
+        raise CliError(Exit.USAGE, what, "leave the topic as it is")
+    where = advice if is_ours is False else f"{advice}, except at pyrklog's brokers"
+    raise CliError(Exit.USAGE, renumbered(found[0]), where)
+
+
+def _is_pyrklog(options: Settings) -> bool | None:
+    """None where it cannot be known, as over TLS or without an answer."""
+    from pyrklog.cli.cluster_requests import ClusterRequests
+    from pyrklog.cli.config_cluster import ConfigAdmin
+    from pyrklog.cli.config_kinds import Kind
+
+    try:
+        with ClusterRequests(options) as requests:
+            return ConfigAdmin(requests, Kind.BROKER).is_pyrklog()
+    except CliError:
+        return None
 
 
 def _check_count(option: str, count: int, most: int, *, or_default: bool = False) -> None:
@@ -257,21 +279,25 @@ def add_partitions(
     keys: list[str] | None = option(
         "-k, --key KEY", "Say where this key goes; may be repeated.", None
     ),
-    yes: Yes = False,
+    yes: bool = option(
+        "-y, --yes", "Internal topics too, which lose what they hold; not in pyrklog.", False
+    ),
     dry_run: DryRun = False,
 ) -> None:
     """Add partitions, and say how many keys move to others. Records stay where they are."""
     _refuse_empty(names)
     names = list(dict.fromkeys(names))
     if not yes and not dry_run:
-        _refuse_renumbering(names, "give -y to have it")
+        _refuse_renumbering(options, names, "give -y to have it")
     connection = connect(options)
     counts = {name: len(found) for name, found in connection.topic_partitions(names).items()}
     for name, count in counts.items():
         if total <= count:
             what = f"topic {name} has {counted(count, 'partition')} already"
             raise CliError(Exit.FAILED, what, f"--to takes more than {count}")
-    say(options, *_moved_keys(counts, total, keys or []))
+    # Keys of internal topics do not move: what they stand for is lost.
+    usual = {name: count for name, count in counts.items() if not internal_of([name])}
+    say(options, *_moved_keys(usual, total, keys or []))
     _add_partitions(connection, counts, total, dry_run)
 
 
@@ -394,7 +420,10 @@ def copy(
         raise CliError(Exit.USAGE, "-c needs --create", "see `pyrklog topic alter`")
     wanted = _range(start, before)
     # Acknowledged records are not printed one by one.
-    there = replace(options, bootstrap=to or options.bootstrap, verbose=False)
+    there = replace(options, verbose=False)
+    if to is not None:
+        refuse_empty("--to", "broker", [to])
+        there = replace(there, bootstrap=to, bootstrap_option="--to")
     goal = topic_copy.Target(there, target, create, configs)
     connection = connect(options)
     reading = topic_copy.reader(
@@ -408,7 +437,7 @@ def copy(
             done = topic_copy.expected(reading)
         else:
             writing = topic_copy.writer(goal, codec)
-            done = topic_copy.copy(reading, writing, by_key=repartition)
+            done = topic_copy.copy(reading, writing, by_key=repartition, quiet=options.quiet)
     except RangeError as error:
         raise CliError(Exit.FAILED, str(error), "give another --from") from None
     finally:

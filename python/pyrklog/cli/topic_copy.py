@@ -8,10 +8,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+import typer
+
 from pyrklog.cli.assigned_consumer import AssignedConsumer
 from pyrklog.cli.connection import Connection, PartitionKey
 from pyrklog.cli.failures import CliError, Exit, cli_error, counted
 from pyrklog.cli.held_back import HeldBack, sentence, where_seen
+from pyrklog.cli.interrupts import held
 from pyrklog.cli.offsets import OffsetRange, ResolvedRange
 from pyrklog.cli.option_advice import advice
 from pyrklog.cli.options import Settings
@@ -59,6 +62,8 @@ class Copied:
     range: ResolvedRange
     records: int = 0
     bytes: int = 0
+    position: int | None = None
+    """Behind the last record that was handed to the producer."""
 
 
 def prepare(
@@ -86,6 +91,10 @@ def prepare(
         if not dry:
             _create(source, topic, len(partitions), there, target)
         return
+    if target.configs:
+        what = f"topic {target.topic} exists and keeps its options: -c is for a target that is made"
+        fix = f"leave out -c, or change them with `pyrklog config alter topic {target.topic}`"
+        raise CliError(Exit.EXISTS, what, fix)
     missing = [one for one in chosen if one not in known.partitions]
     if missing and not by_key:
         count = counted(len(known.partitions), "partition")
@@ -167,16 +176,49 @@ def writer(target: Target, codec: str) -> RecordProducer:
 
 
 def copy(
-    reading: AssignedConsumer, writing: RecordProducer, *, by_key: bool
+    reading: AssignedConsumer, writing: RecordProducer, *, by_key: bool, quiet: bool = False
 ) -> dict[PartitionKey, Copied]:
     """Copies everything that ``reading`` has been started for.
 
     Raises :class:`CliError`, also if a record is refused; earlier ones are there then. Ctrl-C
-    leaves once the records that were read are written.
+    leaves once the records that were read are written. Both tell how far it came, unless ``quiet``.
     """
+    done = {key: Copied(one) for key, one in reading.ranges().items()}
+    try:
+        _copy_and_finish(reading, writing, done, by_key=by_key)
+    except (CliError, KeyboardInterrupt):
+        told = stopped(done, is_written=writing.failure() is None)
+        if told and not quiet:
+            typer.echo(f"note: {told}", err=True)
+        raise
+    return done
+
+
+def stopped(done: Mapping[PartitionKey, Copied], *, is_written: bool) -> str:
+    """How far a copy came that did not end, and what to do; empty if it wrote nothing.
+    ``is_written``: all that was sent."""
+    reached = {key: one.position for key, one in sorted(done.items()) if one.position is not None}
+    if not reached:
+        return ""
+    again = "a second copy begins anew"
+    if not is_written:
+        return f"the target has a part of the records; {again}"
+    shown = [f"{topic} [{partition}] before {at}" for (topic, partition), at in reached.items()]
+    return (
+        f"copied {total(done)}: {', '.join(shown)}; the target has them, and {again}; "
+        "to go on, give each partition its offset: -p P --from OFFSET"
+    )
+
+
+def _copy_and_finish(
+    reading: AssignedConsumer,
+    writing: RecordProducer,
+    done: Mapping[PartitionKey, Copied],
+    *,
+    by_key: bool,
+) -> None:
     from confluent_kafka import KafkaException
 
-    done = {key: Copied(one) for key, one in reading.ranges().items()}
     try:
         _copy(reading, writing, done, by_key=by_key)
     except KafkaException as error:
@@ -188,14 +230,13 @@ def copy(
     failure = writing.failure()
     if failure is not None:
         raise failure
-    return done
 
 
-def refuse_held_back(held: Mapping[PartitionKey, HeldBack], verb: str) -> None:
+def refuse_held_back(waiting: Mapping[PartitionKey, HeldBack], verb: str) -> None:
     """Raises :class:`CliError` if an open transaction held something back."""
-    if held:
-        fix = f"{where_seen(held)}, and copy the rest once it has ended"
-        raise CliError(Exit.PARTIAL, sentence(held, verb), fix)
+    if waiting:
+        fix = f"{where_seen(waiting)}, and copy the rest once it has ended"
+        raise CliError(Exit.PARTIAL, sentence(waiting, verb), fix)
 
 
 def expected(reading: AssignedConsumer) -> dict[PartitionKey, Copied]:
@@ -227,8 +268,9 @@ def _copy(
         size = 0
         for message in messages:
             record = from_message(message)
-            writing.send(_input(record, by_key=by_key))
-            size += _count(record, done[record.topic, record.partition])
+            with held:  # what is sent is counted
+                writing.send(_input(record, by_key=by_key))
+                size += _count(record, done[record.topic, record.partition])
         reading.wait_anew()  # the target may have been slow
         limit = next_limit(len(messages), size)
 
@@ -252,6 +294,7 @@ def _count(record: Record, copied: Copied) -> int:
     size = len(record.key or b"") + len(record.value or b"")
     size += sum(len(name.encode()) + len(value or b"") for name, value in record.headers)
     copied.records += 1
+    copied.position = record.offset + 1
     copied.bytes += size
     return size
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import TracebackType
@@ -18,6 +19,8 @@ COLUMNS = ("key", "value", "topic", "partition", "offset", "timestamp", "timesta
 """The columns of a scan unless others are named; ``headers`` is the only other one."""
 
 _THREADS_DEFAULT_MAX = 4
+_ISOLATIONS = ("read_committed", "read_uncommitted")
+_MISSING = ("fail", "skip")
 
 Topics = str | Sequence[str] | Mapping[str, Sequence[int] | None]
 """A topic, several, or the partitions to read of each; None for all."""
@@ -50,10 +53,37 @@ class Batch:
     def __init__(self, schema: object, array: object) -> None:
         self._capsules = (schema, array)
 
+    def __repr__(self) -> str:
+        length = _length(self._capsules[1])
+        if length is None:
+            return "<pyrklog Batch, given away>"
+        rows = "1 row" if length == 1 else f"{length} rows"
+        return f"<pyrklog Batch of {rows}: pyarrow.record_batch(batch) takes it>"
+
     def __arrow_c_array__(self, requested_schema: object = None) -> tuple[object, object]:
         """(schema, array) capsules; a requested schema is left to the consumer, as the protocol
         allows."""
         return self._capsules
+
+
+class _ArrowArray(ctypes.Structure):
+    """Of Arrow's C data interface."""
+
+    _fields_ = (
+        *((name, ctypes.c_int64) for name in ("length", "nulls", "offset", "buffers", "children")),
+        *((name, ctypes.c_void_p) for name in ("buffer", "child", "dictionary", "release", "data")),
+    )
+
+
+_pointer_of = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)(
+    ("PyCapsule_GetPointer", ctypes.pythonapi)
+)
+
+
+def _length(array: object) -> int | None:
+    """Rows of an array's capsule; None once a consumer has taken it."""
+    found = _ArrowArray.from_address(_pointer_of(array, b"arrow_array"))
+    return int(found.length) if found.release else None
 
 
 class Scan:
@@ -78,6 +108,7 @@ class Scan:
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
         """The stream's capsule, once: raises ScanClosedError when the scan was read already. A
         requested schema is left to the consumer, as the protocol allows."""
+        self._refuse_read()
         return self._core.stream_capsule()
 
     def reader(self) -> pyarrow.RecordBatchReader:
@@ -95,6 +126,7 @@ class Scan:
             ) from error
         if self._has_reader:
             raise ScanClosedError("the scan has a reader already: open another one")
+        self._refuse_read()
         self._has_reader = True
         # Not by the C stream, which can carry neither our exceptions nor Ctrl-C.
         batches = self._batches(pyarrow.record_batch)
@@ -107,7 +139,15 @@ class Scan:
         finally:
             self.close()
 
+    def _refuse_read(self) -> None:
+        """A second reading would look as if there were no records."""
+        if self._has_ended:
+            raise ScanClosedError("the scan was read already, to its end: open another one")
+
     def __iter__(self) -> Iterator[Batch]:
+        """The scan itself, which goes on where it is. Raises ScanClosedError when it was read to
+        its end."""
+        self._refuse_read()
         return self
 
     def __next__(self) -> Batch:
@@ -197,10 +237,10 @@ def scan(
         end=last,
         starts=starts,
         ends=ends,
-        columns=list(COLUMNS if columns is None else columns),
-        isolation=isolation,
+        columns=_columns(columns),
+        isolation=_one_of("isolation", isolation, _ISOLATIONS),
         rack=rack,
-        missing=missing,
+        missing=_one_of("missing", missing, _MISSING),
         threads=_threads() if threads is None else threads,
         batch_rows=batch_rows,
         batch_bytes=batch_bytes,
@@ -227,6 +267,18 @@ def _topics(topics: Topics) -> list[tuple[str, list[int] | None]]:
         (topic, None if partitions is None else sorted(set(partitions)))
         for topic, partitions in topics.items()
     ]
+
+
+def _columns(columns: Sequence[str] | None) -> list[str]:
+    if isinstance(columns, str | bytes):
+        raise TypeError(f"columns is {columns!r}; it takes a list of names, such as [{columns!r}]")
+    return list(COLUMNS if columns is None else columns)
+
+
+def _one_of(name: str, value: str, known: Sequence[str]) -> str:
+    if value not in known:
+        raise ValueError(f"unknown {name} {value!r}; it can be {' or '.join(known)}")
+    return value
 
 
 def _threads() -> int:

@@ -56,6 +56,16 @@ def test_one_is_compared_with_its_defaults() -> None:
     assert items(Kind.TOPIC, found) == {"a": {"x": "1", "default": "0"}}
 
 
+def test_a_broker_is_compared_by_what_all_brokers_have() -> None:
+    found = {
+        "1": [entry("a", "1"), entry("b", "2"), entry("c", "3")],
+        "default": [entry("a", "1"), entry("b", "5")],
+    }
+    assert items(Kind.BROKER, found) == {"b": {"1": "2", "default": "5"}}
+    assert items(Kind.BROKER, {**found, "default": []}) == {}
+    assert set(items(Kind.TOPIC, found)) == {"b", "c"}
+
+
 def test_secrets_and_what_differs_by_nature_are_left_out() -> None:
     found = {
         number: [
@@ -97,4 +107,27 @@ def test_changes_are_told() -> None:
         "topic t: secret (hidden) -> (hidden)",
         "topic t: new - -> n",
         "topic t: new - -> n",
+    ]
+
+
+def test_items_are_added_to_the_default_of_an_unset_list() -> None:
+    """As brokers do it, whatever the value in force is."""
+    policy = "log.cleanup.policy"
+    operations = [Operation(policy, "compact", APPEND), Operation(policy, "delete", SUBTRACT)]
+    assert altered_lines(Kind.BROKER, "default", {}, operations, {}) == [
+        f"broker default: {policy} - -> delete,compact",
+        f"broker default: {policy} - -> ",
+    ]
+    in_file = {policy: entry(policy, "compact", source="static-broker")}
+    assert altered_lines(Kind.BROKER, "1", in_file, operations[:1], {}) == [
+        f"broker 1: {policy} compact -> delete,compact"
+    ]
+    own = {policy: entry(policy, "compact", source="dynamic-broker")}
+    assert altered_lines(Kind.BROKER, "1", own, operations[:1], {}) == [
+        f"broker 1: {policy} compact -> compact"
+    ]
+    unset = {"cleanup.policy": entry("cleanup.policy", "compact", source="dynamic-default-broker")}
+    added = [Operation("cleanup.policy", "compact", APPEND)]
+    assert altered_lines(Kind.TOPIC, "t", unset, added, {}) == [
+        "topic t: cleanup.policy compact -> delete,compact"
     ]

@@ -48,6 +48,23 @@ def test_options_without_effect(name: str, effect: str) -> None:
     assert f"  effect    {effect}\n" in pages([item])
 
 
+@pytest.mark.parametrize(
+    ("name", "type_name", "default"),
+    [
+        ("background.threads", "int", "10"),
+        ("connections.max.reauth.ms", "long", "0"),
+        ("sasl.kerberos.kinit.cmd", "string", "/usr/bin/kinit"),
+        ("alter.config.policy.class.name", "class", None),
+    ],
+)
+def test_options_without_effect_have_kafkas_type_and_default(
+    name: str, type_name: str, default: str | None
+) -> None:
+    (item,) = explain([name])
+    assert (item["type"], item["default"]) == (type_name, default)
+    assert f"  default   {default or '-'}\n" in pages([item])
+
+
 def test_a_refused_option_is_not_called_accepted() -> None:
     (item,) = explain(["authorizer.class.name"])
     assert item["effect"].startswith("refused: access control lists are not served")

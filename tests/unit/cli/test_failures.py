@@ -245,8 +245,11 @@ def test_a_name_is_advised_only_where_it_is_illegal() -> None:
     [
         ("yesterday", "start, end, an offset, +N, -N, @TIME, current, FILE"),
         ("", "not ''"),
-        (".", "not '.'"),
-        ("x" * 300, "there is no such file"),
+        (".", "not '.': it is a directory"),
+        ("nowhere", "there is no such file"),
+        ("x" * 300, "no file can be read there (File name too long)"),
+        (f"{__file__}/offsets", "no file can be read there (Not a directory)"),
+        ("/dev/null", "/dev/null has no offsets"),
         ("group:", "--to group: takes the name of a group"),
     ],
 )

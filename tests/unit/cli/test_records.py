@@ -70,16 +70,33 @@ def test_a_line_is_a_value() -> None:
 
 def test_a_delimiter_parts_key_and_value_once() -> None:
     reader = LineReader(EMPTY, key_delimiter=b"::")
-    assert read(reader, b"a::b::c", b"::v", b"plain") == [
+    assert read(reader, b"a::b::c", b"::v") == [
         InputRecord(b"a", b"b::c"),
         InputRecord(b"", b"v"),
-        InputRecord(None, b"plain"),
+    ]
+
+
+def test_a_line_without_the_delimiter_ends_the_reading() -> None:
+    reader = LineReader(EMPTY, key_delimiter=b"::")
+    records = reader.records([b"a::b", b"a:b", b"c::d"])
+    assert next(records) == InputRecord(b"a", b"b")
+    with pytest.raises(CliError, match=r"^line 2 has no '::' after a key \(-K\)") as caught:
+        next(records)
+    assert caught.value.code is Exit.USAGE
+    assert list(records) == []
+
+
+def test_a_line_without_the_delimiter_takes_the_given_key() -> None:
+    reader = LineReader(EMPTY._replace(key=b"mine"), key_delimiter=b":")
+    assert read(reader, b"a:b", b"plain") == [
+        InputRecord(b"a", b"b"),
+        InputRecord(b"mine", b"plain"),
     ]
 
 
 def test_empty_may_mean_null() -> None:
     reader = LineReader(EMPTY, key_delimiter=b":", empty_is_null=True)
-    assert read(reader, b"k:", b":v", b"") == [
+    assert read(reader, b"k:", b":v", b":") == [
         InputRecord(b"k", None),
         InputRecord(None, b"v"),
         InputRecord(None, None),
@@ -104,10 +121,13 @@ def test_a_bad_line_is_named_by_its_number() -> None:
     assert caught.value.code is Exit.USAGE
 
 
-def test_headers_may_be_null_and_may_repeat() -> None:
-    assert parse_headers(["a=1", "a=2=3", "b", "c="]) == (
-        ("a", b"1"),
-        ("a", b"2=3"),
-        ("b", None),
-        ("c", b""),
-    )
+def test_headers_may_be_empty_and_may_repeat() -> None:
+    assert parse_headers(["a=1", "a=2=3", "c="]) == (("a", b"1"), ("a", b"2=3"), ("c", b""))
+
+
+def test_a_header_without_a_value_is_refused() -> None:
+    with pytest.raises(CliError, match="-H takes K=V, not 'foo'") as caught:
+        parse_headers(["a=1", "foo"])
+    assert caught.value.code is Exit.USAGE
+    assert caught.value.fix is not None
+    assert "`-H foo=`" in caught.value.fix

@@ -1,5 +1,6 @@
 """A copy between a made-up reader and writer."""
 
+import signal
 from collections.abc import Sequence
 from typing import Any
 
@@ -8,6 +9,7 @@ import pytest
 
 from pyrklog.cli import topic_copy
 from pyrklog.cli.failures import CliError, Exit
+from pyrklog.cli.interrupts import held
 from pyrklog.cli.offsets import ResolvedRange
 from pyrklog.cli.records import InputRecord
 
@@ -84,6 +86,15 @@ class Reader:
         assert self.checked < 3
 
 
+class TrimmedReader(Reader):
+    """What is behind its messages was deleted meanwhile."""
+
+    def finished(self, at_end: bool) -> bool:
+        if super().finished(at_end):
+            raise CliError(Exit.FAILED, "gone")
+        return False
+
+
 class Writer:
     def __init__(self, fails_at: int | None = None, raises: BaseException | None = None) -> None:
         self.sent: list[InputRecord] = []
@@ -107,8 +118,8 @@ class Writer:
         return problem
 
 
-def run(reader: Any, writer: Any, *, by_key: bool = False) -> Any:
-    return topic_copy.copy(reader, writer, by_key=by_key)
+def run(reader: Any, writer: Any, *, by_key: bool = False, quiet: bool = False) -> Any:
+    return topic_copy.copy(reader, writer, by_key=by_key, quiet=quiet)
 
 
 def test_everything_is_counted_and_kept() -> None:
@@ -165,3 +176,44 @@ def test_ctrl_c_ends_after_what_was_read_is_written() -> None:
     with pytest.raises(KeyboardInterrupt):
         run(Reader([Message(0, 0, b"v")]), writer)
     assert writer.is_finished
+
+
+class SlowWriter(Writer):
+    """Ctrl-C comes while the third record is sent."""
+
+    def send(self, record: InputRecord) -> None:
+        super().send(record)
+        if len(self.sent) == 3:
+            held.interrupt(signal.SIGINT, None)
+
+
+def messages() -> list[Message]:
+    return [Message(1, 5, b"v"), *(Message(0, at, b"v") for at in range(7))]
+
+
+def test_a_copy_that_was_stopped_says_how_far_it_came(capsys: pytest.CaptureFixture[str]) -> None:
+    writer = SlowWriter()
+    with pytest.raises(KeyboardInterrupt):
+        run(Reader(messages()), writer)
+    assert len(writer.sent) == 3
+    assert capsys.readouterr().err == (
+        "note: copied 3 records: t [0] before 2, t [1] before 6; the target has them, and a second "
+        "copy begins anew; to go on, give each partition its offset: -p P --from OFFSET\n"
+    )
+    with pytest.raises(CliError, match="gone"):
+        run(TrimmedReader(messages()), Writer())
+    assert "copied 8 records: t [0] before 7, t [1] before 6;" in capsys.readouterr().err
+    with pytest.raises(CliError, match="gone"):
+        run(TrimmedReader(messages()), Writer(), quiet=True)
+    with pytest.raises(CliError, match="gone"):
+        run(TrimmedReader([]), Writer())
+    assert capsys.readouterr().err == ""
+
+
+def test_a_refused_record_leaves_the_reached_offsets_open(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with pytest.raises(CliError, match="refused"):
+        run(Reader(messages()), Writer(fails_at=1))
+    told = "note: the target has a part of the records; a second copy begins anew\n"
+    assert capsys.readouterr().err == told

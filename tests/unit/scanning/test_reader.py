@@ -33,6 +33,9 @@ class EndedCore:
     def next_batch(self) -> tuple[object, object] | None:
         return self.batches.pop() if self.batches else None
 
+    def stream_capsule(self) -> object:
+        return "a stream without batches"
+
     def close(self) -> None:
         self.batches.clear()
 
@@ -46,9 +49,25 @@ def test_a_closed_scan_does_not_look_as_if_it_was_read_to_its_end() -> None:
         next(scan)
 
 
-def test_a_scan_that_was_read_to_its_end_stays_at_its_end() -> None:
+def test_a_scan_that_was_read_to_its_end_is_not_read_again() -> None:
     core: Any = EndedCore()
     scan = Scan(core)
     assert len(list(scan)) == 2
-    scan.close()
-    assert list(scan) == []
+    for _ in range(2):
+        with pytest.raises(ScanClosedError, match="read already, to its end: open another one"):
+            list(scan)
+        with pytest.raises(ScanClosedError, match="read already, to its end: open another one"):
+            scan.reader()
+        with pytest.raises(ScanClosedError, match="read already, to its end: open another one"):
+            scan.__arrow_c_stream__()
+        with pytest.raises(StopIteration):
+            next(scan)
+        scan.close()
+
+
+def test_an_iteration_that_was_left_goes_on() -> None:
+    core: Any = EndedCore()
+    scan = Scan(core)
+    for _ in scan:
+        break
+    assert len(list(scan)) == 1
