@@ -1,0 +1,271 @@
+"""The driver's questions about topics and offsets, by confluent-kafka."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterable, Mapping
+from typing import Protocol, TypeVar
+
+from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicCollection
+from confluent_kafka import TopicPartition as ConfluentPartition
+from confluent_kafka.admin import AdminClient, OffsetSpec
+
+from pyrklog.scanning import LogTruncatedError, ScanError, scan
+from pyrklog.spark.connection import Connection
+from pyrklog.spark.offsets import Position, TopicPartition
+from pyrklog.spark.places import Kind, Place
+from pyrklog.spark.view import TopicView
+
+INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
+"""A pattern does not match them, as with Kafka's consumers."""
+
+NO_TOPIC_ID = "AAAAAAAAAAAAAAAAAAAAAA"
+"""Sixteen zero bytes, as Kafka writes ids."""
+
+ABSENT_S = 3.0
+"""A topic does not exist if brokers say so for this long: one that has just started may know fewer
+topics than the others. As with scans."""
+
+# Of one scan; leaders that lag take all of it.
+_TRUNCATION_PROBE_S = 1.0
+_WAIT_FIRST_S = 0.05
+_WAIT_MOST_S = 1.0
+
+Key = TypeVar("Key")
+
+logger = logging.getLogger("pyrklog.spark")
+
+
+class ClusterError(Exception):
+    """The cluster did not answer in time, or refused; the message says what was asked."""
+
+
+class Cluster(Protocol):
+    """What a stream and a batch read ask. Each raises ClusterError."""
+
+    def topic_names(self) -> list[str]:
+        """All topics but internal ones, sorted."""
+
+    def describe(self, names: list[str]) -> dict[str, TopicView]:
+        """Those that exist. A broker that does not know one is not believed at once."""
+
+    def offsets(self, wanted: Mapping[TopicPartition, Place]) -> dict[TopicPartition, Position]:
+        """The offset of each place, -1 if no record is as late as a timestamp. An offset stands for
+        itself, and is not looked for."""
+
+    def find_truncated(self, positions: Mapping[TopicPartition, Position]) -> TopicPartition | None:
+        """A partition whose leader is known not to have the record before its position, None if
+        there is none. All epochs are known."""
+
+    def close(self) -> None:
+        """Ends connections."""
+
+
+class KafkaCluster:
+    """A cluster of Kafka or pyrklog. Connects when it is asked the first question."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._client: AdminClient | None = None
+        self._absent: set[str] = set()
+
+    def topic_names(self) -> list[str]:
+        try:
+            metadata = self._admin().list_topics(timeout=self._connection.timeout_s)
+        except KafkaException as error:
+            raise ClusterError(f"topics cannot be listed: {_text(error)}") from error
+        return sorted(name for name in metadata.topics if name not in INTERNAL_TOPICS)
+
+    def describe(self, names: list[str]) -> dict[str, TopicView]:
+        if not names:
+            return {}
+        timeout_s = self._connection.request_timeout_s
+
+        def ask(some: list[str]) -> Mapping[str, Callable[[], object]]:
+            futures = self._admin().describe_topics(
+                TopicCollection(some), request_timeout=timeout_s
+            )
+            return {name: future.result for name, future in futures.items()}
+
+        found = self._answers("topic {} cannot be described", names, ask, may_be_absent=True)
+        # What is known to be absent is not waited for again.
+        self._absent = {name for name in names if name not in found}
+        return {name: _topic_view(answer) for name, answer in found.items()}
+
+    def offsets(self, wanted: Mapping[TopicPartition, Place]) -> dict[TopicPartition, Position]:
+        given = {
+            place: Position(what.value)
+            for place, what in wanted.items()
+            if what.kind is Kind.OFFSET
+        }
+        asked = [place for place in wanted if place not in given]
+        if not asked:
+            return given
+        isolation = IsolationLevel.READ_UNCOMMITTED
+        if self._connection.isolation == "read_committed":
+            isolation = IsolationLevel.READ_COMMITTED
+
+        def ask(some: list[TopicPartition]) -> Mapping[TopicPartition, Callable[[], object]]:
+            question = {ConfluentPartition(*place): _specification(wanted[place]) for place in some}
+            futures = self._admin().list_offsets(
+                question,
+                isolation_level=isolation,
+                request_timeout=self._connection.request_timeout_s,
+            )
+            return {
+                TopicPartition(one.topic, one.partition): future.result
+                for one, future in futures.items()
+            }
+
+        answers = self._answers("the offsets of {} cannot be listed", asked, ask)
+        return given | {place: _position(answer) for place, answer in answers.items()}
+
+    def find_truncated(self, positions: Mapping[TopicPartition, Position]) -> TopicPartition | None:
+        places = list(positions)
+        if not self._is_one_truncated(places, positions):
+            return None
+        while len(places) > 1:
+            half, rest = places[: len(places) // 2], places[len(places) // 2 :]
+            places = half if self._is_one_truncated(half, positions) else rest
+        return places[0]
+
+    def _is_one_truncated(
+        self, places: list[TopicPartition], positions: Mapping[TopicPartition, Position]
+    ) -> bool:
+        """Begins to read behind the positions: a scan asks the leaders about epochs first."""
+        topics: dict[str, list[int]] = {}
+        starts: dict[str, dict[int, tuple[int, int]]] = {}
+        ends: dict[str, dict[int, int]] = {}
+        for topic, partition in places:
+            position = positions[TopicPartition(topic, partition)]
+            topics.setdefault(topic, []).append(partition)
+            starts.setdefault(topic, {})[partition] = position
+            ends.setdefault(topic, {})[partition] = position.offset + 1
+        arguments = self._connection.scan_arguments()
+        arguments["timeout_s"] = min(_TRUNCATION_PROBE_S, arguments["timeout_s"])
+        try:
+            with scan(topics, starts, ends, ["offset"], threads=1, **arguments) as probe:
+                for _ in probe:
+                    continue
+        except LogTruncatedError:
+            return True
+        except ScanError as error:
+            # The records behind the positions are not there yet, or a leader is away.
+            logger.info("no leader says that its log was truncated: %s", error)
+        return False
+
+    def close(self) -> None:
+        self._client = None
+
+    def _admin(self) -> AdminClient:
+        if self._client is None:
+            self._client = AdminClient(self._connection.librdkafka())
+        return self._client
+
+    def _refresh_leaders(self) -> None:
+        """librdkafka asks the leader that it last heard of, and does not look for a new one when
+        that one refuses."""
+        try:
+            self._admin().list_topics(timeout=self._connection.request_timeout_s)
+        except KafkaException as error:
+            logger.info("metadata is not refreshed: %s", _text(error))
+
+    def _answers(
+        self,
+        failure: str,
+        keys: Iterable[Key],
+        ask: Callable[[list[Key]], Mapping[Key, Callable[[], object]]],
+        *,
+        may_be_absent: bool = False,
+    ) -> dict[Key, object]:
+        """Asks again for what failed and may pass, until the time is over. What does not exist is
+        left out, after ``ABSENT_S``, if it may be absent."""
+        begin = time.monotonic()
+        until = begin + self._connection.timeout_s
+        wait_s = _WAIT_FIRST_S
+        found: dict[Key, object] = {}
+        open_keys = list(keys)
+        while open_keys:
+            again = []
+            last: KafkaException | None = None
+            for key, result in ask(open_keys).items():
+                try:
+                    found[key] = result()
+                except KafkaException as error:
+                    now = time.monotonic()
+                    is_absent = _error(error).code() == KafkaError.UNKNOWN_TOPIC_OR_PART
+                    is_believed = key in self._absent or now >= min(
+                        begin + ABSENT_S, until - wait_s
+                    )
+                    if may_be_absent and is_absent and is_believed:
+                        continue
+                    is_late = now + wait_s >= until
+                    if is_late or not _may_pass(_error(error)):
+                        raise ClusterError(f"{failure.format(key)}: {_text(error)}") from error
+                    again.append(key)
+                    last = error
+            open_keys = again
+            if last is not None:
+                time.sleep(wait_s)
+                wait_s = min(2 * wait_s, _WAIT_MOST_S)
+                if not may_be_absent:
+                    self._refresh_leaders()
+        return found
+
+
+_PASSING = frozenset(
+    {
+        KafkaError.LEADER_NOT_AVAILABLE,
+        KafkaError.NOT_LEADER_FOR_PARTITION,
+        KafkaError.OFFSET_NOT_AVAILABLE,
+        KafkaError.FENCED_LEADER_EPOCH,
+        KafkaError.UNKNOWN_LEADER_EPOCH,
+        KafkaError.UNKNOWN_TOPIC_OR_PART,
+        KafkaError.BROKER_NOT_AVAILABLE,
+        KafkaError.REPLICA_NOT_AVAILABLE,
+        KafkaError.KAFKA_STORAGE_ERROR,
+        KafkaError.NETWORK_EXCEPTION,
+        KafkaError.REQUEST_TIMED_OUT,
+        KafkaError._TRANSPORT,
+        KafkaError._TIMED_OUT,
+        KafkaError._ALL_BROKERS_DOWN,
+        KafkaError._NODE_UPDATE,
+        KafkaError._UNKNOWN_PARTITION,
+        KafkaError._UNKNOWN_TOPIC,
+    }
+)
+
+
+def _may_pass(error: KafkaError) -> bool:
+    return error.retriable() or error.code() in _PASSING
+
+
+def _error(exception: KafkaException) -> KafkaError:
+    error = exception.args[0]
+    assert isinstance(error, KafkaError)
+    return error
+
+
+def _text(exception: KafkaException) -> str:
+    text: str = _error(exception).str()
+    return text
+
+
+def _topic_view(answer: object) -> TopicView:
+    topic_id = str(getattr(answer, "topic_id", NO_TOPIC_ID))
+    numbers = sorted(partition.id for partition in getattr(answer, "partitions", ()))
+    return TopicView("" if topic_id == NO_TOPIC_ID else topic_id, tuple(numbers))
+
+
+def _specification(place: Place) -> OffsetSpec:
+    if place.kind is Kind.EARLIEST:
+        return OffsetSpec.earliest()
+    if place.kind is Kind.LATEST:
+        return OffsetSpec.latest()
+    return OffsetSpec.for_timestamp(place.value)
+
+
+def _position(answer: object) -> Position:
+    epoch = getattr(answer, "leader_epoch", None)
+    return Position(int(getattr(answer, "offset", -1)), -1 if epoch is None else int(epoch))
