@@ -1,10 +1,15 @@
-"""Spark with its stock Kafka connector, from the jars that ``make test`` fetched."""
+"""Spark: sessions with its stock Kafka connector, from the jars that ``make test`` fetched, and
+sessions with ours, which needs none."""
 
+import json
+import os
+import sys
 from pathlib import Path
 from typing import Any
 
 from pyspark.sql import SparkSession
 
+import pyrklog.spark
 from tests.support.jvm import SPARK_JARS
 
 
@@ -12,21 +17,52 @@ def start_session(folder: Path) -> Any:
     """A session with two threads; one per process. The caller stops it."""
     jars = sorted(SPARK_JARS.glob("*.jar"))
     assert len(jars) == 4, f"no jars in {SPARK_JARS}: run `make .cache/spark.done`"
+    return _builder(folder).config("spark.jars", ",".join(map(str, jars))).getOrCreate()
+
+
+def start_session_without_jars(folder: Path) -> Any:
+    """As :func:`start_session`, with ``format("pyrklog")`` instead."""
+    python = sys.executable
+    paths = os.pathsep.join(filter(None, sys.path))
+    session = (
+        _builder(folder)
+        .config("spark.pyspark.python", python)
+        .config("spark.executorEnv.PYTHONPATH", paths)
+        .getOrCreate()
+    )
+    pyrklog.spark.register(session)
+    return session
+
+
+def _builder(folder: Path) -> Any:
     return (
         SparkSession.builder.master("local[2]")
         .appName("pyrklog-tests")
-        .config("spark.jars", ",".join(map(str, jars)))
         .config("spark.ui.enabled", False)
         .config("spark.driver.bindAddress", "127.0.0.1")
         .config("spark.driver.host", "127.0.0.1")
         .config("spark.sql.shuffle.partitions", 2)
         .config("spark.sql.warehouse.dir", str(folder))
         .config("spark.log.level", "ERROR")
-        .getOrCreate()
     )
 
 
 def source(reader: Any, bootstrap: str, topic: str, **options: str) -> Any:
-    """A topic as a table, by a batch or stream reader."""
+    """A topic as a table, by a batch or stream reader and the stock connector."""
     settings = {"kafka.bootstrap.servers": bootstrap, "subscribe": topic} | options
     return reader.format("kafka").options(**settings).load()
+
+
+def our_source(reader: Any, bootstrap: str, topic: str | None, **options: str) -> Any:
+    """The same by our source."""
+    settings = {"kafka.bootstrap.servers": bootstrap} | options
+    if topic is not None:
+        settings["subscribe"] = topic
+    return reader.format("pyrklog").options(**settings).load()
+
+
+def positions(document: str | None, topic: str) -> dict[int, int]:
+    """By partition, of an offset of our source as progress shows it."""
+    topics = json.loads(document or '{"topics": {}}')["topics"]
+    found = topics.get(topic, {"partitions": {}})["partitions"]
+    return {int(number): place["offset"] for number, place in found.items()}
