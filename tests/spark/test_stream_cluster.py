@@ -3,7 +3,6 @@ is replaced. The files hold each acknowledged record once."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,7 @@ from confluent_kafka.admin import NewPartitions
 from tests.support.cluster import BrokerCluster
 from tests.support.cluster_clients import create, end_offset, leaders, produce
 from tests.support.cluster_load import Writer
-from tests.support.spark import our_source, positions, start_session_without_jars
+from tests.support.spark import our_source, positions
 from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.jvm, pytest.mark.spark, pytest.mark.timeout(240)]
@@ -23,22 +22,15 @@ PARTITIONS = 3
 ADDED = 10
 
 
-@pytest.fixture(scope="module")
-def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    session = start_session_without_jars(tmp_path_factory.mktemp("warehouse"))
-    yield session
-    session.stop()
-
-
 class Copy:
     """A running query into Parquet, which can be replaced by one with the same checkpoint."""
 
     def __init__(self, spark: Any, cluster: BrokerCluster, topic: str, folder: Path) -> None:
         self._spark, self._cluster, self._topic, self._folder = spark, cluster, topic, folder
-        self.query = self._start()
+        self.query = self._start(400)
 
-    def _start(self) -> Any:
-        options = {"startingOffsets": "earliest", "maxOffsetsPerTrigger": "400"}
+    def _start(self, most: int) -> Any:
+        options = {"startingOffsets": "earliest", "maxOffsetsPerTrigger": str(most)}
         return (
             our_source(self._spark.readStream, self._cluster.bootstrap, self._topic, **options)
             .selectExpr("CAST(value AS STRING) AS value", "partition", "offset")
@@ -49,10 +41,10 @@ class Copy:
             .start()
         )
 
-    def replace(self) -> None:
+    def replace(self, most: int = 400) -> None:
         """Stops the query, in the middle of whatever it does, and starts the next one."""
         self.query.stop()
-        self.query = self._start()
+        self.query = self._start(most)
 
     def go_on(self, batches: int = 3) -> None:
         first = -1 if self.query.lastProgress is None else self.query.lastProgress.batchId
@@ -120,6 +112,7 @@ def test_a_throttled_stream_loses_and_doubles_nothing(
     # Into all partitions.
     produce(cluster, topic, PARTITIONS + ADDED, [b"-%d" % number for number in range(1, 6)])
     wanted = ends(cluster, topic, PARTITIONS + ADDED)
+    copy.replace(sum(wanted.values()))
     try:
         wait_until(lambda: copy.has_read(wanted), "not everything is read", 120)
     finally:

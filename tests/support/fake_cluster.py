@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from pyrklog.spark.cluster import GoneError
 from pyrklog.spark.offsets import OffsetRange, Position, StreamOffset, TopicPartition
 from pyrklog.spark.places import Kind, Place
 from pyrklog.spark.view import TopicView
@@ -29,6 +30,8 @@ class FakeCluster:
         self.ids: dict[str, str] = {}
         self.truncation_checks = 0
         self.is_closed = False
+        self.expected: Mapping[str, TopicView] = {}
+        self.deleted_meanwhile = ""
 
     def topic(self, name: str, *ends: int, topic_id: str = "id") -> None:
         """A topic with a partition for each last offset."""
@@ -46,7 +49,8 @@ class FakeCluster:
     def topic_names(self) -> list[str]:
         return sorted(self.ids)
 
-    def describe(self, names: list[str]) -> dict[str, TopicView]:
+    def describe(self, names: list[str], expected: Mapping[str, TopicView]) -> dict[str, TopicView]:
+        self.expected = expected
         return {
             name: TopicView(
                 self.ids[name],
@@ -57,6 +61,9 @@ class FakeCluster:
         }
 
     def offsets(self, wanted: Mapping[TopicPartition, Place]) -> dict[TopicPartition, Position]:
+        if self.deleted_meanwhile in self.ids:
+            self.delete(self.deleted_meanwhile)
+            raise GoneError("it does not exist any more")
         return {place: self._offset(self.logs[place], what) for place, what in wanted.items()}
 
     def find_truncated(self, positions: Mapping[TopicPartition, Position]) -> TopicPartition | None:

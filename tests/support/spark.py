@@ -7,21 +7,28 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 import pyrklog.spark
 from tests.support.jvm import SPARK_JARS
 
+_kept: list[Any] = []
+
 
 def start_session(folder: Path) -> Any:
     """A session with two threads; one per process. The caller stops it."""
+    stop_session_without_jars()
     jars = sorted(SPARK_JARS.glob("*.jar"))
     assert len(jars) == 4, f"no jars in {SPARK_JARS}: run `make .cache/spark.done`"
     return _builder(folder).config("spark.jars", ",".join(map(str, jars))).getOrCreate()
 
 
-def start_session_without_jars(folder: Path) -> Any:
-    """As :func:`start_session`, with ``format("pyrklog")`` instead."""
+def session_without_jars(folder: Path) -> Any:
+    """As :func:`start_session`, with ``format("pyrklog")`` instead. It is kept for the next caller:
+    a session and its first query take many seconds."""
+    if _kept:
+        return _kept[0]
     python = sys.executable
     paths = os.pathsep.join(filter(None, sys.path))
     session = (
@@ -31,7 +38,21 @@ def start_session_without_jars(folder: Path) -> Any:
         .getOrCreate()
     )
     pyrklog.spark.register(session)
+    _kept.append(session)
     return session
+
+
+def stop_session_without_jars() -> None:
+    """Stops the session that is kept, if there is one, and its Java virtual machine: one that was
+    started without jars cannot load them later."""
+    if not _kept:
+        return
+    _kept.pop().stop()
+    gateway = SparkContext._gateway
+    SparkContext._gateway = SparkContext._jvm = None
+    gateway.shutdown()
+    gateway.proc.stdin.close()
+    gateway.proc.wait(30)
 
 
 def _builder(folder: Path) -> Any:

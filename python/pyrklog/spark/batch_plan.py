@@ -30,7 +30,7 @@ def plan_batch(options: SourceOptions, cluster: Cluster, sizes: Sizes) -> list[O
     Raises SelectionError for what is not there and for starts behind their ends, DataLossError for
     offsets that are not there any more, ClusterError, TooManyTasksError.
     """
-    topics = selected(cluster, options.selection)
+    topics = selected(cluster, options.selection, {})
     require_all(topics, options.selection)
     partitions = partitions_of(topics)
     starts = resolve(
@@ -49,7 +49,13 @@ def plan_batch(options: SourceOptions, cluster: Cluster, sizes: Sizes) -> list[O
             )
     starts, ends = _what_is_left(options, cluster, starts, ends)
     ranges = [
-        OffsetRange(*place, starts[place].offset, ends[place].offset, starts[place].epoch)
+        OffsetRange(
+            *place,
+            starts[place].offset,
+            ends[place].offset,
+            starts[place].epoch,
+            topics[place.topic].topic_id,
+        )
         for place in partitions
         if starts[place].offset < ends[place].offset
     ]

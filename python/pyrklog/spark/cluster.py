@@ -4,28 +4,24 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterable, Mapping
-from typing import Protocol, TypeVar
+from collections.abc import Callable, Mapping, Set
+from typing import Generic, Protocol, TypeVar
 
 from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicCollection
 from confluent_kafka import TopicPartition as ConfluentPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
-from pyrklog.scanning import LogTruncatedError, ScanError, scan
-from pyrklog.spark.connection import Connection
+from pyrklog.scanning import ListedOffset, LogTruncatedError, ScanError, scan
+from pyrklog.spark.connection import ABSENT_S, Connection
 from pyrklog.spark.offsets import Position, TopicPartition
 from pyrklog.spark.places import Kind, Place
-from pyrklog.spark.view import TopicView
+from pyrklog.spark.view import TopicView, is_another
 
 INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
 """A pattern does not match them, as with Kafka's consumers."""
 
 NO_TOPIC_ID = "AAAAAAAAAAAAAAAAAAAAAA"
 """Sixteen zero bytes, as Kafka writes ids."""
-
-ABSENT_S = 3.0
-"""A topic does not exist if brokers say so for this long: one that has just started may know fewer
-topics than the others. As with scans."""
 
 # Of one scan; leaders that lag take all of it.
 _TRUNCATION_PROBE_S = 1.0
@@ -41,18 +37,23 @@ class ClusterError(Exception):
     """The cluster did not answer in time, or refused; the message says what was asked."""
 
 
+class GoneError(ClusterError):
+    """A topic or partition was there when it was described, and is not there any more."""
+
+
 class Cluster(Protocol):
     """What a stream and a batch read ask. Each raises ClusterError."""
 
     def topic_names(self) -> list[str]:
         """All topics but internal ones, sorted."""
 
-    def describe(self, names: list[str]) -> dict[str, TopicView]:
-        """Those that exist. A broker that does not know one is not believed at once."""
+    def describe(self, names: list[str], expected: Mapping[str, TopicView]) -> dict[str, TopicView]:
+        """Those that exist. A broker is not believed at once if it does not know one, or without an
+        expected partition or with another id."""
 
     def offsets(self, wanted: Mapping[TopicPartition, Place]) -> dict[TopicPartition, Position]:
         """The offset of each place, -1 if no record is as late as a timestamp. An offset stands for
-        itself, and is not looked for."""
+        itself, and is not looked for. Raises GoneError."""
 
     def find_truncated(self, positions: Mapping[TopicPartition, Position]) -> TopicPartition | None:
         """A partition whose leader is known not to have the record before its position, None if
@@ -77,7 +78,7 @@ class KafkaCluster:
             raise ClusterError(f"topics cannot be listed: {_text(error)}") from error
         return sorted(name for name in metadata.topics if name not in INTERNAL_TOPICS)
 
-    def describe(self, names: list[str]) -> dict[str, TopicView]:
+    def describe(self, names: list[str], expected: Mapping[str, TopicView]) -> dict[str, TopicView]:
         if not names:
             return {}
         timeout_s = self._connection.request_timeout_s
@@ -88,7 +89,11 @@ class KafkaCluster:
             )
             return {name: future.result for name, future in futures.items()}
 
-        found = self._answers("topic {} cannot be described", names, ask, may_be_absent=True)
+        def is_doubtful(name: str, answer: object) -> bool:
+            return name in expected and _lacks(_topic_view(answer), expected[name])
+
+        asking = _Asking("topic {} cannot be described", ask, self._connection.timeout_s)
+        found = asking.described(names, self._absent, is_doubtful)
         # What is known to be absent is not waited for again.
         self._absent = {name for name in names if name not in found}
         return {name: _topic_view(answer) for name, answer in found.items()}
@@ -118,7 +123,13 @@ class KafkaCluster:
                 for one, future in futures.items()
             }
 
-        answers = self._answers("the offsets of {} cannot be listed", asked, ask)
+        def look_again(some: list[TopicPartition]) -> None:
+            self._refresh_leaders()
+            if asking.waited_s >= ABSENT_S:
+                self._require(some)
+
+        asking = _Asking("the offsets of {} cannot be listed", ask, self._connection.timeout_s)
+        answers = asking.answers(asked, look_again)
         return given | {place: _position(answer) for place, answer in answers.items()}
 
     def find_truncated(self, positions: Mapping[TopicPartition, Position]) -> TopicPartition | None:
@@ -135,12 +146,12 @@ class KafkaCluster:
     ) -> bool:
         """Begins to read behind the positions: a scan asks the leaders about epochs first."""
         topics: dict[str, list[int]] = {}
-        starts: dict[str, dict[int, tuple[int, int]]] = {}
+        starts: dict[str, dict[int, ListedOffset]] = {}
         ends: dict[str, dict[int, int]] = {}
         for topic, partition in places:
             position = positions[TopicPartition(topic, partition)]
             topics.setdefault(topic, []).append(partition)
-            starts.setdefault(topic, {})[partition] = position
+            starts.setdefault(topic, {})[partition] = ListedOffset(*position)
             ends.setdefault(topic, {})[partition] = position.offset + 1
         arguments = self._connection.scan_arguments()
         arguments["timeout_s"] = min(_TRUNCATION_PROBE_S, arguments["timeout_s"])
@@ -171,47 +182,95 @@ class KafkaCluster:
         except KafkaException as error:
             logger.info("metadata is not refreshed: %s", _text(error))
 
-    def _answers(
+    def _require(self, places: list[TopicPartition]) -> None:
+        """Raises GoneError if a partition does not exist: no leader can be waited for."""
+        found = self.describe(sorted({place.topic for place in places}), {})
+        for place in places:
+            if place.topic not in found:
+                raise GoneError(f"topic {place.topic} does not exist any more")
+            if place.partition not in found[place.topic].partitions:
+                raise GoneError(f"partition {place} does not exist any more")
+
+
+class _Asking(Generic[Key]):
+    """A question about several keys, asked again for those whose failure may pass, until the time
+    is over. ``failure`` has room for a key."""
+
+    def __init__(
         self,
         failure: str,
-        keys: Iterable[Key],
         ask: Callable[[list[Key]], Mapping[Key, Callable[[], object]]],
-        *,
-        may_be_absent: bool = False,
+        timeout_s: float,
+    ) -> None:
+        self._failure = failure
+        self._ask = ask
+        self._timeout_s = timeout_s
+        self._begin_s = time.monotonic()
+        self._wait_s = _WAIT_FIRST_S
+
+    @property
+    def waited_s(self) -> float:
+        return time.monotonic() - self._begin_s
+
+    def answers(
+        self, keys: list[Key], look_again: Callable[[list[Key]], None]
     ) -> dict[Key, object]:
-        """Asks again for what failed and may pass, until the time is over. What does not exist is
-        left out, after ``ABSENT_S``, if it may be absent."""
-        begin = time.monotonic()
-        until = begin + self._connection.timeout_s
-        wait_s = _WAIT_FIRST_S
+        """Of all keys. ``look_again`` is called with those that are asked for again. Raises
+        ClusterError."""
         found: dict[Key, object] = {}
-        open_keys = list(keys)
-        while open_keys:
+        while True:
             again = []
-            last: KafkaException | None = None
-            for key, result in ask(open_keys).items():
+            for key, result in self._ask(keys).items():
                 try:
                     found[key] = result()
                 except KafkaException as error:
-                    now = time.monotonic()
-                    is_absent = _error(error).code() == KafkaError.UNKNOWN_TOPIC_OR_PART
-                    is_believed = key in self._absent or now >= min(
-                        begin + ABSENT_S, until - wait_s
-                    )
-                    if may_be_absent and is_absent and is_believed:
-                        continue
-                    is_late = now + wait_s >= until
-                    if is_late or not _may_pass(_error(error)):
-                        raise ClusterError(f"{failure.format(key)}: {_text(error)}") from error
+                    self._raise_if_lasting(key, error)
                     again.append(key)
-                    last = error
-            open_keys = again
-            if last is not None:
-                time.sleep(wait_s)
-                wait_s = min(2 * wait_s, _WAIT_MOST_S)
-                if not may_be_absent:
-                    self._refresh_leaders()
+            if not again:
+                return found
+            keys = again
+            self._pause()
+            look_again(keys)
+
+    def described(
+        self,
+        names: list[Key],
+        known_absent: Set[Key],
+        is_doubtful: Callable[[Key, object], bool],
+    ) -> dict[Key, object]:
+        """Of those that exist. Absence and doubtful answers are believed after ``ABSENT_S``. Raises
+        ClusterError."""
+        found: dict[Key, object] = {}
+        while names:
+            again = []
+            is_believed = self.waited_s >= min(ABSENT_S, self._timeout_s - self._wait_s)
+            for name, result in self._ask(names).items():
+                try:
+                    answer = result()
+                except KafkaException as error:
+                    if _error(error).code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
+                        self._raise_if_lasting(name, error)
+                    elif is_believed or name in known_absent:
+                        continue
+                    again.append(name)
+                else:
+                    if is_believed or not is_doubtful(name, answer):
+                        found[name] = answer
+                    else:
+                        again.append(name)
+            names = again
+            if names:
+                self._pause()
         return found
+
+    def _raise_if_lasting(self, key: Key, error: KafkaException) -> None:
+        is_late = self.waited_s + self._wait_s >= self._timeout_s
+        if is_late or not _may_pass(_error(error)):
+            raise ClusterError(f"{self._failure.format(key)}: {_text(error)}") from error
+
+    def _pause(self) -> None:
+        time.sleep(self._wait_s)
+        self._wait_s = min(2 * self._wait_s, _WAIT_MOST_S)
 
 
 _PASSING = frozenset(
@@ -233,6 +292,8 @@ _PASSING = frozenset(
         KafkaError._NODE_UPDATE,
         KafkaError._UNKNOWN_PARTITION,
         KafkaError._UNKNOWN_TOPIC,
+        # librdkafka knows no leader of any partition asked for: its metadata may be old.
+        KafkaError._NOENT,
     }
 )
 
@@ -253,9 +314,16 @@ def _text(exception: KafkaException) -> str:
 
 
 def _topic_view(answer: object) -> TopicView:
-    topic_id = str(getattr(answer, "topic_id", NO_TOPIC_ID))
+    # librdkafka writes ids with two other letters than Kafka.
+    topic_id = str(getattr(answer, "topic_id", NO_TOPIC_ID)).replace("+", "-").replace("/", "_")
     numbers = sorted(partition.id for partition in getattr(answer, "partitions", ()))
     return TopicView("" if topic_id == NO_TOPIC_ID else topic_id, tuple(numbers))
+
+
+def _lacks(found: TopicView, expected: TopicView) -> bool:
+    if is_another(expected.topic_id, found.topic_id):
+        return True
+    return not set(expected.partitions) <= set(found.partitions)
 
 
 def _specification(place: Place) -> OffsetSpec:

@@ -5,6 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypedDict
 
+ABSENT_S = 3.0
+"""A topic does not exist if brokers say so for this long, nor does a partition, and so with another
+id: a broker that has just started may know less than the others, or older things. As with scans."""
+
 
 class ScanArguments(TypedDict):
     """Of ``pyrklog.scan``."""

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Mapping
 from typing import Protocol
 
-from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException, TopicPartition
+from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from pyrklog.spark.connection import Connection
@@ -15,6 +16,17 @@ from pyrklog.spark.offsets import TopicPartition as Place
 
 COMMIT_MOST_S = 5.0
 """A stream waits no longer for its group's coordinator."""
+
+_WAIT_S = 0.1
+# A coordinator loads its groups, or moves.
+_PASSING = frozenset(
+    {
+        KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+        KafkaError.COORDINATOR_NOT_AVAILABLE,
+        KafkaError.NOT_COORDINATOR,
+        KafkaError._TRANSPORT,
+    }
+)
 
 logger = logging.getLogger("pyrklog.spark")
 
@@ -32,6 +44,7 @@ class Group(Protocol):
 class KafkaGroup:
     """Commits as tools do that alter a group's offsets: the group has no members.
 
+    What may pass is tried again for ``COMMIT_MOST_S``, but not with each offset while it lasts.
     What fails is logged once for each reason and tried again with the next offset.
     """
 
@@ -52,22 +65,29 @@ class KafkaGroup:
             TopicPartition(*place, position.offset, metadata, *_epoch(position))
             for place, position in changed.items()
         ]
+        until = time.monotonic() + self._timeout_s
+        left_s = self._timeout_s
+        while (failure := self._try(wanted, left_s)) is not None:
+            left_s = until - time.monotonic() - _WAIT_S
+            if failure.code() not in _PASSING or left_s <= 0 or self._reason:
+                self._warn(f"{failure.name()}: {failure.str()}")
+                return
+            time.sleep(_WAIT_S)
+        self._committed = dict(offset.positions)
+        self._reason = ""
+
+    def _try(self, wanted: list[TopicPartition], timeout_s: float) -> KafkaError | None:
         try:
             if self._client is None:
                 self._client = AdminClient(self._settings)
             futures = self._client.alter_consumer_group_offsets(
-                [ConsumerGroupTopicPartitions(self._name, wanted)], request_timeout=self._timeout_s
+                [ConsumerGroupTopicPartitions(self._name, wanted)], request_timeout=timeout_s
             )
             answers = futures[self._name].result().topic_partitions
         except KafkaException as error:
-            self._warn(str(error.args[0]))
-            return
-        failed = [one for one in answers if one.error is not None]
-        if failed:
-            self._warn(f"{failed[0].topic}-{failed[0].partition}: {failed[0].error}")
-            return
-        self._committed = dict(offset.positions)
-        self._reason = ""
+            failure: KafkaError = error.args[0]
+            return failure
+        return next((one.error for one in answers if one.error is not None), None)
 
     def close(self) -> None:
         self._client = None

@@ -42,13 +42,15 @@ class Position(NamedTuple):
 
 
 class OffsetRange(NamedTuple):
-    """Offsets from ``start`` up to, and without, ``end``; ``epoch`` as that of a position."""
+    """Offsets from ``start`` up to, and without, ``end``; ``epoch`` as that of a position. The
+    topic with ``topic_id`` is meant, any if that is empty."""
 
     topic: str
     partition: int
     start: int
     end: int
     epoch: int = -1
+    topic_id: str = ""
 
     @property
     def size(self) -> int:
@@ -143,7 +145,8 @@ def ranges_between(start: StreamOffset, end: StreamOffset) -> list[OffsetRange]:
                 "the checkpoint is not of this stream"
             )
         if last > begin.offset:
-            found.append(OffsetRange(*place, begin.offset, last, begin.epoch))
+            topic_id = end.topic_ids.get(place.topic, "")
+            found.append(OffsetRange(*place, begin.offset, last, begin.epoch, topic_id))
     return found
 
 

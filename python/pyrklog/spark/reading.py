@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from pyrklog.scanning import (
+    ListedOffset,
     LogTruncatedError,
     OffsetOutOfRangeError,
     Place,
@@ -16,7 +18,7 @@ from pyrklog.scanning import (
     UnknownTopicError,
     scan,
 )
-from pyrklog.spark.connection import Connection
+from pyrklog.spark.connection import ABSENT_S, Connection
 from pyrklog.spark.offsets import OffsetRange
 
 if TYPE_CHECKING:
@@ -25,6 +27,8 @@ if TYPE_CHECKING:
 TASK_MEMORY_BYTES = 64 << 20
 TRUNCATIONS_MAX = 10
 """Times that one task goes on after a truncation: a log that loses more fails the task."""
+
+_WAIT_S = 0.2
 
 logger = logging.getLogger("pyrklog.spark")
 
@@ -42,12 +46,13 @@ def read_range(
     Raises the exceptions of ``pyrklog.scanning``. Without ``fail_on_data_loss`` a loss is logged,
     and reading goes on at the first record left behind the last one that was given.
     """
-    position: Place = one.start if one.epoch < 0 else (one.start, one.epoch)
+    position: Place = one.start if one.epoch < 0 else ListedOffset(one.start, one.epoch)
     for attempt in range(TRUNCATIONS_MAX + 1):
         reading: Scan | None = None
         try:
-            reading = open_scan(
-                {one.topic: [one.partition]},
+            reading = _opened(
+                open_scan,
+                topics={one.topic: [one.partition]},
                 start={one.topic: {one.partition: position}},
                 end={one.topic: {one.partition: one.end}},
                 columns=list(columns),
@@ -56,6 +61,7 @@ def read_range(
                 memory_bytes=TASK_MEMORY_BYTES,
                 **connection.scan_arguments(),
             )
+            _check_topic(one, reading)
             yield from reading.reader()
             return
         except LogTruncatedError as loss:
@@ -72,6 +78,29 @@ def read_range(
         finally:
             if reading is not None:
                 reading.close()
+
+
+def _opened(open_scan: Callable[..., Scan], **arguments: object) -> Scan:
+    """The driver saw the partition: a broker that does not know it is asked again for ``ABSENT_S``,
+    since it may have just started, or hear of new partitions later than others."""
+    until = time.monotonic() + ABSENT_S
+    while True:
+        try:
+            return open_scan(**arguments)
+        except UnknownTopicError:
+            if time.monotonic() >= until:
+                raise
+            time.sleep(_WAIT_S)
+
+
+def _check_topic(one: OffsetRange, reading: Scan) -> None:
+    """The offsets of another topic with the same name are not those that were planned. The scan
+    itself notices one that is created later."""
+    if one.topic_id and reading.topic_ids.get(one.topic, one.topic_id) != one.topic_id:
+        raise TopicDeletedError(
+            f"topic {one.topic} was deleted and created anew before offsets {one.start} to "
+            f"{one.end - 1} of {one.place} were read"
+        )
 
 
 def _warn(one: OffsetRange, loss: ScanError) -> None:

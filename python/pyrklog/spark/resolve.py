@@ -15,19 +15,23 @@ class SelectionError(ValueError):
     """What the options name is not there."""
 
 
-def selected(cluster: Cluster, selection: Selection) -> dict[str, TopicView]:
-    """The topics that exist of a selection, with those partitions that exist."""
+def selected(
+    cluster: Cluster, selection: Selection, expected: Mapping[str, TopicView]
+) -> dict[str, TopicView]:
+    """The topics that exist of a selection, with those partitions that exist. If one is not as
+    expected, a broker is asked again before that is believed."""
     if isinstance(selection, Pattern):
-        names = [name for name in cluster.topic_names() if selection.pattern.fullmatch(name)]
-        return cluster.describe(names)
+        names = {*cluster.topic_names(), *expected}
+        matching = sorted(name for name in names if selection.pattern.fullmatch(name))
+        return cluster.describe(matching, expected)
     if isinstance(selection, Assign):
         found = {}
-        for name, topic in cluster.describe(list(selection.partitions)).items():
+        for name, topic in cluster.describe(list(selection.partitions), expected).items():
             wanted = selection.partitions[name]
             there = tuple(number for number in topic.partitions if number in wanted)
             found[name] = TopicView(topic.topic_id, there)
         return found
-    return cluster.describe(list(selection.topics))
+    return cluster.describe(list(selection.topics), expected)
 
 
 def is_selected(selection: Selection, place: TopicPartition) -> bool:

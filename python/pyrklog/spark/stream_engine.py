@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from pyrklog.spark.admission import Limits, admit, should_wait
-from pyrklog.spark.cluster import Cluster
+from pyrklog.spark.cluster import Cluster, GoneError
 from pyrklog.spark.group_commit import Group
 from pyrklog.spark.offsets import (
     Json,
@@ -28,13 +28,15 @@ from pyrklog.spark.places import EARLIEST, LATEST
 from pyrklog.spark.planning import plan_tasks
 from pyrklog.spark.resolve import is_selected, partitions_of, require_all, resolve, selected
 from pyrklog.spark.sizes import Sizes
-from pyrklog.spark.view import Standing, View, compare
+from pyrklog.spark.view import Standing, TopicView, View, compare
 
 LAGGING_MOST_S = 60.0
 """How long an end may stay below a position whose epoch is unknown before that counts as loss."""
 TRUNCATION_CHECK_S = 5.0
 """Between two questions whether a lagging partition was truncated."""
 SENTENCES_MAX = 10
+VIEWS_MAX = 3
+"""Tries to describe topics and list their offsets before one of them is deleted."""
 
 logger = logging.getLogger("pyrklog.spark")
 
@@ -84,7 +86,7 @@ class StreamEngine:
     def initial(self) -> Json:
         """The starting places as offsets, the same in one run. Raises SelectionError."""
         if self._initial is None:
-            topics = selected(self._cluster, self._options.selection)
+            topics = selected(self._cluster, self._options.selection, {})
             require_all(topics, self._options.selection)
             positions = resolve(
                 self._cluster,
@@ -98,7 +100,7 @@ class StreamEngine:
 
     def prepare_available_now(self) -> None:
         """Fixes the last offsets: nothing above them is read by this run."""
-        self._target = self._view().latest
+        self._target = self._view({}).latest
 
     def latest(self, start_document: Json, *, is_limited: bool) -> Json:
         """The end of the next batch; the same document if there is nothing to read.
@@ -108,9 +110,10 @@ class StreamEngine:
         """
         start = from_json(start_document)
         self._tell_group(start)
-        view = self._view()
         are_assigned = isinstance(self._options.selection, Assign)
-        standing = compare(self._still_selected(start), view, are_assigned=are_assigned)
+        before = self._still_selected(start)
+        view = self._view(_topics_of(before))
+        standing = compare(before, view, are_assigned=are_assigned)
         self._judge_lagging(standing, view)
         self._tell_losses(standing)
         ends = self._ends(standing, view)
@@ -167,11 +170,18 @@ class StreamEngine:
         self._told_number = finished.number
         self._group.commit(finished)
 
-    def _view(self) -> View:
-        topics = selected(self._cluster, self._options.selection)
-        partitions = partitions_of(topics)
-        earliest = self._cluster.offsets(dict.fromkeys(partitions, EARLIEST))
-        latest = self._cluster.offsets(dict.fromkeys(partitions, LATEST))
+    def _view(self, expected: Mapping[str, TopicView]) -> View:
+        for attempt in range(VIEWS_MAX):
+            topics = selected(self._cluster, self._options.selection, expected)
+            partitions = partitions_of(topics)
+            try:
+                earliest = self._cluster.offsets(dict.fromkeys(partitions, EARLIEST))
+                latest = self._cluster.offsets(dict.fromkeys(partitions, LATEST))
+                break
+            except GoneError:
+                # A topic was deleted meanwhile.
+                if attempt + 1 == VIEWS_MAX:
+                    raise
         topic_ids = {name: topic.topic_id for name, topic in topics.items()}
         self._seen = StreamOffset(latest, topic_ids)
         return View(topics, earliest, latest)
@@ -281,6 +291,17 @@ class StreamEngine:
         if taken == 0 or end is None:
             return position
         return Position(position.offset + taken, end.epoch)
+
+
+def _topics_of(offset: StreamOffset) -> dict[str, TopicView]:
+    """What a stream knows of its topics."""
+    partitions: dict[str, list[int]] = {}
+    for topic, partition in offset.positions:
+        partitions.setdefault(topic, []).append(partition)
+    return {
+        topic: TopicView(offset.topic_ids.get(topic, ""), tuple(numbers))
+        for topic, numbers in partitions.items()
+    }
 
 
 def _is_other(start: StreamOffset, end: StreamOffset) -> bool:

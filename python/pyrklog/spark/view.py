@@ -57,7 +57,7 @@ def compare(start: StreamOffset, view: View, *, are_assigned: bool = False) -> S
     recreated = {
         name
         for name, topic in view.topics.items()
-        if name in known_topics and _is_another(start.topic_ids.get(name, ""), topic.topic_id)
+        if name in known_topics and is_another(start.topic_ids.get(name, ""), topic.topic_id)
     }
     _note_gone(start, view, standing)
     for name in sorted(recreated):
@@ -102,5 +102,6 @@ def _note_gone(start: StreamOffset, view: View, standing: Standing) -> None:
             standing.losses.append(f"partition {place} does not exist any more")
 
 
-def _is_another(before: str, now: str) -> bool:
+def is_another(before: str, now: str) -> bool:
+    """Whether two ids are those of different topics; empty ones are unknown."""
     return bool(before and now and before != now)

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError, KafkaException, TopicCollection, Uuid
 
-from pyrklog.scanning import LogTruncatedError, OffsetOutOfRangeError
+from pyrklog.scanning import ListedOffset, LogTruncatedError, OffsetOutOfRangeError
 from pyrklog.spark import cluster
-from pyrklog.spark.cluster import ClusterError, KafkaCluster
+from pyrklog.spark.cluster import ClusterError, GoneError, KafkaCluster
 from pyrklog.spark.connection import Connection
 from pyrklog.spark.offsets import Position, TopicPartition
 from pyrklog.spark.places import EARLIEST, LATEST, Kind, Place
@@ -90,14 +90,45 @@ def test_topics_that_exist_are_described(monkeypatch: pytest.MonkeyPatch) -> Non
             "c": [unknown, described(0), unknown, described(0)],
         },
     )
-    found = asked.describe(["a", "b", "c"])
+    found = asked.describe(["a", "b", "c"], {})
     assert found == {"a": TopicView(str(Uuid(1, 2)), (0, 1)), "c": TopicView("", (0,))}
     assert len(admin.asked) > 1
     admin.asked.clear()
-    assert asked.describe(["b"]) == {}
+    assert asked.describe(["b"], {}) == {}
     assert admin.asked == [["b"]]
-    assert asked.describe(["b", "c"]) == {"c": TopicView("", (0,))}
-    assert asked.describe([]) == {}
+    assert asked.describe(["b", "c"], {}) == {"c": TopicView("", (0,))}
+    assert asked.describe([], {}) == {}
+
+
+def test_a_broker_that_knows_less_is_not_believed_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    before, now = Uuid(1, 2), Uuid(3, 4)
+    answers: dict[object, list[object]] = {
+        "a": [described(0, uuid=now), described(0, 1, uuid=now)],
+        "b": [described(0, uuid=before), described(0, uuid=now)],
+        "c": [described(0, uuid=before)],
+    }
+    asked, admin = connected(monkeypatch, answers)
+    expected = {
+        "a": TopicView(str(now), (0, 1)),
+        "b": TopicView(str(now), (0,)),
+        "c": TopicView(str(before), (0,)),
+    }
+    assert asked.describe(["a", "b", "c"], expected) == expected
+    assert admin.asked == [["a", "b", "c"], ["a", "b"]]
+
+
+def test_what_brokers_insist_on_is_believed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cluster, "ABSENT_S", 0.05)
+    answers: dict[object, list[object]] = {"a": [described(0, uuid=Uuid(3, 4))] * 9}
+    asked, admin = connected(monkeypatch, answers)
+    found = asked.describe(["a"], {"a": TopicView(str(Uuid(1, 2)), (0, 1))})
+    assert found == {"a": TopicView(str(Uuid(3, 4)), (0,))}
+    assert len(admin.asked) > 1
+
+
+def test_ids_are_written_as_kafka_writes_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked, _ = connected(monkeypatch, {"a": [described(uuid=Uuid(-1, -64))]})
+    assert asked.describe(["a"], {})["a"].topic_id == 20 * "_" + "wA"
 
 
 def test_internal_topics_are_not_listed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -121,6 +152,33 @@ def test_a_leader_that_moves_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> 
     assert asked.offsets({A0: EARLIEST, A1: EARLIEST}) == {A0: Position(1), A1: Position(2, 9)}
     assert admin.asked == [[A0, A1], [A1]]
     assert admin.refreshed == 1
+
+
+def test_leaders_that_are_not_known_yet_are_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """librdkafka's metadata is older than the description, as after partitions were added."""
+    asked, admin = connected(
+        monkeypatch,
+        {
+            A0: [listed(1)],
+            A1: [KafkaError._UNKNOWN_PARTITION, KafkaError._NOENT, listed(2)],
+        },
+    )
+    assert asked.offsets({A0: LATEST, A1: LATEST}) == {A0: Position(1), A1: Position(2)}
+    assert admin.asked == [[A0, A1], [A1], [A1]]
+
+
+@pytest.mark.parametrize(
+    ("then", "told"),
+    [(described(0), "partition a-1 does not"), (KafkaError.UNKNOWN_TOPIC_OR_PART, "topic a does")],
+)
+def test_what_is_gone_is_not_waited_for(
+    monkeypatch: pytest.MonkeyPatch, then: object, told: str
+) -> None:
+    monkeypatch.setattr(cluster, "ABSENT_S", 0.05)
+    answers: dict[object, list[object]] = {A1: [KafkaError._NOENT] * 9, "a": [then] * 9}
+    asked, _ = connected(monkeypatch, answers)
+    with pytest.raises(GoneError, match=told):
+        asked.offsets({A1: LATEST})
 
 
 def test_a_refusal_is_told_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -163,7 +221,8 @@ class FakeProbe:
         **_: object,
     ) -> Any:
         numbers = set(topics["a"])
-        assert starts["a"] == {number: (100 + number, 7) for number in numbers}
+        assert starts["a"] == {number: ListedOffset(100 + number, 7) for number in numbers}
+        assert all(isinstance(place, ListedOffset) for place in starts["a"].values())
         assert ends["a"] == {number: 101 + number for number in numbers}
         self.asked.append(numbers)
 

@@ -22,6 +22,7 @@ class FakeAdmin:
     """Notes commits; fails with ``failure``, or for single partitions with ``refused``."""
 
     failure: KafkaException | None = None
+    failures_left: int = 99
     refused: KafkaError | None = None
     made: list[FakeAdmin]
 
@@ -36,7 +37,8 @@ class FakeAdmin:
         assert request_timeout <= COMMIT_MOST_S
         (group,) = groups
         future: Future[Any] = Future()
-        if self.failure is not None:
+        if self.failure is not None and self.failures_left > 0:
+            type(self).failures_left -= 1
             future.set_exception(self.failure)
             return {group.group_id: future}
         places = group.topic_partitions
@@ -58,6 +60,7 @@ class FakeAdmin:
 def admin(monkeypatch: pytest.MonkeyPatch) -> type[FakeAdmin]:
     monkeypatch.setattr(FakeAdmin, "made", [], raising=False)
     monkeypatch.setattr(FakeAdmin, "failure", None)
+    monkeypatch.setattr(FakeAdmin, "failures_left", 99)
     monkeypatch.setattr(FakeAdmin, "refused", None)
     monkeypatch.setattr(group_commit, "AdminClient", FakeAdmin)
     return FakeAdmin
@@ -103,3 +106,30 @@ def test_a_failure_is_told_once_and_tried_again(
     monkeypatch.setattr(admin, kind, None)
     group.commit(offset(3, first=6))
     assert admin.made[0].commits[-1] == [("a", 0, 6, "pyrklog.spark 3", 3)]
+
+
+def test_a_coordinator_that_loads_is_waited_for(
+    admin: type[FakeAdmin], caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise the last offset of a run that ends when all is read would not be committed."""
+    loading = KafkaException(KafkaError(KafkaError.COORDINATOR_LOAD_IN_PROGRESS))
+    monkeypatch.setattr(admin, "failure", loading)
+    monkeypatch.setattr(admin, "failures_left", 2)
+    KafkaGroup(Connection("h:1"), "etl").commit(offset(1, first=5))
+    assert admin.made[0].commits == [[("a", 0, 5, "pyrklog.spark 1", 3)]]
+    assert not caplog.records
+
+
+def test_a_coordinator_that_stays_away_is_not_waited_for_with_each_batch(
+    admin: type[FakeAdmin], caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(group_commit, "COMMIT_MOST_S", 0.5)
+    away = KafkaException(KafkaError(KafkaError.COORDINATOR_NOT_AVAILABLE))
+    monkeypatch.setattr(admin, "failure", away)
+    group = KafkaGroup(Connection("h:1"), "etl")
+    group.commit(offset(1, first=5))
+    left = admin.failures_left
+    assert left < 98
+    group.commit(offset(2, first=6))
+    assert admin.failures_left == left - 1
+    assert [record.levelname for record in caplog.records] == ["WARNING"]

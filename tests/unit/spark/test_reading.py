@@ -16,11 +16,13 @@ from pyspark.sql.types import StructField, StructType, TimestampType
 
 from pyrklog.scanning import (
     LeaderNotAvailableError,
+    ListedOffset,
     LogTruncatedError,
     OffsetOutOfRangeError,
     TopicDeletedError,
     UnknownTopicError,
 )
+from pyrklog.spark import reading
 from pyrklog.spark.columns import SchemaError, check_schema, converted, schema
 from pyrklog.spark.connection import Connection
 from pyrklog.spark.offsets import OffsetRange, TopicPartition
@@ -83,6 +85,7 @@ class FakeScans:
         self.scripts = list(scripts)
         self.calls: list[dict[str, Any]] = []
         self.closed = 0
+        self.topic_ids: dict[str, str] = {}
 
     def __call__(self, topics: object, **arguments: Any) -> Any:
         self.calls.append({"topics": topics} | arguments)
@@ -106,12 +109,16 @@ class FakeScans:
             self.closed += 1
 
         return SimpleNamespace(
-            reader=batches, close=close, progress=lambda: [SimpleNamespace(position=position)]
+            reader=batches,
+            close=close,
+            progress=lambda: [SimpleNamespace(position=position)],
+            topic_ids=self.topic_ids,
         )
 
 
-def read(scans: FakeScans, *, fails: bool = True) -> list[Any]:
-    return list(read_range(RANGE, ["offset"], CONNECTION, fail_on_data_loss=fails, open_scan=scans))
+def read(scans: FakeScans, *, fails: bool = True, topic_id: str = "") -> list[Any]:
+    one = RANGE._replace(topic_id=topic_id)
+    return list(read_range(one, ["offset"], CONNECTION, fail_on_data_loss=fails, open_scan=scans))
 
 
 def test_one_scan_reads_a_range() -> None:
@@ -119,7 +126,8 @@ def test_one_scan_reads_a_range() -> None:
     assert read(scans) == list(range(10, 20))
     (call,) = scans.calls
     assert call["topics"] == {"t": [3]}
-    assert call["start"] == {"t": {3: (10, 4)}}
+    assert call["start"] == {"t": {3: ListedOffset(10, 4)}}
+    assert isinstance(call["start"]["t"][3], ListedOffset)
     assert call["end"] == {"t": {3: 20}}
     assert (call["missing"], call["threads"], call["rack"]) == ("fail", 1, "r")
     assert call["memory_bytes"] == TASK_MEMORY_BYTES
@@ -167,8 +175,35 @@ def test_an_end_that_is_not_there_ends_the_range(loss: type[Exception]) -> None:
     assert len(scans.calls) == 1
 
 
-def test_a_topic_that_is_gone_before_the_scan_gives_no_rows() -> None:
+def test_another_topic_of_the_same_name_is_not_read() -> None:
+    scans = FakeScans((range(10, 20), None), (range(10, 20), None))
+    scans.topic_ids = {"t": "another"}
+    with pytest.raises(TopicDeletedError, match="created anew before offsets 10 to 19 of t-3"):
+        read(scans, topic_id="id")
+    assert read(scans, topic_id="id", fails=False) == []
+    assert scans.closed == 2
+
+
+@pytest.mark.parametrize("found", [{}, {"t": "id"}])
+def test_the_topic_that_was_planned_is_read(found: dict[str, str]) -> None:
+    """Brokers before Kafka 2.8 tell no ids."""
+    scans = FakeScans((range(10, 20), None))
+    scans.topic_ids = found
+    assert read(scans, topic_id="id") == list(range(10, 20))
+
+
+def test_a_topic_that_is_gone_before_the_scan_gives_no_rows(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(reading, "ABSENT_S", 0.0)
     assert read(FakeScans((range(0), UnknownTopicError("gone"))), fails=False) == []
+
+
+@pytest.mark.parametrize("fails", [True, False])
+def test_a_broker_that_does_not_know_a_new_partition_yet(fails: bool) -> None:
+    unknown = (range(0), UnknownTopicError("there is no partition t-3"))
+    scans = FakeScans(unknown, unknown, (range(10, 20), None))
+    assert read(scans, fails=fails) == list(range(10, 20))
 
 
 def test_truncations_without_end_fail_the_task() -> None:

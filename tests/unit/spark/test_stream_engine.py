@@ -17,6 +17,7 @@ from pyrklog.spark.offsets import TopicPartition
 from pyrklog.spark.options import parse
 from pyrklog.spark.resolve import SelectionError
 from pyrklog.spark.stream_engine import LAGGING_MOST_S, DataLossError, StreamEngine
+from pyrklog.spark.view import TopicView
 from tests.support.fake_cluster import FakeCluster, FakeGroup, FakeLog, FakeSizes
 
 REQUIRED = {"kafka.bootstrap.servers": "h:9092", "subscribe": "a"}
@@ -205,6 +206,37 @@ def test_a_topic_that_is_gone_is_a_loss(cluster: FakeCluster, fails: bool) -> No
     assert stream.batch() == {"a-0": (10, 11)}
     cluster.topic("b", 3, topic_id="another")
     assert stream.batch() == {"b-0": (0, 3)}
+
+
+def test_a_topic_that_is_deleted_while_it_is_asked_about(cluster: FakeCluster) -> None:
+    cluster.topic("b", 5)
+    stream = Stream(cluster, subscribe="a,b", failOnDataLoss="false")
+    stream.batch()
+    cluster.log("a").last = 11
+    cluster.deleted_meanwhile = "b"
+    assert stream.batch() == {"a-0": (10, 11)}
+
+
+def test_brokers_are_asked_for_what_the_stream_knows(cluster: FakeCluster) -> None:
+    """So that one which knows less makes no loss."""
+    stream = Stream(cluster)
+    stream.batch()
+    assert cluster.expected == {"a": TopicView("id", (0, 1))}
+    del stream.options["subscribe"]
+    stream.options["subscribePattern"] = "a|b"
+    stream.restart()
+    stream.batch()
+    assert cluster.expected == {"a": TopicView("id", (0, 1))}
+
+
+def test_a_planned_batch_is_of_the_topic_that_was_planned(cluster: FakeCluster) -> None:
+    """Tasks tell it from one that was created anew since."""
+    stream = Stream(cluster)
+    assert stream.plan()
+    cluster.topic("a", 10, 20, topic_id="another")
+    stream.restart()
+    tasks = stream.engine.tasks(stream.engine.initial(), json.loads(stream.kept[0]))
+    assert [one.topic_id for one in tasks] == ["id", "id"]
 
 
 def test_an_end_that_moved_back_is_waited_for(cluster: FakeCluster) -> None:
