@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Mapping, Set
+from collections.abc import Callable, Iterable, Mapping, Set
 from typing import Generic, Protocol, TypeVar
 
 from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicCollection
@@ -27,6 +27,8 @@ NO_TOPIC_ID = "AAAAAAAAAAAAAAAAAAAAAA"
 _TRUNCATION_PROBE_S = 1.0
 _WAIT_FIRST_S = 0.05
 _WAIT_MOST_S = 1.0
+# Of the first try.
+_ANSWER_FIRST_S = 1.0
 
 Key = TypeVar("Key")
 
@@ -81,9 +83,8 @@ class KafkaCluster:
     def describe(self, names: list[str], expected: Mapping[str, TopicView]) -> dict[str, TopicView]:
         if not names:
             return {}
-        timeout_s = self._connection.request_timeout_s
 
-        def ask(some: list[str]) -> Mapping[str, Callable[[], object]]:
+        def ask(some: list[str], timeout_s: float) -> Mapping[str, Callable[[], object]]:
             futures = self._admin().describe_topics(
                 TopicCollection(some), request_timeout=timeout_s
             )
@@ -92,8 +93,8 @@ class KafkaCluster:
         def is_doubtful(name: str, answer: object) -> bool:
             return name in expected and _lacks(_topic_view(answer), expected[name])
 
-        asking = _Asking("topic {} cannot be described", ask, self._connection.timeout_s)
-        found = asking.described(names, self._absent, is_doubtful)
+        asking = _Asking("topic {} cannot be described", ask, self._connection)
+        found = asking.described(names, self._absent, is_doubtful, self._refresh)
         # What is known to be absent is not waited for again.
         self._absent = {name for name in names if name not in found}
         return {name: _topic_view(answer) for name, answer in found.items()}
@@ -111,12 +112,12 @@ class KafkaCluster:
         if self._connection.isolation == "read_committed":
             isolation = IsolationLevel.READ_COMMITTED
 
-        def ask(some: list[TopicPartition]) -> Mapping[TopicPartition, Callable[[], object]]:
+        def ask(
+            some: list[TopicPartition], timeout_s: float
+        ) -> Mapping[TopicPartition, Callable[[], object]]:
             question = {ConfluentPartition(*place): _specification(wanted[place]) for place in some}
             futures = self._admin().list_offsets(
-                question,
-                isolation_level=isolation,
-                request_timeout=self._connection.request_timeout_s,
+                question, isolation_level=isolation, request_timeout=timeout_s
             )
             return {
                 TopicPartition(one.topic, one.partition): future.result
@@ -124,11 +125,11 @@ class KafkaCluster:
             }
 
         def look_again(some: list[TopicPartition]) -> None:
-            self._refresh_leaders()
+            self._refresh()
             if asking.waited_s >= ABSENT_S:
                 self._require(some)
 
-        asking = _Asking("the offsets of {} cannot be listed", ask, self._connection.timeout_s)
+        asking = _Asking("the offsets of {} cannot be listed", ask, self._connection)
         answers = asking.answers(asked, look_again)
         return given | {place: _position(answer) for place, answer in answers.items()}
 
@@ -174,9 +175,9 @@ class KafkaCluster:
             self._client = AdminClient(self._connection.librdkafka())
         return self._client
 
-    def _refresh_leaders(self) -> None:
-        """librdkafka asks the leader that it last heard of, and does not look for a new one when
-        that one refuses."""
+    def _refresh(self) -> None:
+        """librdkafka asks the leader or controller that it last heard of, and does not look for a
+        new one when that one refuses or is away."""
         try:
             self._admin().list_topics(timeout=self._connection.request_timeout_s)
         except KafkaException as error:
@@ -199,14 +200,17 @@ class _Asking(Generic[Key]):
     def __init__(
         self,
         failure: str,
-        ask: Callable[[list[Key]], Mapping[Key, Callable[[], object]]],
-        timeout_s: float,
+        ask: Callable[[list[Key], float], Mapping[Key, Callable[[], object]]],
+        connection: Connection,
     ) -> None:
         self._failure = failure
         self._ask = ask
-        self._timeout_s = timeout_s
+        self._timeout_s = connection.timeout_s
+        self._request_timeout_s = connection.request_timeout_s
         self._begin_s = time.monotonic()
+        self._doubtful_since_s: float | None = None
         self._wait_s = _WAIT_FIRST_S
+        self._answer_s = _ANSWER_FIRST_S
 
     @property
     def waited_s(self) -> float:
@@ -220,7 +224,7 @@ class _Asking(Generic[Key]):
         found: dict[Key, object] = {}
         while True:
             again = []
-            for key, result in self._ask(keys).items():
+            for key, result in self._asked(keys):
                 try:
                     found[key] = result()
                 except KafkaException as error:
@@ -237,31 +241,47 @@ class _Asking(Generic[Key]):
         names: list[Key],
         known_absent: Set[Key],
         is_doubtful: Callable[[Key, object], bool],
+        refresh: Callable[[], None],
     ) -> dict[Key, object]:
-        """Of those that exist. Absence and doubtful answers are believed after ``ABSENT_S``. Raises
-        ClusterError."""
+        """Of those that exist. Absence and doubtful answers are believed when they came for
+        ``ABSENT_S``. ``refresh`` is called after failures. Raises ClusterError."""
         found: dict[Key, object] = {}
-        while names:
-            again = []
-            is_believed = self.waited_s >= min(ABSENT_S, self._timeout_s - self._wait_s)
-            for name, result in self._ask(names).items():
+        while True:
+            failed, doubtful = [], []
+            for name, result in self._asked(names):
                 try:
                     answer = result()
                 except KafkaException as error:
                     if _error(error).code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
                         self._raise_if_lasting(name, error)
-                    elif is_believed or name in known_absent:
-                        continue
-                    again.append(name)
+                        failed.append(name)
+                    elif name not in known_absent and not self._is_doubt_over():
+                        doubtful.append(name)
                 else:
-                    if is_believed or not is_doubtful(name, answer):
-                        found[name] = answer
+                    if is_doubtful(name, answer) and not self._is_doubt_over():
+                        doubtful.append(name)
                     else:
-                        again.append(name)
-            names = again
-            if names:
-                self._pause()
-        return found
+                        found[name] = answer
+            names = failed + doubtful
+            if not names:
+                return found
+            self._pause()
+            if failed:
+                refresh()
+
+    def _asked(self, keys: list[Key]) -> Iterable[tuple[Key, Callable[[], object]]]:
+        """Each time an answer may take twice as long: whether librdkafka waits for a broker that is
+        away or for one that is slow is not told."""
+        timeout_s = min(self._answer_s, self._request_timeout_s)
+        self._answer_s = 2 * timeout_s
+        return self._ask(keys, timeout_s).items()
+
+    def _is_doubt_over(self) -> bool:
+        now = time.monotonic()
+        if self._doubtful_since_s is None:
+            self._doubtful_since_s = now
+        is_late = self.waited_s + self._wait_s >= self._timeout_s
+        return is_late or now - self._doubtful_since_s >= ABSENT_S
 
     def _raise_if_lasting(self, key: Key, error: KafkaException) -> None:
         is_late = self.waited_s + self._wait_s >= self._timeout_s

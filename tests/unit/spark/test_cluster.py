@@ -39,8 +39,12 @@ class FakeAdmin:
         self.asked: list[list[object]] = []
         self.isolation: object = None
         self.refreshed = 0
+        self.timeouts_s: list[float] = []
 
-    def describe_topics(self, topics: TopicCollection, **_: object) -> dict[str, Future[object]]:
+    def describe_topics(
+        self, topics: TopicCollection, *, request_timeout: float
+    ) -> dict[str, Future[object]]:
+        self.timeouts_s.append(request_timeout)
         self.asked.append(list(topics.topic_names))
         return {name: done(self.answers[name].pop(0)) for name in topics.topic_names}
 
@@ -152,6 +156,16 @@ def test_a_leader_that_moves_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> 
     assert asked.offsets({A0: EARLIEST, A1: EARLIEST}) == {A0: Position(1), A1: Position(2, 9)}
     assert admin.asked == [[A0, A1], [A1]]
     assert admin.refreshed == 1
+
+
+def test_a_controller_that_is_away_is_looked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """librdkafka waits for the one it knows as long as it may."""
+    timed_out = KafkaError._TIMED_OUT
+    asked, admin = connected(monkeypatch, {"a": [timed_out, timed_out, described(0)]})
+    assert asked.describe(["a"], {}) == {"a": TopicView("", (0,))}
+    assert admin.refreshed == 2
+    assert admin.timeouts_s == sorted(set(admin.timeouts_s))
+    assert admin.timeouts_s[0] <= 1
 
 
 def test_leaders_that_are_not_known_yet_are_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
