@@ -60,6 +60,8 @@ def _builder(folder: Path) -> Any:
         SparkSession.builder.master("local[2]")
         .appName("pyrklog-tests")
         .config("spark.ui.enabled", False)
+        # Short-lived: the better compiler would not pay.
+        .config("spark.driver.extraJavaOptions", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
         .config("spark.driver.bindAddress", "127.0.0.1")
         .config("spark.driver.host", "127.0.0.1")
         .config("spark.sql.shuffle.partitions", 2)
