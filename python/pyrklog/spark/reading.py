@@ -20,6 +20,7 @@ from pyrklog.scanning import (
 )
 from pyrklog.spark.connection import ABSENT_S, Connection
 from pyrklog.spark.offsets import OffsetRange
+from pyrklog.spark.view import is_another
 
 if TYPE_CHECKING:
     import pyarrow
@@ -51,6 +52,7 @@ def read_range(
         reading: Scan | None = None
         try:
             reading = _opened(
+                one,
                 open_scan,
                 topics={one.topic: [one.partition]},
                 start={one.topic: {one.partition: position}},
@@ -61,7 +63,6 @@ def read_range(
                 memory_bytes=TASK_MEMORY_BYTES,
                 **connection.scan_arguments(),
             )
-            _check_topic(one, reading)
             yield from reading.reader()
             return
         except LogTruncatedError as loss:
@@ -80,27 +81,28 @@ def read_range(
                 reading.close()
 
 
-def _opened(open_scan: Callable[..., Scan], **arguments: object) -> Scan:
-    """The driver saw the partition: a broker that does not know it is asked again for ``ABSENT_S``,
-    since it may have just started, or hear of new partitions later than others."""
+def _opened(one: OffsetRange, open_scan: Callable[..., Scan], **arguments: object) -> Scan:
+    """A scan of the topic that was planned: another one of the same name has other records at these
+    offsets. The scan itself notices one that is created later.
+
+    The driver saw this topic and partition. A broker that does not know them is asked again for
+    ``ABSENT_S``: it may have just started, or hear of new partitions later than others.
+    """
     until = time.monotonic() + ABSENT_S
     while True:
         try:
-            return open_scan(**arguments)
-        except UnknownTopicError:
+            opened = open_scan(**arguments)
+            if not is_another(one.topic_id, opened.topic_ids.get(one.topic, "")):
+                return opened
+            opened.close()
+            raise TopicDeletedError(
+                f"topic {one.topic} was deleted and created anew before offsets {one.start} to "
+                f"{one.end - 1} of {one.place} were read"
+            )
+        except (TopicDeletedError, UnknownTopicError):
             if time.monotonic() >= until:
                 raise
             time.sleep(_WAIT_S)
-
-
-def _check_topic(one: OffsetRange, reading: Scan) -> None:
-    """The offsets of another topic with the same name are not those that were planned. The scan
-    itself notices one that is created later."""
-    if one.topic_id and reading.topic_ids.get(one.topic, one.topic_id) != one.topic_id:
-        raise TopicDeletedError(
-            f"topic {one.topic} was deleted and created anew before offsets {one.start} to "
-            f"{one.end - 1} of {one.place} were read"
-        )
 
 
 def _warn(one: OffsetRange, loss: ScanError) -> None:

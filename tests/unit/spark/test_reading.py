@@ -85,10 +85,11 @@ class FakeScans:
         self.scripts = list(scripts)
         self.calls: list[dict[str, Any]] = []
         self.closed = 0
-        self.topic_ids: dict[str, str] = {}
+        self.topic_ids: list[dict[str, str]] = [{}]
 
     def __call__(self, topics: object, **arguments: Any) -> Any:
         self.calls.append({"topics": topics} | arguments)
+        topic_ids = self.topic_ids.pop(0) if len(self.topic_ids) > 1 else self.topic_ids[0]
         offsets, error = self.scripts.pop(0)
         if error is not None and not offsets:
             is_plan = isinstance(error, UnknownTopicError)
@@ -112,7 +113,7 @@ class FakeScans:
             reader=batches,
             close=close,
             progress=lambda: [SimpleNamespace(position=position)],
-            topic_ids=self.topic_ids,
+            topic_ids=topic_ids,
         )
 
 
@@ -175,9 +176,10 @@ def test_an_end_that_is_not_there_ends_the_range(loss: type[Exception]) -> None:
     assert len(scans.calls) == 1
 
 
-def test_another_topic_of_the_same_name_is_not_read() -> None:
+def test_another_topic_of_the_same_name_is_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reading, "ABSENT_S", 0.0)
     scans = FakeScans((range(10, 20), None), (range(10, 20), None))
-    scans.topic_ids = {"t": "another"}
+    scans.topic_ids = [{"t": "another"}]
     with pytest.raises(TopicDeletedError, match="created anew before offsets 10 to 19 of t-3"):
         read(scans, topic_id="id")
     assert read(scans, topic_id="id", fails=False) == []
@@ -188,7 +190,7 @@ def test_another_topic_of_the_same_name_is_not_read() -> None:
 def test_the_topic_that_was_planned_is_read(found: dict[str, str]) -> None:
     """Brokers before Kafka 2.8 tell no ids."""
     scans = FakeScans((range(10, 20), None))
-    scans.topic_ids = found
+    scans.topic_ids = [found]
     assert read(scans, topic_id="id") == list(range(10, 20))
 
 
@@ -197,6 +199,14 @@ def test_a_topic_that_is_gone_before_the_scan_gives_no_rows(
 ) -> None:
     monkeypatch.setattr(reading, "ABSENT_S", 0.0)
     assert read(FakeScans((range(0), UnknownTopicError("gone"))), fails=False) == []
+
+
+@pytest.mark.parametrize("fails", [True, False])
+def test_a_broker_that_still_knows_the_topic_before(fails: bool) -> None:
+    scans = FakeScans((range(10, 20), None), (range(10, 20), None))
+    scans.topic_ids = [{"t": "before"}, {"t": "id"}]
+    assert read(scans, topic_id="id", fails=fails) == list(range(10, 20))
+    assert scans.closed == 2
 
 
 @pytest.mark.parametrize("fails", [True, False])
