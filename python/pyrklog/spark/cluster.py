@@ -5,9 +5,16 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterable, Mapping, Set
+from functools import partial
 from typing import Generic, Protocol, TypeVar
 
-from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicCollection
+from confluent_kafka import (
+    OFFSET_INVALID,
+    IsolationLevel,
+    KafkaError,
+    KafkaException,
+    TopicCollection,
+)
 from confluent_kafka import TopicPartition as ConfluentPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
@@ -120,7 +127,7 @@ class KafkaCluster:
                 question, isolation_level=isolation, request_timeout=timeout_s
             )
             return {
-                TopicPartition(one.topic, one.partition): future.result
+                TopicPartition(one.topic, one.partition): partial(_listed, future.result)
                 for one, future in futures.items()
             }
 
@@ -344,6 +351,15 @@ def _lacks(found: TopicView, expected: TopicView) -> bool:
     if is_another(expected.topic_id, found.topic_id):
         return True
     return not set(expected.partitions) <= set(found.partitions)
+
+
+def _listed(result: Callable[[], object]) -> object:
+    """librdkafka gives no error, and this offset, if only some of the leaders did not answer in
+    time."""
+    answer = result()
+    if getattr(answer, "offset", OFFSET_INVALID) == OFFSET_INVALID:
+        raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
+    return answer
 
 
 def _specification(place: Place) -> OffsetSpec:

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from confluent_kafka import KafkaError, KafkaException, TopicCollection, Uuid
+from confluent_kafka import OFFSET_INVALID, KafkaError, KafkaException, TopicCollection, Uuid
 
 from pyrklog.scanning import ListedOffset, LogTruncatedError, OffsetOutOfRangeError
 from pyrklog.spark import cluster
@@ -193,6 +193,17 @@ def test_what_is_gone_is_not_waited_for(
     asked, _ = connected(monkeypatch, answers)
     with pytest.raises(GoneError, match=told):
         asked.offsets({A1: LATEST})
+
+
+def test_a_leader_that_did_not_answer_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """librdkafka tells it by an offset that is none. -1 says that no record is so late."""
+    asked, admin = connected(
+        monkeypatch, {A0: [listed(OFFSET_INVALID), listed(4, 2)], A1: [listed(-1)]}
+    )
+    wanted = {A0: LATEST, A1: Place(Kind.TIMESTAMP, 5)}
+    assert asked.offsets(wanted) == {A0: Position(4, 2), A1: Position(-1)}
+    assert admin.asked == [[A0, A1], [A0]]
+    assert admin.refreshed == 1
 
 
 def test_a_refusal_is_told_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
