@@ -7,11 +7,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import Consumer
+from confluent_kafka import TopicPartition as ConfluentPartition
 from confluent_kafka.admin import NewPartitions
 
+from pyrklog.spark.cluster import KafkaCluster
+from pyrklog.spark.connection import Connection
+from pyrklog.spark.offsets import OffsetRange, TopicPartition
+from pyrklog.spark.places import LATEST
+from pyrklog.spark.reading import read_range
 from tests.support.cluster import BrokerCluster
-from tests.support.cluster_clients import create, end_offset, leaders, produce
+from tests.support.cluster_clients import create, end_offset, in_sync, leaders, produce
 from tests.support.cluster_load import Writer
 from tests.support.spark import our_source, positions
 from tests.support.waiting import wait_until
@@ -75,7 +81,7 @@ def ends(cluster: BrokerCluster, topic: str, partitions: int) -> dict[int, int]:
     consumer = Consumer({"bootstrap.servers": cluster.bootstrap, "group.id": topic})
     try:
         return {
-            number: end_offset(consumer, TopicPartition(topic, number))
+            number: end_offset(consumer, ConfluentPartition(topic, number))
             for number in range(partitions)
         }
     finally:
@@ -127,3 +133,26 @@ def test_a_throttled_stream_loses_and_doubles_nothing(
     for number in wanted:
         last = [value for partition, _, value in found if partition == number and value < 0]
         assert last == [-1, -2, -3, -4, -5]
+
+
+def test_leaders_that_wrote_nothing_have_lost_nothing(cluster: BrokerCluster, topic: str) -> None:
+    """Two leaders die one after the other, and nobody writes meanwhile: the epoch that the driver
+    was told is that of a leader without records."""
+    admin = create(cluster, topic, 1, 3)
+    produce(cluster, topic, 1, [b"%d" % number for number in range(20)])
+    place, connection = TopicPartition(topic, 0), Connection(cluster.bootstrap)
+    driver, told = KafkaCluster(connection), []
+    for _ in range(2):
+        leader = leaders(admin, topic)[0]
+        cluster.brokers[leader].kill()
+        told.append(driver.offsets({place: LATEST})[place])
+        assert driver.describe([topic], {})[topic].partitions == (0,)
+        cluster.brokers[leader].start()
+        wait_until(lambda: len(in_sync(admin, topic)[0]) == 3, "a replica stays behind")
+    assert [one.offset for one in told] == [20, 20]
+    assert 0 < told[0].epoch < told[1].epoch
+    assert driver.find_truncated({place: told[0]}) is None
+    produce(cluster, topic, 1, [b"%d" % number for number in range(5)])
+    planned = OffsetRange(topic, 0, 20, 25, told[0].epoch)
+    batches = read_range(planned, ["offset"], connection, fail_on_data_loss=True)
+    assert sum(batch.num_rows for batch in batches) == 5
