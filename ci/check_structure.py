@@ -114,8 +114,8 @@ CRATE_FORBIDS = {
 ROOMS = {
     "rust/dataplane": ("net", "follower"),
     PACKAGE: (
-        "scanning", "__init__", "protocol", "errors", "base", "metastore", "config", "plane",
-        "cluster", "start", "membership", "replication", "coordinators", "peers", "groups",
+        "scanning", "spark", "__init__", "protocol", "errors", "base", "metastore", "config",
+        "plane", "cluster", "start", "membership", "replication", "coordinators", "peers", "groups",
         "transactions", "controller", "handlers", "admin", "adoption", "broker", "testing", "dev",
         "cli", "__main__",
     ),

@@ -5,16 +5,18 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from base64 import b64decode, urlsafe_b64decode
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 
 import pyarrow as pa
 import pytest
-from confluent_kafka import TopicPartition
-from confluent_kafka.admin import AdminClient
+from confluent_kafka import TopicCollection, TopicPartition
+from confluent_kafka.admin import AdminClient, OffsetSpec
 
 import pyrklog
 from pyrklog.scanning import (
+    ListedOffset,
     OffsetOutOfRangeError,
     Place,
     ScanClosedError,
@@ -192,6 +194,23 @@ def test_progress_counts_what_was_taken(bootstrap: str, topic: str) -> None:
     scan.close()
     rest = values(bootstrap, topic, start=(one.position, one.leader_epoch))
     assert rest == [b"%d" % number for number in range(100, 1000)]
+
+
+def test_a_scan_goes_on_at_a_listed_end_of_the_topic_it_names(bootstrap: str, topic: str) -> None:
+    create_topic(bootstrap, topic, 1)
+    fill(bootstrap, topic, 1, 5)
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    place = TopicPartition(topic, 0)
+    end = admin.list_offsets({place: OffsetSpec.latest()})[place].result(30)
+    fill(bootstrap, topic, 1, 5, first=5)
+    start = ListedOffset(end.offset, end.leader_epoch)
+    with pyrklog.scan(topic, start, bootstrap_servers=bootstrap) as scan:
+        found = [row["value"] for row in scan.reader().read_all().to_pylist()]
+        (topic_id,) = scan.topic_ids.values()
+    assert found == [b"0:%d" % number for number in range(5, 10)]
+    described = admin.describe_topics(TopicCollection([topic]))[topic].result(30)
+    # librdkafka writes it with Base64's usual letters.
+    assert b64decode(str(described.topic_id) + "==") == urlsafe_b64decode(topic_id + "==")
 
 
 def test_a_scan_is_read_once(bootstrap: str, topic: str) -> None:

@@ -87,6 +87,11 @@ class KafkaBroker:
             self._process.kill()
             self._process.wait()
 
+    def restart(self) -> None:
+        """With the same data; leaders get new epochs."""
+        self.__exit__()
+        self.__enter__()
+
     def _answers(self) -> bool:
         try:
             with Connection(self.bootstrap, timeout_s=2) as connection:

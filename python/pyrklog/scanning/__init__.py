@@ -15,7 +15,7 @@ from pyrklog.scanning.core_scan import (
     UnknownTopicError,
     UnsupportedBrokerError,
 )
-from pyrklog.scanning.places import Place
+from pyrklog.scanning.places import ListedOffset, Place
 from pyrklog.scanning.scan import Batch, PartitionProgress, Scan, scan
 
 __all__ = [
@@ -25,6 +25,7 @@ __all__ = [
     "BrokerProtocolError",
     "CorruptBatchError",
     "LeaderNotAvailableError",
+    "ListedOffset",
     "LogTruncatedError",
     "NotAuthorizedError",
     "OffsetOutOfRangeError",

@@ -4,12 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
+from typing import NamedTuple
 
 from pyrklog.scanning.settings import CorePlace
 
-Place = str | int | tuple[int, int] | datetime
-"""``"earliest"``, ``"latest"``, an offset, (offset, leader epoch of the record before it), or a
-time with its zone: the first record that is not older. An epoch of -1 is not known."""
+
+class ListedOffset(NamedTuple):
+    """An offset with the epoch that a leader names when it lists offsets: the record before may be
+    of an older one. -1 unknown."""
+
+    offset: int
+    leader_epoch: int
+
+
+Place = str | int | tuple[int, int] | ListedOffset | datetime
+"""``"earliest"``, ``"latest"``, an offset, (offset, leader epoch of the record before it), a listed
+offset, or a time with its zone: the first record that is not older. An epoch of -1 is not known."""
 
 Places = Place | Mapping[str, Place | Mapping[int, Place]]
 """One for all partitions, or by topic, or by topic and partition."""
@@ -39,7 +49,7 @@ def core_place(place: object) -> CorePlace:
     if isinstance(place, tuple) and len(place) == 2 and all(type(one) is int for one in place):
         offset, epoch = place
         return (
-            "offset",
+            "listed" if isinstance(place, ListedOffset) else "offset",
             _within("offset", offset, _OFFSET_MAX),
             epoch if epoch == -1 else _within("leader epoch", epoch, _LEADER_EPOCH_MAX),
         )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+from base64 import urlsafe_b64encode
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, NamedTuple, Self
@@ -168,6 +169,16 @@ class Scan:
             PartitionProgress(topic, partition, start, position, end, *figures)
             for (topic, partition, _, start, end), (position, *figures) in rows
         ]
+
+    @property
+    def topic_ids(self) -> dict[str, str]:
+        """Ids by topic, as Kafka writes them; without those of brokers before 2.8, which have none.
+        The scan fails if it meets another one."""
+        return {
+            topic: urlsafe_b64encode(topic_id).decode().rstrip("=")
+            for topic, _, topic_id, *_ in self._core.splits()
+            if any(topic_id)
+        }
 
     @property
     def error(self) -> Exception | None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 CorePlace = tuple[str, int, int]
-"""``earliest``, ``latest``, ``offset`` or ``timestamp``; offset or milliseconds; leader epoch, -1
-unknown."""
+"""``earliest``, ``latest``, ``offset``, ``listed`` or ``timestamp``; offset or milliseconds; leader
+epoch, -1 unknown."""
 
 
 class ScanSettings(NamedTuple):

@@ -340,7 +340,13 @@ fn position((kind, value, leader_epoch): Place) -> PyResult<Position> {
             offset: value,
             leader_epoch,
         },
-        "offset" => return Err(PyValueError::new_err(format!("there is no offset {value}"))),
+        "listed" if value >= 0 => Position::Listed {
+            offset: value,
+            leader_epoch,
+        },
+        "offset" | "listed" => {
+            return Err(PyValueError::new_err(format!("there is no offset {value}")));
+        }
         other => return Err(unknown("position", other)),
     })
 }

@@ -171,6 +171,7 @@ mod tests {
             start: 5,
             end: 10,
             leader_epoch: -1,
+            is_listed: false,
         };
         let mut cursor = Cursor::new(0, &split);
         cursor.empties = empties;

@@ -118,7 +118,7 @@ impl Decoder {
     ) -> Result<()> {
         self.rows.begin(cursor, cursor.position)?;
         let mut aborted = AbortedTransactions::new(aborted);
-        let (mut position, mut epoch) = (cursor.position, cursor.last_epoch);
+        let (mut position, mut epoch) = (cursor.position, cursor.known_epoch());
         for entry in Entries::new(records) {
             let entry = entry.map_err(|error| Bad::from(error).at(cursor, position))?;
             let next = entry.next_offset();

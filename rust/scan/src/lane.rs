@@ -323,7 +323,8 @@ impl Lane {
             };
             answer.parts.push(part);
             cursor.moved_to(position);
-            cursor.last_epoch = cursor.last_epoch.max(epoch);
+            cursor.last_epoch = cursor.known_epoch().max(epoch);
+            cursor.is_listed = false;
             if cursor.is_done() {
                 answer.finished.push(cursor);
                 return Ok(None);

@@ -34,6 +34,13 @@ pub enum Position {
         /// Leader epoch.
         leader_epoch: i32,
     },
+    /// An offset as a leader lists it: its epoch may be newer than that of the record before.
+    Listed {
+        /// Offset.
+        offset: i64,
+        /// Leader epoch.
+        leader_epoch: i32,
+    },
     /// The first record that is not older, in milliseconds; behind the last one if all are.
     Timestamp(i64),
 }

@@ -106,6 +106,7 @@ impl Planner<'_> {
                         start: 0,
                         end: 0,
                         leader_epoch: -1,
+                        is_listed: false,
                     });
                 }
             }
@@ -175,6 +176,13 @@ impl Planner<'_> {
                     offset,
                     leader_epoch,
                 } => set(split, edge, offset, leader_epoch),
+                Position::Listed {
+                    offset,
+                    leader_epoch,
+                } => {
+                    set(split, edge, offset, leader_epoch);
+                    split.is_listed |= edge == Edge::Start;
+                }
                 Position::Earliest => open.push((number, EARLIEST_TIMESTAMP)),
                 Position::Latest => open.push((number, LATEST_TIMESTAMP)),
                 Position::Timestamp(at) => open.push((number, at.max(0))),
@@ -271,7 +279,7 @@ impl Planner<'_> {
             && matches!(self.options.end_of(topic, partition), Position::Latest)
             && matches!(
                 self.options.start_of(topic, partition),
-                Position::Offset { .. }
+                Position::Offset { .. } | Position::Listed { .. }
             )
     }
 }

@@ -46,7 +46,10 @@ impl Progress {
     pub fn new(splits: &[Split]) -> Progress {
         let figures = splits.iter().map(|split| Figures {
             position: AtomicI64::new(split.start),
-            leader_epoch: AtomicI32::new(split.leader_epoch),
+            leader_epoch: AtomicI32::new(match split.is_listed {
+                true => -1,
+                false => split.leader_epoch,
+            }),
             records: AtomicU64::new(0),
             bytes: AtomicU64::new(0),
             skipped: AtomicU64::new(0),

@@ -70,7 +70,7 @@ impl Rows {
             self.parts.push(Delivered {
                 split: cursor.split,
                 position,
-                leader_epoch: cursor.last_epoch,
+                leader_epoch: cursor.known_epoch(),
                 records: 0,
                 bytes: 0,
             });

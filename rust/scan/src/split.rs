@@ -21,6 +21,8 @@ pub struct Split {
     pub end: i64,
     /// Leader epoch of the record before the start, -1 unknown.
     pub leader_epoch: i32,
+    /// The epoch may be newer than that of the record: it is the leader's that named the start.
+    pub is_listed: bool,
 }
 
 /// A split on its way through lanes.
@@ -36,6 +38,8 @@ pub(crate) struct Cursor {
     pub end: i64,
     /// Leader epoch of the record before `position`, -1 unknown.
     pub last_epoch: i32,
+    /// That epoch may be newer than the record's.
+    pub is_listed: bool,
     /// The leader epoch in which `position` is known to be in the log, -1 none.
     pub leader_epoch: i32,
     /// The replica to read from instead of the leader, and until when.
@@ -61,6 +65,7 @@ impl Cursor {
             position: split.start,
             end: split.end,
             last_epoch: split.leader_epoch,
+            is_listed: split.is_listed,
             leader_epoch: -1,
             preferred: None,
             is_out_of_range: false,
@@ -73,6 +78,14 @@ impl Cursor {
 
     pub fn is_done(&self) -> bool {
         self.position >= self.end
+    }
+
+    /// Leader epoch of the record before the position, -1 unknown.
+    pub fn known_epoch(&self) -> i32 {
+        match self.is_listed {
+            true => -1,
+            false => self.last_epoch,
+        }
     }
 
     /// Records arrived.

@@ -63,6 +63,7 @@ pub fn decode(
         start: how.range.0,
         end: how.range.1,
         leader_epoch: -1,
+        is_listed: false,
     };
     let cursor = Cursor::new(0, &split);
     let passed = position_after(records, cursor.position, cursor.end).map_err(|error| {

@@ -282,7 +282,9 @@ impl Worker {
         drop(parts);
         for cursor in finished {
             self.decoder.rows.begin(&cursor, cursor.end)?;
-            self.decoder.rows.reached(cursor.end, cursor.last_epoch, 0);
+            self.decoder
+                .rows
+                .reached(cursor.end, cursor.known_epoch(), 0);
             self.finished.push(id);
         }
         if !released.is_empty() {

@@ -250,6 +250,32 @@ fn a_start_with_its_leader_epoch_is_checked_before_anything_is_read() {
     assert_eq!(broker.state().fetches, 0);
 }
 
+/// A leader names its own epoch with an offset, also if it wrote no record in it; another leader
+/// then does not know the epoch.
+#[test]
+fn a_listed_start_is_checked_by_where_its_epoch_ends() {
+    let broker = FakeBroker::start(|_, _| Reply::Log);
+    let mut options = broker.options();
+    let mut read_from = |offset, leader_epoch, epoch_end| {
+        {
+            let mut state = broker.state();
+            state.leader_epoch = 5;
+            state.epoch_end = epoch_end;
+        }
+        options.start = Position::Listed {
+            offset,
+            leader_epoch,
+        };
+        read(options.clone())
+    };
+    // The log has epoch 1 alone.
+    let (offsets, status) = read_from(30, 4, (1, 100)).unwrap();
+    assert_eq!(offsets, all(30, 100));
+    assert_eq!(status.progress()[0].leader_epoch, 1);
+    let error = read_from(30, 4, (1, 20)).unwrap_err();
+    assert_eq!(error.kind, ErrorKind::LogTruncated);
+}
+
 fn without_the_first_forty() -> FakeBroker {
     let broker = FakeBroker::start(|_, offset| match offset {
         ..40 => Reply::Error(ErrorCode::OFFSET_OUT_OF_RANGE),

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from pyrklog.scanning.places import EARLIEST, LATEST, core_place, core_places
+from pyrklog.scanning.places import EARLIEST, LATEST, ListedOffset, core_place, core_places
 
 TOPICS: list[tuple[str, list[int] | None]] = [("a", None), ("b", [0, 2])]
 
@@ -19,6 +19,7 @@ TOPICS: list[tuple[str, list[int] | None]] = [("a", None), ("b", [0, 2])]
         (2**63 - 1, ("offset", 2**63 - 1, -1)),
         ((5, 3), ("offset", 5, 3)),
         ((5, -1), ("offset", 5, -1)),
+        (ListedOffset(5, 3), ("listed", 5, 3)),
         (datetime(1970, 1, 1, 0, 0, 1, tzinfo=UTC), ("timestamp", 1000, -1)),
         (datetime(1970, 1, 1, 1, tzinfo=timezone(timedelta(hours=1))), ("timestamp", 0, -1)),
         (datetime(1960, 1, 1, tzinfo=UTC), ("timestamp", 0, -1)),
@@ -34,7 +35,9 @@ def test_places_are_read(place: Any, core: tuple[str, int, int]) -> None:
     assert core_place(place) == core
 
 
-@pytest.mark.parametrize("place", [-1, 2**63, "", "Earliest", (1, -2), (-1, 0), (0, 2**31)])
+@pytest.mark.parametrize(
+    "place", [-1, 2**63, "", "Earliest", (1, -2), (-1, 0), (0, 2**31), ListedOffset(-1, 0)]
+)
 def test_places_that_are_nowhere_are_refused(place: Any) -> None:
     with pytest.raises(ValueError, match=r"no place|there is no"):
         core_place(place)

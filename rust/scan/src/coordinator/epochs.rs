@@ -133,14 +133,15 @@ fn leader_epoch(metadata: &Metadata, cursor: &Cursor) -> i32 {
 
 /// Whether the record read last may be another one in the leader's log, which has the position. It
 /// is if the log does not have that record's epoch but older ones up to there, unless compaction
-/// took all of that epoch before the leader got its log: what lies there tells.
+/// took all of that epoch before the leader got its log: what lies there tells. A listed epoch may
+/// never have had a record.
 ///
 /// # Errors
 /// The position is not within what the leader's log has of that epoch.
 fn check_end(cursor: &Cursor, answer: EpochEnd) -> Result<bool> {
     let (name, position, epoch) = (cursor.name(), cursor.position, cursor.last_epoch);
     if answer.end_offset >= 0 && answer.end_offset >= position && answer.leader_epoch >= 0 {
-        return Ok(answer.leader_epoch < epoch && position > 0);
+        return Ok(answer.leader_epoch < epoch && position > 0 && !cursor.is_listed);
     }
     let where_to = match answer.end_offset {
         end if end < 0 => "the leader does not know that epoch".to_owned(),

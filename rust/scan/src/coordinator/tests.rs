@@ -56,6 +56,7 @@ fn cursor(partition: i32) -> Cursor {
         start: 0,
         end: 10,
         leader_epoch: -1,
+        is_listed: false,
     };
     Cursor::new(0, &split)
 }

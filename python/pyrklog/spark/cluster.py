@@ -1,0 +1,375 @@
+"""The driver's questions about topics and offsets, by confluent-kafka."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterable, Mapping, Set
+from functools import partial
+from typing import Generic, Protocol, TypeVar
+
+from confluent_kafka import (
+    OFFSET_INVALID,
+    IsolationLevel,
+    KafkaError,
+    KafkaException,
+    TopicCollection,
+)
+from confluent_kafka import TopicPartition as ConfluentPartition
+from confluent_kafka.admin import AdminClient, OffsetSpec
+
+from pyrklog.scanning import ListedOffset, LogTruncatedError, ScanError, scan
+from pyrklog.spark.connection import ABSENT_S, Connection
+from pyrklog.spark.offsets import Position, TopicPartition
+from pyrklog.spark.places import Kind, Place
+from pyrklog.spark.view import TopicView, is_another
+
+INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
+"""A pattern does not match them, as with Kafka's consumers."""
+
+NO_TOPIC_ID = "AAAAAAAAAAAAAAAAAAAAAA"
+"""Sixteen zero bytes, as Kafka writes ids."""
+
+# Of one scan; leaders that lag take all of it.
+_TRUNCATION_PROBE_S = 1.0
+_WAIT_FIRST_S = 0.05
+_WAIT_MOST_S = 1.0
+# Of the first try.
+_ANSWER_FIRST_S = 1.0
+
+Key = TypeVar("Key")
+
+logger = logging.getLogger("pyrklog.spark")
+
+
+class ClusterError(Exception):
+    """The cluster did not answer in time, or refused; the message says what was asked."""
+
+
+class GoneError(ClusterError):
+    """A topic or partition was there when it was described, and is not there any more."""
+
+
+class Cluster(Protocol):
+    """What a stream and a batch read ask. Each raises ClusterError."""
+
+    def topic_names(self) -> list[str]:
+        """All topics but internal ones, sorted."""
+
+    def describe(self, names: list[str], expected: Mapping[str, TopicView]) -> dict[str, TopicView]:
+        """Those that exist. A broker is not believed at once if it does not know one, or without an
+        expected partition or with another id."""
+
+    def offsets(self, wanted: Mapping[TopicPartition, Place]) -> dict[TopicPartition, Position]:
+        """The offset of each place, -1 if no record is as late as a timestamp. An offset stands for
+        itself, and is not looked for. Raises GoneError."""
+
+    def find_truncated(self, positions: Mapping[TopicPartition, Position]) -> TopicPartition | None:
+        """A partition whose leader is known not to have the record before its position, None if
+        there is none. All epochs are known."""
+
+    def close(self) -> None:
+        """Ends connections."""
+
+
+class KafkaCluster:
+    """A cluster of Kafka or pyrklog. Connects when it is asked the first question."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._client: AdminClient | None = None
+        self._absent: set[str] = set()
+
+    def topic_names(self) -> list[str]:
+        try:
+            metadata = self._admin().list_topics(timeout=self._connection.timeout_s)
+        except KafkaException as error:
+            raise ClusterError(f"topics cannot be listed: {_text(error)}") from error
+        return sorted(name for name in metadata.topics if name not in INTERNAL_TOPICS)
+
+    def describe(self, names: list[str], expected: Mapping[str, TopicView]) -> dict[str, TopicView]:
+        if not names:
+            return {}
+
+        def ask(some: list[str], timeout_s: float) -> Mapping[str, Callable[[], object]]:
+            futures = self._admin().describe_topics(
+                TopicCollection(some), request_timeout=timeout_s
+            )
+            return {name: future.result for name, future in futures.items()}
+
+        def is_doubtful(name: str, answer: object) -> bool:
+            return name in expected and _lacks(_topic_view(answer), expected[name])
+
+        asking = _Asking("topic {} cannot be described", ask, self._connection)
+        found = asking.described(names, self._absent, is_doubtful, self._refresh)
+        # What is known to be absent is not waited for again.
+        self._absent = {name for name in names if name not in found}
+        return {name: _topic_view(answer) for name, answer in found.items()}
+
+    def offsets(self, wanted: Mapping[TopicPartition, Place]) -> dict[TopicPartition, Position]:
+        given = {
+            place: Position(what.value)
+            for place, what in wanted.items()
+            if what.kind is Kind.OFFSET
+        }
+        asked = [place for place in wanted if place not in given]
+        if not asked:
+            return given
+        isolation = IsolationLevel.READ_UNCOMMITTED
+        if self._connection.isolation == "read_committed":
+            isolation = IsolationLevel.READ_COMMITTED
+
+        def ask(
+            some: list[TopicPartition], timeout_s: float
+        ) -> Mapping[TopicPartition, Callable[[], object]]:
+            question = {ConfluentPartition(*place): _specification(wanted[place]) for place in some}
+            futures = self._admin().list_offsets(
+                question, isolation_level=isolation, request_timeout=timeout_s
+            )
+            return {
+                TopicPartition(one.topic, one.partition): partial(_listed, future.result)
+                for one, future in futures.items()
+            }
+
+        def look_again(some: list[TopicPartition]) -> None:
+            self._refresh()
+            if asking.waited_s >= ABSENT_S:
+                self._require(some)
+
+        asking = _Asking("the offsets of {} cannot be listed", ask, self._connection)
+        answers = asking.answers(asked, look_again)
+        return given | {place: _position(answer) for place, answer in answers.items()}
+
+    def find_truncated(self, positions: Mapping[TopicPartition, Position]) -> TopicPartition | None:
+        places = list(positions)
+        if not self._is_one_truncated(places, positions):
+            return None
+        while len(places) > 1:
+            half, rest = places[: len(places) // 2], places[len(places) // 2 :]
+            places = half if self._is_one_truncated(half, positions) else rest
+        return places[0]
+
+    def _is_one_truncated(
+        self, places: list[TopicPartition], positions: Mapping[TopicPartition, Position]
+    ) -> bool:
+        """Begins to read behind the positions: a scan asks the leaders about epochs first."""
+        topics: dict[str, list[int]] = {}
+        starts: dict[str, dict[int, ListedOffset]] = {}
+        ends: dict[str, dict[int, int]] = {}
+        for topic, partition in places:
+            position = positions[TopicPartition(topic, partition)]
+            topics.setdefault(topic, []).append(partition)
+            starts.setdefault(topic, {})[partition] = ListedOffset(*position)
+            ends.setdefault(topic, {})[partition] = position.offset + 1
+        arguments = self._connection.scan_arguments()
+        arguments["timeout_s"] = min(_TRUNCATION_PROBE_S, arguments["timeout_s"])
+        try:
+            with scan(topics, starts, ends, ["offset"], threads=1, **arguments) as probe:
+                for _ in probe:
+                    continue
+        except LogTruncatedError:
+            return True
+        except ScanError as error:
+            # The records behind the positions are not there yet, or a leader is away.
+            logger.info("no leader says that its log was truncated: %s", error)
+        return False
+
+    def close(self) -> None:
+        self._client = None
+
+    def _admin(self) -> AdminClient:
+        if self._client is None:
+            self._client = AdminClient(self._connection.librdkafka())
+        return self._client
+
+    def _refresh(self) -> None:
+        """librdkafka asks the leader or controller that it last heard of, and does not look for a
+        new one when that one refuses or is away."""
+        try:
+            self._admin().list_topics(timeout=self._connection.request_timeout_s)
+        except KafkaException as error:
+            logger.info("metadata is not refreshed: %s", _text(error))
+
+    def _require(self, places: list[TopicPartition]) -> None:
+        """Raises GoneError if a partition does not exist: no leader can be waited for."""
+        found = self.describe(sorted({place.topic for place in places}), {})
+        for place in places:
+            if place.topic not in found:
+                raise GoneError(f"topic {place.topic} does not exist any more")
+            if place.partition not in found[place.topic].partitions:
+                raise GoneError(f"partition {place} does not exist any more")
+
+
+class _Asking(Generic[Key]):
+    """A question about several keys, asked again for those whose failure may pass, until the time
+    is over. ``failure`` has room for a key."""
+
+    def __init__(
+        self,
+        failure: str,
+        ask: Callable[[list[Key], float], Mapping[Key, Callable[[], object]]],
+        connection: Connection,
+    ) -> None:
+        self._failure = failure
+        self._ask = ask
+        self._timeout_s = connection.timeout_s
+        self._request_timeout_s = connection.request_timeout_s
+        self._begin_s = time.monotonic()
+        self._doubtful_since_s: float | None = None
+        self._wait_s = _WAIT_FIRST_S
+        self._answer_s = _ANSWER_FIRST_S
+
+    @property
+    def waited_s(self) -> float:
+        return time.monotonic() - self._begin_s
+
+    def answers(
+        self, keys: list[Key], look_again: Callable[[list[Key]], None]
+    ) -> dict[Key, object]:
+        """Of all keys. ``look_again`` is called with those that are asked for again. Raises
+        ClusterError."""
+        found: dict[Key, object] = {}
+        while True:
+            again = []
+            for key, result in self._asked(keys):
+                try:
+                    found[key] = result()
+                except KafkaException as error:
+                    self._raise_if_lasting(key, error)
+                    again.append(key)
+            if not again:
+                return found
+            keys = again
+            self._pause()
+            look_again(keys)
+
+    def described(
+        self,
+        names: list[Key],
+        known_absent: Set[Key],
+        is_doubtful: Callable[[Key, object], bool],
+        refresh: Callable[[], None],
+    ) -> dict[Key, object]:
+        """Of those that exist. Absence and doubtful answers are believed when they came for
+        ``ABSENT_S``. ``refresh`` is called after failures. Raises ClusterError."""
+        found: dict[Key, object] = {}
+        while True:
+            failed, doubtful = [], []
+            for name, result in self._asked(names):
+                try:
+                    answer = result()
+                except KafkaException as error:
+                    if _error(error).code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
+                        self._raise_if_lasting(name, error)
+                        failed.append(name)
+                    elif name not in known_absent and not self._is_doubt_over():
+                        doubtful.append(name)
+                else:
+                    if is_doubtful(name, answer) and not self._is_doubt_over():
+                        doubtful.append(name)
+                    else:
+                        found[name] = answer
+            names = failed + doubtful
+            if not names:
+                return found
+            self._pause()
+            if failed:
+                refresh()
+
+    def _asked(self, keys: list[Key]) -> Iterable[tuple[Key, Callable[[], object]]]:
+        """Each time an answer may take twice as long: whether librdkafka waits for a broker that is
+        away or for one that is slow is not told."""
+        timeout_s = min(self._answer_s, self._request_timeout_s)
+        self._answer_s = 2 * timeout_s
+        return self._ask(keys, timeout_s).items()
+
+    def _is_doubt_over(self) -> bool:
+        now = time.monotonic()
+        if self._doubtful_since_s is None:
+            self._doubtful_since_s = now
+        is_late = self.waited_s + self._wait_s >= self._timeout_s
+        return is_late or now - self._doubtful_since_s >= ABSENT_S
+
+    def _raise_if_lasting(self, key: Key, error: KafkaException) -> None:
+        is_late = self.waited_s + self._wait_s >= self._timeout_s
+        if is_late or not _may_pass(_error(error)):
+            raise ClusterError(f"{self._failure.format(key)}: {_text(error)}") from error
+
+    def _pause(self) -> None:
+        time.sleep(self._wait_s)
+        self._wait_s = min(2 * self._wait_s, _WAIT_MOST_S)
+
+
+_PASSING = frozenset(
+    {
+        KafkaError.LEADER_NOT_AVAILABLE,
+        KafkaError.NOT_LEADER_FOR_PARTITION,
+        KafkaError.OFFSET_NOT_AVAILABLE,
+        KafkaError.FENCED_LEADER_EPOCH,
+        KafkaError.UNKNOWN_LEADER_EPOCH,
+        KafkaError.UNKNOWN_TOPIC_OR_PART,
+        KafkaError.BROKER_NOT_AVAILABLE,
+        KafkaError.REPLICA_NOT_AVAILABLE,
+        KafkaError.KAFKA_STORAGE_ERROR,
+        KafkaError.NETWORK_EXCEPTION,
+        KafkaError.REQUEST_TIMED_OUT,
+        KafkaError._TRANSPORT,
+        KafkaError._TIMED_OUT,
+        KafkaError._ALL_BROKERS_DOWN,
+        KafkaError._NODE_UPDATE,
+        KafkaError._UNKNOWN_PARTITION,
+        KafkaError._UNKNOWN_TOPIC,
+        # librdkafka knows no leader of any partition asked for: its metadata may be old.
+        KafkaError._NOENT,
+    }
+)
+
+
+def _may_pass(error: KafkaError) -> bool:
+    return error.retriable() or error.code() in _PASSING
+
+
+def _error(exception: KafkaException) -> KafkaError:
+    error = exception.args[0]
+    assert isinstance(error, KafkaError)
+    return error
+
+
+def _text(exception: KafkaException) -> str:
+    text: str = _error(exception).str()
+    return text
+
+
+def _topic_view(answer: object) -> TopicView:
+    # librdkafka writes ids with two other letters than Kafka.
+    topic_id = str(getattr(answer, "topic_id", NO_TOPIC_ID)).replace("+", "-").replace("/", "_")
+    numbers = sorted(partition.id for partition in getattr(answer, "partitions", ()))
+    return TopicView("" if topic_id == NO_TOPIC_ID else topic_id, tuple(numbers))
+
+
+def _lacks(found: TopicView, expected: TopicView) -> bool:
+    if is_another(expected.topic_id, found.topic_id):
+        return True
+    return not set(expected.partitions) <= set(found.partitions)
+
+
+def _listed(result: Callable[[], object]) -> object:
+    """librdkafka gives no error, and this offset, if only some of the leaders did not answer in
+    time."""
+    answer = result()
+    if getattr(answer, "offset", OFFSET_INVALID) == OFFSET_INVALID:
+        raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
+    return answer
+
+
+def _specification(place: Place) -> OffsetSpec:
+    if place.kind is Kind.EARLIEST:
+        return OffsetSpec.earliest()
+    if place.kind is Kind.LATEST:
+        return OffsetSpec.latest()
+    return OffsetSpec.for_timestamp(place.value)
+
+
+def _position(answer: object) -> Position:
+    epoch = getattr(answer, "leader_epoch", None)
+    return Position(int(getattr(answer, "offset", -1)), -1 if epoch is None else int(epoch))

@@ -1,0 +1,62 @@
+"""Spark's classes for tasks, and for batch reads."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from pyspark.sql.datasource import DataSourceReader, InputPartition
+from pyspark.sql.types import StructType
+
+from pyrklog.spark.batch_plan import plan_batch
+from pyrklog.spark.cluster import KafkaCluster
+from pyrklog.spark.columns import converted
+from pyrklog.spark.offsets import OffsetRange
+from pyrklog.spark.options import SourceOptions
+from pyrklog.spark.reading import read_range
+from pyrklog.spark.sizes import SampledSizes
+
+if TYPE_CHECKING:
+    import pyarrow
+
+
+class Task(InputPartition):
+    """One range, as Spark sends it to an executor."""
+
+    def __init__(self, one: OffsetRange) -> None:
+        super().__init__(one)
+        self.one = one
+
+
+def read_task(
+    partition: InputPartition, options: SourceOptions, schema: StructType
+) -> Iterator[pyarrow.RecordBatch]:
+    """What a task gives. Spark makes a partition of its own if there is none: it has no rows."""
+    if not isinstance(partition, Task):
+        return
+    batches = read_range(
+        partition.one,
+        schema.fieldNames(),
+        options.connection,
+        fail_on_data_loss=options.fail_on_data_loss,
+    )
+    yield from converted(batches, schema)
+
+
+class PyrklogReader(DataSourceReader):
+    """A batch read. Pickled to executors: it holds options, and no connection."""
+
+    def __init__(self, options: SourceOptions, schema: StructType) -> None:
+        self._options = options
+        self._schema = schema
+
+    def partitions(self) -> list[InputPartition]:
+        cluster = KafkaCluster(self._options.connection)
+        sizes = SampledSizes(self._options.connection, with_headers=self._options.include_headers)
+        try:
+            return [Task(one) for one in plan_batch(self._options, cluster, sizes)]
+        finally:
+            cluster.close()
+
+    def read(self, partition: InputPartition) -> Iterator[pyarrow.RecordBatch]:
+        return read_task(partition, self._options, self._schema)

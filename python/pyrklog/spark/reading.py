@@ -1,0 +1,115 @@
+"""One range of a partition, on an executor, as Arrow batches."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from pyrklog.scanning import (
+    ListedOffset,
+    LogTruncatedError,
+    OffsetOutOfRangeError,
+    Place,
+    Scan,
+    ScanError,
+    TopicDeletedError,
+    UnknownTopicError,
+    scan,
+)
+from pyrklog.spark.connection import ABSENT_S, Connection
+from pyrklog.spark.offsets import OffsetRange
+from pyrklog.spark.view import is_another
+
+if TYPE_CHECKING:
+    import pyarrow
+
+TASK_MEMORY_BYTES = 64 << 20
+TRUNCATIONS_MAX = 10
+"""Times that one task goes on after a truncation: a log that loses more fails the task."""
+
+_WAIT_S = 0.2
+
+logger = logging.getLogger("pyrklog.spark")
+
+
+def read_range(
+    one: OffsetRange,
+    columns: Sequence[str],
+    connection: Connection,
+    *,
+    fail_on_data_loss: bool,
+    open_scan: Callable[..., Scan] = scan,
+) -> Iterator[pyarrow.RecordBatch]:
+    """All visible records of a range that are left, in order, each once.
+
+    Raises the exceptions of ``pyrklog.scanning``. Without ``fail_on_data_loss`` a loss is logged,
+    and reading goes on at the first record left behind the last one that was given.
+    """
+    position: Place = one.start if one.epoch < 0 else ListedOffset(one.start, one.epoch)
+    for attempt in range(TRUNCATIONS_MAX + 1):
+        reading: Scan | None = None
+        try:
+            reading = _opened(
+                one,
+                open_scan,
+                topics={one.topic: [one.partition]},
+                start={one.topic: {one.partition: position}},
+                end={one.topic: {one.partition: one.end}},
+                columns=list(columns),
+                missing="fail" if fail_on_data_loss else "skip",
+                threads=1,
+                memory_bytes=TASK_MEMORY_BYTES,
+                **connection.scan_arguments(),
+            )
+            yield from reading.reader()
+            return
+        except LogTruncatedError as loss:
+            if fail_on_data_loss or reading is None or attempt == TRUNCATIONS_MAX:
+                raise
+            _warn(one, loss)
+            position = reading.progress()[0].position
+        except (OffsetOutOfRangeError, TopicDeletedError, UnknownTopicError) as loss:
+            # The scan skips what was deleted at the start: this is an end that is not there.
+            if fail_on_data_loss:
+                raise
+            _warn(one, loss)
+            return
+        finally:
+            if reading is not None:
+                reading.close()
+
+
+def _opened(one: OffsetRange, open_scan: Callable[..., Scan], **arguments: object) -> Scan:
+    """A scan of the topic that was planned: another one of the same name has other records at these
+    offsets. The scan itself notices one that is created later.
+
+    The driver saw this topic and partition. A broker that does not know them is asked again for
+    ``ABSENT_S``: it may have just started, or hear of new partitions later than others.
+    """
+    until = time.monotonic() + ABSENT_S
+    while True:
+        try:
+            opened = open_scan(**arguments)
+            if not is_another(one.topic_id, opened.topic_ids.get(one.topic, "")):
+                return opened
+            opened.close()
+            raise TopicDeletedError(
+                f"topic {one.topic} was deleted and created anew before offsets {one.start} to "
+                f"{one.end - 1} of {one.place} were read"
+            )
+        except (TopicDeletedError, UnknownTopicError):
+            if time.monotonic() >= until:
+                raise
+            time.sleep(_WAIT_S)
+
+
+def _warn(one: OffsetRange, loss: ScanError) -> None:
+    logger.warning(
+        "data loss in %s, offsets %d to %d, and failOnDataLoss is false: %s",
+        one.place,
+        one.start,
+        one.end - 1,
+        loss,
+    )

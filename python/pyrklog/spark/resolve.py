@@ -1,0 +1,116 @@
+"""Turns the places of options into offsets, by asking the cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from pyrklog.spark.cluster import Cluster
+from pyrklog.spark.offsets import Position, TopicPartition, sentence_of
+from pyrklog.spark.options import Assign, Pattern, Selection
+from pyrklog.spark.places import LATEST, Kind, Place, Places
+from pyrklog.spark.view import TopicView
+
+
+class SelectionError(ValueError):
+    """What the options name is not there."""
+
+
+def selected(
+    cluster: Cluster, selection: Selection, expected: Mapping[str, TopicView]
+) -> dict[str, TopicView]:
+    """The topics that exist of a selection, with those partitions that exist. If one is not as
+    expected, a broker is asked again before that is believed."""
+    if isinstance(selection, Pattern):
+        names = {*cluster.topic_names(), *expected}
+        matching = sorted(name for name in names if selection.pattern.fullmatch(name))
+        return cluster.describe(matching, expected)
+    if isinstance(selection, Assign):
+        found = {}
+        for name, topic in cluster.describe(list(selection.partitions), expected).items():
+            wanted = selection.partitions[name]
+            there = tuple(number for number in topic.partitions if number in wanted)
+            found[name] = TopicView(topic.topic_id, there)
+        return found
+    return cluster.describe(list(selection.topics), expected)
+
+
+def is_selected(selection: Selection, place: TopicPartition) -> bool:
+    """Whether a partition, if it exists, is among those selected."""
+    if isinstance(selection, Pattern):
+        return selection.pattern.fullmatch(place.topic) is not None
+    if isinstance(selection, Assign):
+        return place.partition in selection.partitions.get(place.topic, ())
+    return place.topic in selection.topics
+
+
+def require_all(topics: Mapping[str, TopicView], selection: Selection) -> None:
+    """Raises SelectionError, which names all topics and partitions that are missing. Nothing is
+    missing from a pattern."""
+    if isinstance(selection, Pattern):
+        return
+    names = selection.partitions if isinstance(selection, Assign) else selection.topics
+    missing = sorted(name for name in names if name not in topics)
+    if missing:
+        raise SelectionError(f"there is no topic {', '.join(missing)}")
+    if isinstance(selection, Assign):
+        absent = [
+            TopicPartition(name, number)
+            for name, numbers in selection.partitions.items()
+            for number in numbers
+            if number not in topics[name].partitions
+        ]
+        if absent:
+            raise SelectionError(f"there is no partition {sentence_of(absent)}")
+
+
+def partitions_of(topics: Mapping[str, TopicView]) -> list[TopicPartition]:
+    """All of them, in the order of the topics."""
+    return [
+        TopicPartition(name, number)
+        for name, topic in topics.items()
+        for number in topic.partitions
+    ]
+
+
+def resolve(
+    cluster: Cluster,
+    partitions: list[TopicPartition],
+    places: Places,
+    *,
+    latest_if_no_record_is_so_late: bool,
+) -> dict[TopicPartition, Position]:
+    """The offset of each partition's place.
+
+    Raises SelectionError if some partitions have no place, if places are given for others, and for
+    a time after the last record, unless that means latest.
+    """
+    wanted: dict[TopicPartition, Place] = {}
+    without = []
+    for partition in partitions:
+        place = places.of(partition)
+        if place is None:
+            without.append(partition)
+        else:
+            wanted[partition] = place
+    if without:
+        raise SelectionError(
+            f"{places.option} has nothing for {sentence_of(without)}: name every partition, with "
+            "-1 for latest or -2 for earliest among offsets"
+        )
+    others = [place for place in places.single if place not in wanted]
+    if others:
+        raise SelectionError(f"{places.option} names {sentence_of(others)}, not read here")
+    found = cluster.offsets(wanted)
+    late = [partition for partition, position in found.items() if position.offset < 0]
+    if late and not latest_if_no_record_is_so_late:
+        raise SelectionError(
+            f"{places.option}: no record is so late in {sentence_of(late)}; "
+            "startingOffsetsByTimestampStrategy=latest starts there at latest"
+        )
+    return found | cluster.offsets(dict.fromkeys(late, LATEST)) if late else found
+
+
+def is_offset(places: Places, partition: TopicPartition) -> bool:
+    """Whether the place of a partition was given as an offset."""
+    place = places.of(partition)
+    return place is not None and place.kind is Kind.OFFSET

@@ -1,0 +1,314 @@
+"""The steps of a stream: where it starts, what a batch takes, which ranges that is.
+
+Nothing that matters is kept here: a new engine goes on from offsets alone. No pyspark, no clock:
+the cluster and the time are arguments.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+
+from pyrklog.spark.admission import Limits, admit, should_wait
+from pyrklog.spark.cluster import Cluster, GoneError
+from pyrklog.spark.group_commit import Group
+from pyrklog.spark.offsets import (
+    Json,
+    OffsetRange,
+    Position,
+    StreamOffset,
+    TopicPartition,
+    from_json,
+    ranges_between,
+    sentence_of,
+)
+from pyrklog.spark.options import Assign, SourceOptions
+from pyrklog.spark.places import EARLIEST, LATEST
+from pyrklog.spark.planning import plan_tasks
+from pyrklog.spark.resolve import is_selected, partitions_of, require_all, resolve, selected
+from pyrklog.spark.sizes import Sizes
+from pyrklog.spark.view import Standing, TopicView, View, compare
+
+LAGGING_MOST_S = 60.0
+"""How long an end may stay below a position whose epoch is unknown before that counts as loss."""
+TRUNCATION_CHECK_S = 5.0
+"""Between two questions whether a lagging partition was truncated."""
+SENTENCES_MAX = 10
+VIEWS_MAX = 3
+"""Tries to describe topics and list their offsets before one of them is deleted."""
+
+logger = logging.getLogger("pyrklog.spark")
+
+
+class DataLossError(Exception):
+    """Records were deleted or cut off before they were read. The message has a sentence for each
+    loss, at most ``SENTENCES_MAX``."""
+
+    def __init__(self, losses: list[str]) -> None:
+        more = len(losses) - SENTENCES_MAX
+        lines = losses[:SENTENCES_MAX] + ([f"and {more} more losses"] if more > 0 else [])
+        lines.append("failOnDataLoss=false continues with what is left")
+        super().__init__("\n".join(lines))
+
+
+@dataclass
+class _Lagging:
+    """A partition whose end is below the stream's position."""
+
+    since_s: float
+    checked_s: float | None = None
+
+
+class StreamEngine:
+    """One query's source, on the driver. Offsets are documents as Spark keeps them."""
+
+    def __init__(
+        self,
+        options: SourceOptions,
+        cluster: Cluster,
+        sizes: Sizes,
+        group: Group | None,
+        now: Callable[[], float],
+    ) -> None:
+        self._options = options
+        self._cluster = cluster
+        self._sizes = sizes
+        self._group = group
+        self._now = now
+        self._initial: Json | None = None
+        self._target: Mapping[TopicPartition, Position] | None = None
+        self._lagging: dict[TopicPartition, _Lagging] = {}
+        self._last_batch_s: float | None = None
+        self._told_number = 0
+        self._seen: StreamOffset | None = None
+
+    def initial(self) -> Json:
+        """The starting places as offsets, the same in one run. Raises SelectionError."""
+        if self._initial is None:
+            topics = selected(self._cluster, self._options.selection, {})
+            require_all(topics, self._options.selection)
+            positions = resolve(
+                self._cluster,
+                partitions_of(topics),
+                self._options.starting,
+                latest_if_no_record_is_so_late=self._options.latest_if_no_record_is_so_late,
+            )
+            topic_ids = {name: topic.topic_id for name, topic in topics.items()}
+            self._initial = StreamOffset(positions, topic_ids, is_initial=True).to_json()
+        return self._initial
+
+    def prepare_available_now(self) -> None:
+        """Fixes the last offsets: nothing above them is read by this run."""
+        self._target = self._view({}).latest
+
+    def latest(self, start_document: Json, *, is_limited: bool) -> Json:
+        """The end of the next batch; the same document if there is nothing to read.
+
+        ``is_limited`` is False where Spark lifts the limits of options. Raises DataLossError,
+        ClusterError, OffsetFormatError.
+        """
+        start = from_json(start_document)
+        self._tell_group(start)
+        are_assigned = isinstance(self._options.selection, Assign)
+        before = self._still_selected(start)
+        view = self._view(_topics_of(before))
+        standing = compare(before, view, are_assigned=are_assigned)
+        self._judge_lagging(standing, view)
+        self._tell_losses(standing)
+        ends = self._ends(standing, view)
+        backlogs = {
+            place: end.offset - standing.positions[place].offset for place, end in ends.items()
+        }
+        taken = self._admit(standing, backlogs, is_limited=is_limited)
+        positions = {
+            place: self._moved(position, taken.get(place, 0), ends.get(place))
+            for place, position in standing.positions.items()
+        }
+        topic_ids = {
+            name: topic.topic_id or start.topic_ids.get(name, "")
+            for name, topic in view.topics.items()
+        }
+        end = StreamOffset(positions, topic_ids, standing.begins, start.number + 1)
+        if not _is_other(start, end):
+            return start_document
+        self._last_batch_s = self._now()
+        return end.to_json()
+
+    def report(self) -> Json | None:
+        """The last offsets that were seen, for the query's progress."""
+        return None if self._seen is None else self._seen.to_json()
+
+    def tasks(self, start_document: Json, end_document: Json) -> list[OffsetRange]:
+        """What a batch reads, from its two offsets alone. Raises OffsetFormatError,
+        TooManyTasksError."""
+        if start_document == end_document:
+            return []
+        end = from_json(end_document)
+        if end.is_initial:
+            # A first batch that was empty, repeated: the start is another one by now.
+            return []
+        ranges = ranges_between(from_json(start_document), end)
+        if self._options.tasks.max_bytes is None:
+            return plan_tasks(ranges, self._options.tasks)
+        sizes = self._sizes.record_bytes(ranges)
+        return plan_tasks(ranges, self._options.tasks, lambda place: sizes[place])
+
+    def commit(self, end_document: Json) -> None:
+        """The batch that ends here is finished."""
+        self._tell_group(from_json(end_document))
+
+    def stop(self) -> None:
+        self._cluster.close()
+        if self._group is not None:
+            self._group.close()
+
+    def _tell_group(self, finished: StreamOffset) -> None:
+        """Never goes back: Spark tells of a batch that we know of already."""
+        if self._group is None or finished.is_initial or finished.number < self._told_number:
+            return
+        self._told_number = finished.number
+        self._group.commit(finished)
+
+    def _view(self, expected: Mapping[str, TopicView]) -> View:
+        for attempt in range(VIEWS_MAX):
+            topics = selected(self._cluster, self._options.selection, expected)
+            partitions = partitions_of(topics)
+            try:
+                earliest = self._cluster.offsets(dict.fromkeys(partitions, EARLIEST))
+                latest = self._cluster.offsets(dict.fromkeys(partitions, LATEST))
+                break
+            except GoneError:
+                # A topic was deleted meanwhile.
+                if attempt + 1 == VIEWS_MAX:
+                    raise
+        topic_ids = {name: topic.topic_id for name, topic in topics.items()}
+        self._seen = StreamOffset(latest, topic_ids)
+        return View(topics, earliest, latest)
+
+    def _still_selected(self, start: StreamOffset) -> StreamOffset:
+        """Without the partitions that the query's options no longer name: that is no loss."""
+        selection = self._options.selection
+        kept = {
+            place: position
+            for place, position in start.positions.items()
+            if is_selected(selection, place)
+        }
+        return replace(start, positions=kept)
+
+    def _judge_lagging(self, standing: Standing, view: View) -> None:
+        """Turns those lagging partitions into losses that will not come back."""
+        now = self._now()
+        self._lagging = {
+            place: self._lagging.get(place) or _Lagging(since_s=now) for place in standing.lagging
+        }
+        due = {}
+        for place, lagging in self._lagging.items():
+            position, end = standing.positions[place], view.latest[place]
+            if position.epoch >= 0:
+                if lagging.checked_s is None or now - lagging.checked_s >= TRUNCATION_CHECK_S:
+                    due[place] = position
+            elif now - lagging.since_s >= LAGGING_MOST_S:
+                standing.losses.append(
+                    f"{place} ends at offset {end.offset} since {LAGGING_MOST_S:.0f} s, before "
+                    f"the stream's position {position.offset}: it was truncated or created "
+                    "anew, or the stream was started behind its end"
+                )
+                standing.restart(place, end)
+        if not due:
+            return
+        truncated = self._cluster.find_truncated(due)
+        if truncated is not None:
+            position, end = due[truncated], view.latest[truncated]
+            standing.losses.append(
+                f"{truncated} was truncated to offset {end.offset}: records up to "
+                f"{position.offset - 1} had been read from a leader of epoch {position.epoch}"
+            )
+            standing.restart(truncated, end)
+            return
+        for place in due:
+            self._lagging[place].checked_s = now
+        logger.warning(
+            "the leaders of %s have fewer records than the stream has read, and are waited for",
+            sentence_of(due),
+        )
+
+    def _tell_losses(self, standing: Standing) -> None:
+        if not standing.losses:
+            return
+        if self._options.fail_on_data_loss:
+            raise DataLossError(standing.losses)
+        for loss in standing.losses:
+            logger.warning("data loss, and failOnDataLoss is false: %s", loss)
+
+    def _ends(self, standing: Standing, view: View) -> dict[TopicPartition, Position]:
+        """Up to where each partition may be read; those that may not are left out."""
+        ends = {}
+        for place, position in list(standing.positions.items()):
+            end = view.latest[place]
+            if self._target is not None:
+                target = self._target.get(place)
+                if target is None:
+                    # New since this run began: the next one reads it.
+                    if place in standing.begins:
+                        del standing.positions[place], standing.begins[place]
+                    continue
+                end = min(end, target)
+            if end.offset > position.offset:
+                ends[place] = end
+        return ends
+
+    def _admit(
+        self,
+        standing: Standing,
+        backlogs: Mapping[TopicPartition, int],
+        *,
+        is_limited: bool,
+    ) -> Mapping[TopicPartition, int]:
+        if not is_limited or not backlogs:
+            return backlogs
+        if self._target is None and self._last_batch_s is not None:
+            available, waited_s = sum(backlogs.values()), self._now() - self._last_batch_s
+            least, wait_most_s = self._options.min_records, self._options.max_delay_s
+            if should_wait(available, least, waited_s, wait_most_s):
+                return {}
+        limits: Limits = self._options.limits
+        sizes: Mapping[TopicPartition, float] = {}
+        if limits.bytes is not None:
+            sizes = self._sizes.record_bytes(
+                [
+                    OffsetRange(*place, position.offset, position.offset + backlogs[place])
+                    for place, position in standing.positions.items()
+                    if place in backlogs
+                ]
+            )
+        turn = sum(position.offset for position in standing.positions.values())
+        return admit(limits, backlogs, sizes, turn)
+
+    @staticmethod
+    def _moved(position: Position, taken: int, end: Position | None) -> Position:
+        """The end's epoch is not older than that of any record before it."""
+        if taken == 0 or end is None:
+            return position
+        return Position(position.offset + taken, end.epoch)
+
+
+def _topics_of(offset: StreamOffset) -> dict[str, TopicView]:
+    """What a stream knows of its topics."""
+    partitions: dict[str, list[int]] = {}
+    for topic, partition in offset.positions:
+        partitions.setdefault(topic, []).append(partition)
+    return {
+        topic: TopicView(offset.topic_ids.get(topic, ""), tuple(numbers))
+        for topic, numbers in partitions.items()
+    }
+
+
+def _is_other(start: StreamOffset, end: StreamOffset) -> bool:
+    """Whether an end differs in partitions, offsets, or topics of the same name. Epochs that became
+    known make no batch."""
+    if start.positions.keys() != end.positions.keys():
+        return True
+    if any(one.offset != end.positions[place].offset for place, one in start.positions.items()):
+        return True
+    return any(end.topic_ids.get(name, known) != known for name, known in start.topic_ids.items())

@@ -1,0 +1,117 @@
+"""What a batch read reads, over a cluster of numbers."""
+
+from __future__ import annotations
+
+import pytest
+
+from pyrklog.spark.batch_plan import plan_batch
+from pyrklog.spark.offsets import OffsetRange
+from pyrklog.spark.options import parse
+from pyrklog.spark.resolve import SelectionError
+from pyrklog.spark.stream_engine import DataLossError
+from tests.support.fake_cluster import FakeCluster, FakeSizes
+
+
+@pytest.fixture
+def cluster() -> FakeCluster:
+    made = FakeCluster()
+    made.topic("a", 10, 20)
+    made.log("a").first = 3
+    made.log("a").times = {3: 1000, 5: 2000, 9: 1500}
+    made.log("a", 1).times = {0: 1000, 19: 9000}
+    return made
+
+
+def plan(cluster: FakeCluster, **options: str) -> list[tuple[int, int, int]]:
+    """(partition, start, end) of each task."""
+    return [(one.partition, one.start, one.end) for one in tasks(cluster, **options)]
+
+
+def tasks(cluster: FakeCluster, **options: str) -> list[OffsetRange]:
+    given = {"kafka.bootstrap.servers": "h:1"} | options
+    if not {"assign", "subscribePattern"} & given.keys():
+        given.setdefault("subscribe", "a")
+    return plan_batch(parse(given, is_stream=False), cluster, FakeSizes())
+
+
+def test_everything(cluster: FakeCluster) -> None:
+    assert plan(cluster) == [(0, 3, 10), (1, 0, 20)]
+    cluster.log("a").epoch = 4
+    assert tasks(cluster)[0].epoch == 4
+
+
+def test_some_partitions(cluster: FakeCluster) -> None:
+    assert plan(cluster, assign='{"a": [1]}') == [(1, 0, 20)]
+    cluster.topic("b", 2)
+    cluster.topic("ab", 3)
+    found = tasks(cluster, subscribePattern="[ab]")
+    assert {(one.topic, one.partition) for one in found} == {("a", 0), ("a", 1), ("b", 0)}
+    assert plan(cluster, subscribePattern="z") == []
+
+
+def test_offsets(cluster: FakeCluster) -> None:
+    assert plan(
+        cluster,
+        startingOffsets='{"a": {"0": 4, "1": -2}}',
+        endingOffsets='{"a": {"0": 8, "1": -1}}',
+    ) == [(0, 4, 8), (1, 0, 20)]
+    empty = '{"a": {"0": 5, "1": 7}}'
+    assert plan(cluster, startingOffsets=empty, endingOffsets=empty) == []
+
+
+def test_timestamps(cluster: FakeCluster) -> None:
+    found = plan(cluster, startingTimestamp="1400", endingTimestamp="9000")
+    assert found == [(0, 5, 10)]
+    by_partition = '{"a": {"0": 1400, "1": 500}}'
+    assert plan(cluster, startingOffsetsByTimestamp=by_partition) == [(0, 5, 10), (1, 0, 20)]
+
+
+def test_a_time_after_the_last_record(cluster: FakeCluster) -> None:
+    with pytest.raises(SelectionError, match="no record is so late in a-0"):
+        plan(cluster, startingTimestamp="9000")
+    assert plan(cluster, startingTimestamp="9000", startingOffsetsByTimestampStrategy="latest") == [
+        (1, 19, 20)
+    ]
+
+
+def test_tasks_are_cut(cluster: FakeCluster) -> None:
+    assert len(plan(cluster, minPartitions="5")) == 5
+    assert max(end - start for _, start, end in plan(cluster, maxRecordsPerPartition="4")) == 4
+    assert len(plan(cluster, maxBytesPerPartition="1000")) == 3
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({"subscribe": "a,b"}, "there is no topic b"),
+        ({"assign": '{"a": [0, 7]}'}, "there is no partition a-7"),
+        ({"startingOffsets": '{"a": {"0": 5}}'}, "startingOffsets has nothing for a-1"),
+        ({"startingOffsets": '{"a": {"0": 5, "1": 5, "2": 5}}'}, "names a-2, not read here"),
+        ({"startingOffsets": '{"b": {"0": 5}}'}, "has nothing for a-0, a-1"),
+        (
+            {
+                "startingOffsets": '{"a": {"0": 9, "1": 0}}',
+                "endingOffsets": '{"a": {"0": 8, "1": 0}}',
+            },
+            "a-0 would be read from offset 9 to 8",
+        ),
+    ],
+)
+def test_what_is_not_there_is_named(
+    cluster: FakeCluster, options: dict[str, str], told: str
+) -> None:
+    with pytest.raises(SelectionError, match=told):
+        plan(cluster, **options)
+
+
+def test_offsets_that_are_gone_are_a_loss(cluster: FakeCluster) -> None:
+    """An end that is not there would be waited for in vain."""
+    given = {
+        "startingOffsets": '{"a": {"0": 1, "1": 0}}',
+        "endingOffsets": '{"a": {"0": 8, "1": 25}}',
+    }
+    with pytest.raises(DataLossError) as caught:
+        plan(cluster, **given)
+    assert "a-0 begins at offset 3, behind the start 1" in str(caught.value)
+    assert "a-1 ends at offset 20, before the end 25" in str(caught.value)
+    assert plan(cluster, failOnDataLoss="false", **given) == [(0, 3, 8), (1, 0, 20)]

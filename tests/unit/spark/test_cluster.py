@@ -1,0 +1,278 @@
+"""The driver's questions: what is asked again, what is told, what is left out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from concurrent.futures import Future
+from contextlib import nullcontext
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from confluent_kafka import OFFSET_INVALID, KafkaError, KafkaException, TopicCollection, Uuid
+
+from pyrklog.scanning import ListedOffset, LogTruncatedError, OffsetOutOfRangeError
+from pyrklog.spark import cluster
+from pyrklog.spark.cluster import ClusterError, GoneError, KafkaCluster
+from pyrklog.spark.connection import Connection
+from pyrklog.spark.offsets import Position, TopicPartition
+from pyrklog.spark.places import EARLIEST, LATEST, Kind, Place
+from pyrklog.spark.view import TopicView
+
+A0, A1 = TopicPartition("a", 0), TopicPartition("a", 1)
+
+
+def done(answer: object) -> Future[object]:
+    future: Future[object] = Future()
+    if isinstance(answer, int):
+        future.set_exception(KafkaException(KafkaError(answer)))
+    else:
+        future.set_result(answer)
+    return future
+
+
+class FakeAdmin:
+    """Answers each question of a key with the next of its answers; an int is an error code."""
+
+    def __init__(self, answers: Mapping[object, list[object]]) -> None:
+        self.answers = {key: list(some) for key, some in answers.items()}
+        self.asked: list[list[object]] = []
+        self.isolation: object = None
+        self.refreshed = 0
+        self.timeouts_s: list[float] = []
+
+    def describe_topics(
+        self, topics: TopicCollection, *, request_timeout: float
+    ) -> dict[str, Future[object]]:
+        self.timeouts_s.append(request_timeout)
+        self.asked.append(list(topics.topic_names))
+        return {name: done(self.answers[name].pop(0)) for name in topics.topic_names}
+
+    def list_offsets(
+        self, question: dict[Any, Any], *, isolation_level: object, **_: object
+    ) -> dict[Any, Future[object]]:
+        self.isolation = isolation_level
+        self.asked.append([TopicPartition(one.topic, one.partition) for one in question])
+        return {
+            one: done(self.answers[TopicPartition(one.topic, one.partition)].pop(0))
+            for one in question
+        }
+
+    def list_topics(self, **_: object) -> object:
+        self.refreshed += 1
+        return SimpleNamespace(topics={"b": None, "a": None, "__consumer_offsets": None})
+
+
+def connected(
+    monkeypatch: pytest.MonkeyPatch,
+    answers: Mapping[object, list[object]],
+    connection: Connection | None = None,
+) -> tuple[KafkaCluster, FakeAdmin]:
+    admin = FakeAdmin(answers)
+    monkeypatch.setattr(cluster, "AdminClient", lambda _: admin)
+    return KafkaCluster(connection or Connection("h:1")), admin
+
+
+def described(*numbers: int, uuid: Uuid | None = None) -> object:
+    partitions = [SimpleNamespace(id=number) for number in numbers]
+    return SimpleNamespace(topic_id=uuid or Uuid(0, 0), partitions=partitions)
+
+
+def listed(offset: int, epoch: int | None = None) -> object:
+    return SimpleNamespace(offset=offset, leader_epoch=epoch)
+
+
+def test_topics_that_exist_are_described(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A broker that says that a topic does not exist is asked again, for a while and once."""
+    monkeypatch.setattr(cluster, "ABSENT_S", 0.05)
+    unknown = KafkaError.UNKNOWN_TOPIC_OR_PART
+    asked, admin = connected(
+        monkeypatch,
+        {
+            "a": [described(1, 0, uuid=Uuid(1, 2)), described(0)],
+            "b": [unknown] * 9,
+            "c": [unknown, described(0), unknown, described(0)],
+        },
+    )
+    found = asked.describe(["a", "b", "c"], {})
+    assert found == {"a": TopicView(str(Uuid(1, 2)), (0, 1)), "c": TopicView("", (0,))}
+    assert len(admin.asked) > 1
+    admin.asked.clear()
+    assert asked.describe(["b"], {}) == {}
+    assert admin.asked == [["b"]]
+    assert asked.describe(["b", "c"], {}) == {"c": TopicView("", (0,))}
+    assert asked.describe([], {}) == {}
+
+
+def test_a_broker_that_knows_less_is_not_believed_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    before, now = Uuid(1, 2), Uuid(3, 4)
+    answers: dict[object, list[object]] = {
+        "a": [described(0, uuid=now), described(0, 1, uuid=now)],
+        "b": [described(0, uuid=before), described(0, uuid=now)],
+        "c": [described(0, uuid=before)],
+    }
+    asked, admin = connected(monkeypatch, answers)
+    expected = {
+        "a": TopicView(str(now), (0, 1)),
+        "b": TopicView(str(now), (0,)),
+        "c": TopicView(str(before), (0,)),
+    }
+    assert asked.describe(["a", "b", "c"], expected) == expected
+    assert admin.asked == [["a", "b", "c"], ["a", "b"]]
+
+
+def test_what_brokers_insist_on_is_believed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cluster, "ABSENT_S", 0.05)
+    answers: dict[object, list[object]] = {"a": [described(0, uuid=Uuid(3, 4))] * 9}
+    asked, admin = connected(monkeypatch, answers)
+    found = asked.describe(["a"], {"a": TopicView(str(Uuid(1, 2)), (0, 1))})
+    assert found == {"a": TopicView(str(Uuid(3, 4)), (0,))}
+    assert len(admin.asked) > 1
+
+
+def test_ids_are_written_as_kafka_writes_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked, _ = connected(monkeypatch, {"a": [described(uuid=Uuid(-1, -64))]})
+    assert asked.describe(["a"], {})["a"].topic_id == 20 * "_" + "wA"
+
+
+def test_internal_topics_are_not_listed(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert connected(monkeypatch, {})[0].topic_names() == ["a", "b"]
+
+
+def test_offsets_stand_for_themselves(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked, admin = connected(monkeypatch, {A1: [listed(7, 3)]})
+    wanted = {A0: Place(Kind.OFFSET, 5), A1: LATEST}
+    assert asked.offsets(wanted) == {A0: Position(5), A1: Position(7, 3)}
+    assert admin.asked == [[A1]]
+    assert asked.offsets({A0: Place(Kind.OFFSET, 5)}) == {A0: Position(5)}
+    assert len(admin.asked) == 1
+
+
+def test_a_leader_that_moves_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked, admin = connected(
+        monkeypatch,
+        {A0: [listed(1)], A1: [KafkaError.NOT_LEADER_FOR_PARTITION, listed(2, 9)]},
+    )
+    assert asked.offsets({A0: EARLIEST, A1: EARLIEST}) == {A0: Position(1), A1: Position(2, 9)}
+    assert admin.asked == [[A0, A1], [A1]]
+    assert admin.refreshed == 1
+
+
+def test_a_controller_that_is_away_is_looked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """librdkafka waits for the one it knows as long as it may."""
+    timed_out = KafkaError._TIMED_OUT
+    asked, admin = connected(monkeypatch, {"a": [timed_out, timed_out, described(0)]})
+    assert asked.describe(["a"], {}) == {"a": TopicView("", (0,))}
+    assert admin.refreshed == 2
+    assert admin.timeouts_s == sorted(set(admin.timeouts_s))
+    assert admin.timeouts_s[0] <= 1
+
+
+def test_leaders_that_are_not_known_yet_are_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """librdkafka's metadata is older than the description, as after partitions were added."""
+    asked, admin = connected(
+        monkeypatch,
+        {
+            A0: [listed(1)],
+            A1: [KafkaError._UNKNOWN_PARTITION, KafkaError._NOENT, listed(2)],
+        },
+    )
+    assert asked.offsets({A0: LATEST, A1: LATEST}) == {A0: Position(1), A1: Position(2)}
+    assert admin.asked == [[A0, A1], [A1], [A1]]
+
+
+@pytest.mark.parametrize(
+    ("then", "told"),
+    [(described(0), "partition a-1 does not"), (KafkaError.UNKNOWN_TOPIC_OR_PART, "topic a does")],
+)
+def test_what_is_gone_is_not_waited_for(
+    monkeypatch: pytest.MonkeyPatch, then: object, told: str
+) -> None:
+    monkeypatch.setattr(cluster, "ABSENT_S", 0.05)
+    answers: dict[object, list[object]] = {A1: [KafkaError._NOENT] * 9, "a": [then] * 9}
+    asked, _ = connected(monkeypatch, answers)
+    with pytest.raises(GoneError, match=told):
+        asked.offsets({A1: LATEST})
+
+
+def test_a_leader_that_did_not_answer_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """librdkafka tells it by an offset that is none. -1 says that no record is so late."""
+    asked, admin = connected(
+        monkeypatch, {A0: [listed(OFFSET_INVALID), listed(4, 2)], A1: [listed(-1)]}
+    )
+    wanted = {A0: LATEST, A1: Place(Kind.TIMESTAMP, 5)}
+    assert asked.offsets(wanted) == {A0: Position(4, 2), A1: Position(-1)}
+    assert admin.asked == [[A0, A1], [A0]]
+    assert admin.refreshed == 1
+
+
+def test_a_refusal_is_told_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked, admin = connected(monkeypatch, {A0: [KafkaError.TOPIC_AUTHORIZATION_FAILED]})
+    with pytest.raises(ClusterError, match="offsets of a-0 cannot be listed"):
+        asked.offsets({A0: LATEST})
+    assert len(admin.asked) == 1
+
+
+def test_questions_end_with_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked, _ = connected(
+        monkeypatch, {A0: [KafkaError._TRANSPORT] * 99}, Connection("h:1", timeout_s=0.01)
+    )
+    with pytest.raises(ClusterError, match="a-0"):
+        asked.offsets({A0: LATEST})
+
+
+def test_isolation_decides_what_is_last(monkeypatch: pytest.MonkeyPatch) -> None:
+    for isolation, level in (("read_committed", 1), ("read_uncommitted", 0)):
+        asked, admin = connected(
+            monkeypatch, {A0: [listed(1)]}, Connection("h:1", isolation=isolation)
+        )
+        asked.offsets({A0: LATEST})
+        assert getattr(admin.isolation, "value", None) == level
+
+
+class FakeProbe:
+    """A scan of leaders that lag, or of which some have truncated their logs."""
+
+    def __init__(self, truncated: set[int]) -> None:
+        self.truncated = truncated
+        self.asked: list[set[int]] = []
+
+    def __call__(
+        self,
+        topics: dict[str, list[int]],
+        starts: dict[str, dict[int, tuple[int, int]]],
+        ends: dict[str, dict[int, int]],
+        columns: list[str],
+        **_: object,
+    ) -> Any:
+        numbers = set(topics["a"])
+        assert starts["a"] == {number: ListedOffset(100 + number, 7) for number in numbers}
+        assert all(isinstance(place, ListedOffset) for place in starts["a"].values())
+        assert ends["a"] == {number: 101 + number for number in numbers}
+        self.asked.append(numbers)
+
+        def batches() -> Iterator[object]:
+            yield object()
+            if numbers & self.truncated:
+                raise LogTruncatedError("cut")
+            raise OffsetOutOfRangeError("no record yet")
+
+        return nullcontext(batches())
+
+
+@pytest.mark.parametrize("truncated", [set(), {0}, {12}, {5, 6, 11}])
+def test_a_truncated_log_is_found_among_lagging_ones(
+    monkeypatch: pytest.MonkeyPatch, truncated: set[int]
+) -> None:
+    """All at once, and then by halves: each scan of lagging leaders takes its whole time."""
+    probe = FakeProbe(truncated)
+    monkeypatch.setattr(cluster, "scan", probe)
+    positions = {TopicPartition("a", number): Position(100 + number, 7) for number in range(13)}
+    found = KafkaCluster(Connection("h:1")).find_truncated(positions)
+    if not truncated:
+        assert found is None
+        assert len(probe.asked) == 1
+        return
+    assert found is not None
+    assert found.partition in truncated
+    assert len(probe.asked) <= 5
