@@ -93,10 +93,11 @@ def offsets_before_the_marker() -> Iterator[None]:
     def early(
         self: GroupOffsets,
         producer_id: int,
+        ticket: int,
         offsets: Mapping[TopicPartition, Offset],
         first_record: int,
     ) -> None:
-        append(self, producer_id, offsets, first_record)
+        append(self, producer_id, ticket, offsets, first_record)
         numbered = enumerate(offsets.items(), first_record)
         self._keep([(key, CommittedOffset(at, value)) for at, (key, value) in numbered])
 
