@@ -274,7 +274,7 @@ def recreate(site: Site, topic: str) -> None:
 def test_row_34_the_id_of_a_recreated_topic_is_unknown(site: Site, topic: str) -> None:
     site.create(topic)
     before = topic_id(site.admin, topic)
-    assert fetch_by_id(site.leader(topic), before) == 0
+    wait_until(lambda: fetch_by_id(site.leader(topic), before) == 0, "it has no leader")
     recreate(site, topic)
     after = topic_id(site.admin, topic)
     assert before != after
