@@ -17,7 +17,8 @@ from tests.support.transactions import producer_of, read_committed_when
 
 pytestmark = pytest.mark.jvm
 
-START = datetime(2024, 5, 1, tzinfo=UTC)
+START = (datetime.now(UTC) - timedelta(minutes=10)).replace(microsecond=0)
+"""Retention deletes what is a week old."""
 START_MS = int(START.timestamp() * 1000)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import time
 from base64 import b64decode, urlsafe_b64decode
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
@@ -27,7 +28,8 @@ from tests.support.clients import CODECS, Confluent, Record
 from tests.support.groups import create_topic, fill
 from tests.support.scanning import Row, iterated, rows, values
 
-NOW_MS = 1_700_000_000_000
+NOW_MS = time.time_ns() // 1_000_000 - 60_000
+"""Retention deletes what is a week old."""
 SCHEMA = pa.schema(
     [
         pa.field("key", pa.binary()),
