@@ -42,11 +42,11 @@ LOG_KILLS ?= 60
 LOG_CRASH_CASES ?= 6000
 CHURN_SECONDS ?= 60
 SOAK_SECONDS ?= 60
-HOSTS_ROUNDS ?= 8
+HOSTS_ROUNDS ?= 6
 BUSY_SECONDS ?= 60
 HOSTILE_SECONDS ?= 30
-KILLS ?= 100
-FUZZ_SCRIPTS ?= 30000
+KILLS ?= 60
+FUZZ_SCRIPTS ?= 20000
 FUZZ_EXAMPLES ?= 1000
 SIM_SEEDS ?= 10000
 # Of `make fuzz`, each target.
@@ -80,10 +80,10 @@ test-rust: ## cargo's tests of all crates but the binding, which has no logic
 	cargo test --workspace --exclude pyrklog-bridge --locked
 
 # A file's tests stay together: they share brokers and clusters. The units come last, and fill what
-# one of the two processes has left.
-test-python: $(CORE) $(SIM_CORE) .venv/.dev dist/.made .cache/kafka.done .cache/kafka4.done .cache/streams.done .cache/connect.done .cache/spark.done .cache/zookeeper.done $(OLD_CLIENTS) ## pytest in two processes, or in one with PYTEST_ARGS
+# one of the processes has left. Many tests wait for brokers: three processes keep two cores busy.
+test-python: $(CORE) $(SIM_CORE) .venv/.dev dist/.made .cache/kafka.done .cache/kafka4.done .cache/streams.done .cache/connect.done .cache/spark.done .cache/zookeeper.done $(OLD_CLIENTS) ## pytest in three processes, or in one with PYTEST_ARGS
 	$(BIN)/pytest --ignore=tests/faults --benchmark-disable \
-	  $(if $(PYTEST_ARGS),$(PYTEST_ARGS),-n 2 --dist loadfile --no-loadscope-reorder --durations=15)
+	  $(if $(PYTEST_ARGS),$(PYTEST_ARGS),-n 3 --dist loadfile --no-loadscope-reorder --durations=15)
 
 parity-answers: $(CORE) .venv/.dev .cache/kafka.done ## asks Apache Kafka the requests of tests/parity anew, and keeps its answers
 	$(BIN)/python -m tests.parity
