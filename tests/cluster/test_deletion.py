@@ -12,7 +12,7 @@ pytestmark = pytest.mark.jvm
 
 
 def folders(cluster: BrokerCluster, number: int, topic: str) -> list[Path]:
-    return list(cluster.brokers[number].data.glob(f"**/{topic}-*"))
+    return list(cluster.brokers[number].data.glob(f"*/{topic}-*"))
 
 
 def _is_empty(found: Callable[[], list[Path]]) -> bool:

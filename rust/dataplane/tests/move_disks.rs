@@ -42,6 +42,19 @@ fn segmented() -> TopicConfig {
     }
 }
 
+/// The same, compacted as soon as anything is dirty.
+fn compacted() -> TopicConfig {
+    TopicConfig {
+        log: LogConfig {
+            cleanup_compact: true,
+            cleanup_delete: false,
+            min_cleanable_dirty_ratio: 0.01,
+            ..segmented().log
+        },
+        ..topic_config()
+    }
+}
+
 /// Large records with one of seven keys each.
 fn append_keys(test: &TestPlane, count: u32) {
     let mut client = test.client();
@@ -271,20 +284,17 @@ fn a_cleaning_of_a_log_that_has_moved_fails_no_directory() {
     config.cleaner.backoff_ms = 20;
     // Too little for the keys of one segment.
     config.cleaner.io_max_bytes_per_second = 1_000.0;
-    let compacted = TopicConfig {
-        log: LogConfig {
-            cleanup_compact: true,
-            cleanup_delete: false,
-            min_cleanable_dirty_ratio: 0.01,
-            ..segmented().log
-        },
-        ..topic_config()
-    };
-    let mut test = start(&config);
-    assert_eq!(test.lead("t", 1, &compacted), [0]);
+    let disk = StallingDisk::new(Arc::new(RealDisk));
+    disk.watch_threads("cleaner");
+    let mut test = TestPlane::start_with(config.clone(), Arc::new(disk.clone()));
+    assert_eq!(test.lead("t", 1, &compacted()), [0]);
     append_keys(&test, 60);
-    // The cleaner looks for work each 20 ms, and reads for minutes.
-    std::thread::sleep(Duration::from_millis(500));
+    // It reads for minutes then.
+    eventually("the cleaner's first read", || {
+        let seen = disk.waited_for();
+        let mut reads = seen.iter().filter(|one| one.contains(": read "));
+        reads.any(|one| one.contains(".log")).then_some(())
+    });
     let (here, there) = here_and_there(dir.path());
     assert_eq!(alter(&test, "t", 0, &there), 0);
     test.wait_for_notice("replica_moved");
@@ -312,17 +322,8 @@ fn a_move_that_begins_during_a_cleaning_copies_what_is_left() {
     let disk = StallingDisk::new(Arc::new(RealDisk));
     let mut config = two(dir.path());
     config.cleaner.backoff_ms = 20;
-    let compacted = TopicConfig {
-        log: LogConfig {
-            cleanup_compact: true,
-            cleanup_delete: false,
-            min_cleanable_dirty_ratio: 0.01,
-            ..segmented().log
-        },
-        ..topic_config()
-    };
     let mut test = TestPlane::start_with(config.clone(), Arc::new(disk.clone()));
-    assert_eq!(test.lead("t", 1, &compacted), [0]);
+    assert_eq!(test.lead("t", 1, &compacted()), [0]);
     disk.stall("00000000000000000000.log.swap");
     append_keys(&test, 60);
     eventually("the new segment", || (disk.waiting() > 0).then_some(()));

@@ -6,7 +6,7 @@ from pathlib import Path
 from tests.support.waiting import wait_until
 from tests.support.wire import batch_headers
 
-_MARKERS = "**/.pyrklog-arena"
+_MARKER = ".pyrklog-arena"
 _PATH = "path="
 
 
@@ -22,8 +22,14 @@ def wait_until_written(folder: Path, end_offset: int) -> None:
     wait_until(is_written, f"{folder} does not hold {end_offset} records")
 
 
+def _markers(data: Path) -> list[Path]:
+    """Of the log directory ``data`` and of those in it. Partitions' folders are not looked into: a
+    running broker removes them meanwhile."""
+    return [marker for pattern in (_MARKER, f"*/{_MARKER}") for marker in data.glob(pattern)]
+
+
 def arena_files(data: Path) -> Iterator[Path]:
-    for marker in data.glob(_MARKERS):
+    for marker in _markers(data):
         for line in marker.read_text().splitlines():
             if line.startswith(_PATH):
                 yield Path(line.removeprefix(_PATH))
@@ -37,7 +43,7 @@ def forget_memory(data: Path) -> None:
 
 def forget_boot(data: Path) -> None:
     """The next start follows a reboot: the shared memory is another boot's."""
-    for marker in data.glob(_MARKERS):
+    for marker in _markers(data):
         lines = marker.read_text().splitlines()
         changed = [f"boot={'0' * 32}" if line.startswith("boot=") else line for line in lines]
         marker.write_text("\n".join(changed) + "\n")
