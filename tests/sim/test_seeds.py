@@ -20,10 +20,13 @@ SEEDS_TO_FIND_MAX = 1_000
 BEGIN_AT = {
     "a former coordinator's marker is written": 25,
     "a marker is written before its decision is replicated": 18,
-    "a marker leaves the guard of a first batch": 7,
-    "high watermark above the durable end": 50,
-    "ISR expansion before the epoch start": 190,
+    "a marker leaves the guard of a first batch": 70,
+    "a time-out is taken for a refusal": 40,
+    "a whole image is taken for a part": 75,
+    "high watermark above the durable end": 115,
+    "ISR expansion before the epoch start": 250,
     "ISR write without the version check": 60,
+    "nobody outside the ISR is eligible": 180,
     "those who refuse each other depose each other": 190,
     "the switch for unclean elections is remembered": 350,
 }
