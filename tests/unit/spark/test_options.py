@@ -7,11 +7,11 @@ import re
 import pytest
 
 from pyrklog.spark.admission import Limits
+from pyrklog.spark.given import OptionError
 from pyrklog.spark.offsets import TopicPartition
 from pyrklog.spark.option_names import SPELLING
 from pyrklog.spark.options import (
     Assign,
-    OptionError,
     Pattern,
     SourceOptions,
     Subscribe,

@@ -25,8 +25,8 @@ from pyrklog.scanning import (
 from pyrklog.spark import reading
 from pyrklog.spark.columns import SchemaError, check_schema, converted, schema
 from pyrklog.spark.connection import Connection
+from pyrklog.spark.given import OptionError
 from pyrklog.spark.offsets import OffsetRange, TopicPartition
-from pyrklog.spark.options import OptionError
 from pyrklog.spark.reader import PyrklogReader, Task
 from pyrklog.spark.reading import TASK_MEMORY_BYTES, TRUNCATIONS_MAX, read_range
 from pyrklog.spark.sizes import OTHER_COLUMNS_BYTES, batch_bytes
