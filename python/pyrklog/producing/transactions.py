@@ -48,8 +48,8 @@ class Transactions:
         return self._core.open_with_prefix(prefix)
 
     def fence(self, transactional_id: str) -> tuple[int, int]:
-        """Aborts what is open, unless its end is decided, and ends all producers of the id. Producer
-        id and epoch of the next one."""
+        """Aborts what is open, unless its end is decided, and ends all producers of the id.
+        Producer id and epoch of the next one."""
         return self._core.init(transactional_id, SHORT_TIMEOUT_MS)
 
 

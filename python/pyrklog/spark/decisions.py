@@ -54,8 +54,8 @@ class DecisionLog(Protocol):
     """Of one sink. All methods raise ProduceError."""
 
     def take_over(self) -> None:
-        """From now on nobody writes decisions but this log, until another one takes over. A decision
-        that somebody was writing is written or is not."""
+        """From now on nobody writes decisions but this log, until another one takes over. A
+        decision that somebody was writing is written or is not."""
 
     def last(self) -> Decision | None:
         """The last decision that is written."""

@@ -145,7 +145,7 @@ def test_options_without_effect_are_named() -> None:
         ("kafka.sasl.jaas.config", "TLS and SASL are not supported yet"),
         ("kafka.ssl.truststore.location", "TLS and SASL are not supported yet"),
         ("decode", "not decoded yet"),
-        ("delivery", "no sink yet"),
+        ("delivery", "it is of writes"),
         ("path", "use option subscribe"),
         ("endingOffsets", "a stream has no end"),
         ("zzzzzzzz", "there is no option zzzzzzzz$"),
