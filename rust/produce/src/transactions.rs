@@ -100,10 +100,11 @@ impl Transactions {
         })
     }
 
-    /// The open transactions whose ids begin with `prefix`, of all brokers.
+    /// The open transactions whose ids begin with `prefix`, of all brokers that answer: one that is
+    /// away coordinates nothing.
     ///
     /// # Errors
-    /// `Unsupported` before Kafka 3.0; a broker that does not answer.
+    /// `Unsupported` before Kafka 3.0; no broker answers.
     pub fn open_with_prefix(&mut self, prefix: &str) -> Result<Vec<String>> {
         let metadata = self.client.refresh(&[])?;
         let brokers = metadata.brokers.values();
@@ -114,11 +115,16 @@ impl Transactions {
         };
         let mut found = Vec::new();
         for address in addresses {
-            let frame = self
+            let asked = self
                 .client
                 .ask(&address, api::LIST_TRANSACTIONS, |out, version| {
                     request.encode(out, version)
-                })?;
+                });
+            let frame = match asked {
+                Ok(frame) => frame,
+                Err(error) if error.is_retriable() => continue,
+                Err(error) => return Err(error.into()),
+            };
             let (body, version) = (frame.body(), frame.version);
             let answer = ListTransactionsResponse::decode_bounded(body, version, LISTED_MAX);
             let answer = answer.map_err(|error| {

@@ -170,6 +170,8 @@ fn a_coordinator_that_is_away_is_told() {
 fn open_ones_are_listed_by_their_prefix() {
     let cluster = FakeCluster::start(1, 1, |_, _| Reply::Serve);
     cluster.state().open = vec!["a/b/1", "a/bc/1", "a/b/2"];
+    // Nobody listens there.
+    cluster.state().ports.push(1);
     let mut ends = transactions(&cluster);
     assert_eq!(ends.open_with_prefix("a/b/").unwrap(), ["a/b/1", "a/b/2"]);
     assert_eq!(ends.init("a/b/1", 1000).unwrap(), PRODUCER);

@@ -300,22 +300,24 @@ fn answer(
             };
             response.encode(out, version);
         }
-        key::LIST_TRANSACTIONS => {
-            let transactions = state.open.iter().map(|id| ListedTransaction {
-                transactional_id: id,
-                producer_id: 1,
-                state: "Ongoing",
-            });
-            let response = ListTransactionsResponse {
-                throttle_ms: 0,
-                error_code: error,
-                unknown_states: Vec::new(),
-                transactions: transactions.collect(),
-            };
-            response.encode(out, version);
-        }
+        key::LIST_TRANSACTIONS => answer_list(state, out, version, error),
         other => panic!("API {other}"),
     }
+}
+
+fn answer_list(state: &State, out: &mut Vec<u8>, version: i16, error_code: ErrorCode) {
+    let transactions = state.open.iter().map(|id| ListedTransaction {
+        transactional_id: id,
+        producer_id: 1,
+        state: "Ongoing",
+    });
+    let response = ListTransactionsResponse {
+        throttle_ms: 0,
+        error_code,
+        unknown_states: Vec::new(),
+        transactions: transactions.collect(),
+    };
+    response.encode(out, version);
 }
 
 fn coordinator_code(state: &State, broker: i32) -> ErrorCode {
