@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Producer
-from confluent_kafka.admin import AdminClient
 from pyspark.errors import StreamingQueryException
 
 from pyrklog.producing import ProducerSettings, Transactions
@@ -184,11 +183,3 @@ def test_a_stream_survives_its_broker(
         broker.start()
     assert query.awaitTermination(STREAM_S)
     assert values(broker.bootstrap, copy.out) == numbered(0, 300)
-
-
-def test_the_topic_of_decisions_is_compacted(copy: Copy) -> None:
-    fill(copy.bootstrap, copy.topic, PARTITIONS, 5)
-    copy.run(delivery="exactly_once")
-    admin = AdminClient({"bootstrap.servers": copy.bootstrap})
-    topic = admin.list_topics("__pyrklog_spark_sink", timeout=30).topics["__pyrklog_spark_sink"]
-    assert len(topic.partitions) == 16

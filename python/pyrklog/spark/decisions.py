@@ -9,7 +9,7 @@ import json
 import zlib
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic
@@ -19,6 +19,9 @@ from pyrklog.producing.transactions import SHORT_TIMEOUT_MS
 from pyrklog.scanning import ScanError, UnknownTopicError, scan
 from pyrklog.spark.connection import Connection
 from pyrklog.spark.sink_slots import decision_id
+
+if TYPE_CHECKING:
+    import pyarrow
 
 TOPIC = "__pyrklog_spark_sink"
 PARTITIONS = 16
@@ -138,25 +141,27 @@ class KafkaDecisions:
         return decoded(found[-1]) if found else None
 
     def write(self, decision: Decision) -> None:
-        import pyarrow
-
         if self._producer is None:
             self.take_over()
         assert self._producer is not None
-        row = pyarrow.record_batch(
+        producer, self._producer = self._producer, None
+        if self._is_missing:
+            self._create_topic(self._connection)
+            self._is_missing = False
+        producer.send(self._row(decision))
+        producer.commit()
+        self._producer = producer
+
+    def _row(self, decision: Decision) -> pyarrow.RecordBatch:
+        import pyarrow
+
+        return pyarrow.record_batch(
             {
                 "key": pyarrow.array([self._sink.encode()], pyarrow.binary()),
                 "value": pyarrow.array([encoded(decision)], pyarrow.binary()),
                 "partition": pyarrow.array([partition_of(self._sink)], pyarrow.int32()),
             }
         )
-        producer, self._producer = self._producer, None
-        if self._is_missing:
-            self._create_topic(self._connection)
-            self._is_missing = False
-        producer.send(row)
-        producer.commit()
-        self._producer = producer
 
     def _records(self) -> Iterable[tuple[bytes, bytes]]:
         """Those that are committed, up to the present end: what another sink's open transaction

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use arrow_array::RecordBatch;
-use pyrklog_client::{Address, Backoff, Cancel, Client, Opener};
+use pyrklog_client::{Address, Backoff, Cancel, Client, ClientConfig, Opener};
 use pyrklog_wire::ErrorCode;
 use pyrklog_wire::builder::HeaderToWrite;
 
@@ -25,7 +25,23 @@ const RECORD_OVERHEAD: usize = 32;
 const RECORD_BYTES_MAX: usize = 1 << 30;
 /// As brokers have it; also bounds what is encoded.
 const TOPIC_NAME_MAX: usize = 249;
-const TRANSACTIONAL_ID_MAX: usize = 1000;
+pub(crate) const TRANSACTIONAL_ID_MAX: usize = 1000;
+/// Bounds what is encoded.
+const CLIENT_ID_MAX: usize = 1000;
+
+/// A client with a setting that can be sent.
+///
+/// # Errors
+/// `Argument`, `Resources`.
+pub(crate) fn new_client(config: &ClientConfig) -> Result<Client> {
+    if config.client_id.len() > CLIENT_ID_MAX {
+        let text = "a client id has at most 1000 bytes";
+        return Err(ProduceError::new(ErrorKind::Argument, text));
+    }
+    let cancel = Cancel::new()
+        .map_err(|error| ProduceError::new(ErrorKind::Resources, error.to_string()))?;
+    Ok(Client::new(config.clone(), cancel))
+}
 
 /// What is in the log of a partition.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -78,9 +94,7 @@ impl Producer {
             let text = "a transactional id has 1 to 1000 bytes";
             return Err(ProduceError::new(ErrorKind::Argument, text));
         }
-        let cancel = Cancel::new()
-            .map_err(|error| ProduceError::new(ErrorKind::Resources, error.to_string()))?;
-        let mut client = Client::new(options.client.clone(), cancel);
+        let mut client = new_client(&options.client)?;
         let mut coordinators = Coordinators::new(options.delivery_timeout);
         let producer = coordinators.init(&mut client, id, options.transaction_timeout_ms)?;
         Ok(Producer {

@@ -5,12 +5,13 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use pyrklog_client::{Cancel, Client, ClientConfig, api};
+use pyrklog_client::{Client, ClientConfig, api};
 use pyrklog_wire::ErrorCode;
 use pyrklog_wire::transactions::{ListTransactionsRequest, ListTransactionsResponse};
 
 use crate::coordinators::{Coordinators, Partitions};
 use crate::error::{ErrorKind, ProduceError, Result, is_fenced};
+use crate::producer::{TRANSACTIONAL_ID_MAX, new_client};
 
 /// Transactions that are ended at once, each on a connection of its own.
 const THREADS_MAX: usize = 8;
@@ -58,7 +59,7 @@ impl Transactions {
     /// `Resources`.
     pub fn new(config: ClientConfig, timeout: Duration) -> Result<Self> {
         Ok(Transactions {
-            client: client(&config)?,
+            client: new_client(&config)?,
             config,
             timeout,
             coordinators: Coordinators::new(timeout),
@@ -136,7 +137,8 @@ impl Transactions {
                 return Err(ProduceError::new(ErrorKind::Unavailable, text));
             }
             let ids = answer.transactions.iter().map(|one| one.transactional_id);
-            let ours = ids.filter(|id| id.starts_with(prefix));
+            // A longer one is not of ours.
+            let ours = ids.filter(|id| id.starts_with(prefix) && id.len() <= TRANSACTIONAL_ID_MAX);
             found.extend(ours.map(str::to_owned));
         }
         Ok(found)
@@ -159,7 +161,7 @@ impl Transactions {
         let next = AtomicUsize::new(0);
         let results: Mutex<Vec<Option<Result<Outcome>>>> = Mutex::new(vec![None; all.len()]);
         let run = || -> Result<()> {
-            let mut client = client(&self.config)?;
+            let mut client = new_client(&self.config)?;
             let mut coordinators = Coordinators::new(self.timeout);
             while let Some((at, one)) = take(&next, all) {
                 let result = work(&mut client, &mut coordinators, one);
@@ -191,12 +193,6 @@ fn take<'a>(next: &AtomicUsize, all: &'a [LeftOpen]) -> Option<(usize, &'a LeftO
 
 fn lost() -> ProduceError {
     ProduceError::new(ErrorKind::Resources, "a thread ended early")
-}
-
-fn client(config: &ClientConfig) -> Result<Client> {
-    let cancel = Cancel::new()
-        .map_err(|error| ProduceError::new(ErrorKind::Resources, error.to_string()))?;
-    Ok(Client::new(config.clone(), cancel))
 }
 
 fn outcome(code: ErrorCode, what: &str, one: &LeftOpen) -> Result<Outcome> {
