@@ -43,6 +43,7 @@ def others_in_the_partition_of(sink: str) -> Iterator[str]:
 def test_the_last_decision_of_each_sink(broker: TestBroker) -> None:
     sinks = ["sink", next(others_in_the_partition_of("sink")), "third"]
     for sink in sinks:
+        assert log_of(broker, sink).peek() is None
         assert log_of(broker, sink).last() is None
     for number in range(3):
         for sink in sinks:
@@ -75,13 +76,14 @@ def test_what_an_open_transaction_hides_is_waited_for(broker: TestBroker) -> Non
     before.last()
     before.write(Decision(1))
     other = next(others_in_the_partition_of("sink"))
-    hanging = log_of(broker, other, transaction_timeout_ms=2000)
+    hanging = log_of(broker, other, transaction_timeout_ms=5000)
     hanging.take_over()
     producer = hanging._producer
     assert producer is not None
     producer.send(hanging._row(Decision(9)))
     producer.flush()
     before.write(Decision(2))
+    assert log_of(broker, "sink").peek() == Decision(1), "without waiting"
     assert log_of(broker, "sink").last() == Decision(2)
     assert log_of(broker, other).last() is None, "it was aborted"
 

@@ -28,7 +28,7 @@ ROUNDS = int(os.environ.get("SINK_ROUNDS", "10"))
 SEED = int(os.environ.get("SINK_SEED", str(random.randrange(1 << 30))))
 PARTITIONS = 2
 RECORDS_A_ROUND = 60
-BATCHES_MAX = 4
+BATCHES_MAX = 3
 BATCH_S = 1.0
 WHAT = ("driver", "driver", "broker", "worker", "broker and driver")
 
@@ -111,7 +111,7 @@ def test_kills(new_broker: Callable[..., TestBroker], topic: str, tmp_path: Path
     create_topic(broker.bootstrap, topic, PARTITIONS)
     create_topic(broker.bootstrap, out, 3)
     arguments = [broker.bootstrap, topic, out, str(tmp_path / "checkpoint")]
-    written = 0
+    written, begin_s = 0, time.monotonic()
     for _ in range(ROUNDS):
         fill(broker.bootstrap, topic, PARTITIONS, RECORDS_A_ROUND, first=written)
         written += RECORDS_A_ROUND
@@ -125,7 +125,8 @@ def test_kills(new_broker: Callable[..., TestBroker], topic: str, tmp_path: Path
             if "driver" not in what:
                 # The query goes on, or fails.
                 wait_for_batch(process)
-        print(f"{what}: {values(broker.bootstrap, out).total()} of {PARTITIONS * written}")
+        copied, seconds = values(broker.bootstrap, out).total(), time.monotonic() - begin_s
+        print(f"{seconds:.0f} s, {what}: {copied} of {PARTITIONS * written}")
     with driver(arguments, log) as process:
         while process.poll() is None:
             wait_for_batch(process)

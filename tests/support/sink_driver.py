@@ -15,7 +15,7 @@ from pyspark.errors import StreamingQueryException
 from tests.support.sinking import sink
 from tests.support.spark import our_source, session_without_jars
 
-RECORDS_A_BATCH = 30
+RECORDS_A_BATCH = 40
 POLL_S = 0.02
 
 

@@ -164,6 +164,9 @@ class WorldLog:
         self._token = self._world.owner
         self._world.step()
 
+    def peek(self) -> Decision | None:
+        return self.last()
+
     def last(self) -> Decision | None:
         self._world.step()
         return decoded(self._world.decisions[-1]) if self._world.decisions else None

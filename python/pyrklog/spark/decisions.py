@@ -9,6 +9,7 @@ import json
 import zlib
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from confluent_kafka import KafkaError, KafkaException
@@ -17,6 +18,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from pyrklog.producing import OpenTransaction, ProduceError, Producer, ProducerSettings
 from pyrklog.producing.transactions import SHORT_TIMEOUT_MS
 from pyrklog.scanning import ScanError, UnknownTopicError, scan
+from pyrklog.scanning.places import Places
 from pyrklog.spark.connection import Connection
 from pyrklog.spark.sink_slots import decision_id
 
@@ -60,8 +62,12 @@ class DecisionLog(Protocol):
         """From now on nobody writes decisions but this log, until another one takes over. A
         decision that somebody was writing is written or is not."""
 
+    def peek(self) -> Decision | None:
+        """The last decision that can be seen without waiting. There may be a later one."""
+
     def last(self) -> Decision | None:
-        """The last decision that is written."""
+        """The last decision that is written: of who has taken over, for as long as nobody else
+        does. May wait for other sinks' dead drivers."""
 
     def write(self, decision: Decision) -> None:
         """Writes a decision, if nobody else has taken over since ``last``. An exception leaves open
@@ -130,9 +136,15 @@ class KafkaDecisions:
     def take_over(self) -> None:
         self._producer = Producer(self._settings)
 
+    def peek(self) -> Decision | None:
+        return self._found(partial(self._visible, "latest"))
+
     def last(self) -> Decision | None:
+        return self._found(self._all)
+
+    def _found(self, read: Callable[[], Iterable[tuple[bytes, bytes]]]) -> Decision | None:
         try:
-            found = [value for key, value in self._records() if key == self._sink.encode()]
+            found = [value for key, value in read() if key == self._sink.encode()]
         except UnknownTopicError:
             self._is_missing = True
             return None
@@ -163,23 +175,25 @@ class KafkaDecisions:
             }
         )
 
-    def _records(self) -> Iterable[tuple[bytes, bytes]]:
-        """Those that are committed, up to the present end: what another sink's open transaction
-        hides is waited for."""
-        partition = partition_of(self._sink)
+    def _all(self) -> Iterable[tuple[bytes, bytes]]:
+        """Up to the present end: what another sink's open transaction hides is waited for."""
         arguments = self._connection.scan_arguments()
-        arguments["timeout_s"] = _READ_TIMEOUT_S
-        topics = {TOPIC: [partition]}
         arguments["isolation"] = "read_uncommitted"
-        with scan(topics, columns=[], threads=1, **arguments) as everything:
-            before = everything.progress()[0]
-        if before.start == before.end:
-            return []
+        partition = partition_of(self._sink)
+        with scan({TOPIC: [partition]}, columns=[], threads=1, **arguments) as everything:
+            end = everything.progress()[0].end
+        return self._visible({TOPIC: {partition: end}})
+
+    def _visible(self, end: Places) -> Iterable[tuple[bytes, bytes]]:
+        """Committed records."""
+        arguments = self._connection.scan_arguments()
         arguments["isolation"] = "read_committed"
-        places = {TOPIC: {partition: before.end}}
-        with scan(topics, end=places, columns=["key", "value"], threads=1, **arguments) as visible:
-            table = visible.reader().read_all()
-        rows = zip(table.column("key").to_pylist(), table.column("value").to_pylist(), strict=True)
+        arguments["timeout_s"] = _READ_TIMEOUT_S
+        topics = {TOPIC: [partition_of(self._sink)]}
+        columns = ["key", "value"]
+        with scan(topics, end=end, columns=columns, threads=1, **arguments) as reading:
+            table = reading.reader().read_all()
+        rows = zip(*(table.column(name).to_pylist() for name in columns), strict=True)
         return [(key, value) for key, value in rows if key is not None and value is not None]
 
 

@@ -100,7 +100,7 @@ class PyrklogStreamWriter(DataSourceStreamArrowWriter):
         if (place.sink, run) in _known_runs:
             return False
         log = KafkaDecisions(self._options.connection, self._options.producer, place.sink)
-        last = log.last()
+        last = log.peek()
         if last is not None and last.number >= place.number:
             return True
         if run is not None:

@@ -118,8 +118,9 @@ class Committer:
             )
 
     def settle(self) -> int:
-        """Ends what is decided. The last number, -1 for none: it and all below it are over."""
-        last = self._log.last()
+        """Ends what is known to be decided. The last such number, -1 for none: it and all below it
+        are over."""
+        last = self._log.peek()
         if last is None:
             return -1
         self._finish(last)

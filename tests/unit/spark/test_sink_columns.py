@@ -15,7 +15,6 @@ from pyspark.sql.types import (
 
 from pyrklog.spark.columns import SchemaError, columns_to_write, schema
 
-
 TYPES: dict[str, DataType] = {
     "binary": BinaryType(),
     "bigint": LongType(),
