@@ -154,9 +154,9 @@ class Committer:
         if lost:
             text = (
                 f"records of {self._name(decision.number)} are lost: it was decided, and then "
-                f"{_some(lost)} of {len(decision.transactions)} transactions were aborted. Either they "
-                "were open for longer than kafka.transaction.timeout.ms, or another run of the same "
-                "query has ended them"
+                f"{_some(lost)} of {len(decision.transactions)} transactions were aborted. Either "
+                "they were open for longer than kafka.transaction.timeout.ms, or another run of "
+                "the same query has ended them"
             )
             if self._fail_on_data_loss:
                 raise LostTransactionError(f"{text}. With failOnDataLoss=false the sink goes on")
