@@ -17,7 +17,7 @@ class ProducerSettings(NamedTuple):
     codec: str = "none"
     batch_bytes: int = 512 << 10
     memory_bytes: int = 32 << 20
-    request_bytes: int = 8 << 20
+    request_bytes: int = 1 << 20
     delivery_timeout_ms: int = 120_000
     request_timeout_ms: int = 30_000
     connect_timeout_ms: int = 10_000
