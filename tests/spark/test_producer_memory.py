@@ -1,4 +1,4 @@
-"""A producer's memory stays within its bound, however fast rows come and however many partitions."""
+"""A producer's memory stays within its bound, however fast rows come, with many partitions too."""
 
 from __future__ import annotations
 
