@@ -38,6 +38,7 @@ mod split;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
 mod threads;
+mod typed;
 mod worker;
 
 pub use columns::{Column, Columns, UnknownColumn};
@@ -47,6 +48,7 @@ pub use plan::{Plan, plan};
 pub use progress::SplitProgress;
 pub use reader::{Interrupt, ScanReader, Status};
 pub use split::Split;
+pub use typed::{Decode, Decoding, OnBad, infer};
 
 #[cfg(test)]
 mod tests;

@@ -8,10 +8,12 @@ use pyrklog_client::{Backoff, Cancel, Client, Isolation, OffsetQuery, Topic};
 use pyrklog_wire::ErrorCode;
 use pyrklog_wire::list_offsets::{EARLIEST_TIMESTAMP, LATEST_TIMESTAMP};
 
+use crate::columns::Columns;
 use crate::error::{ErrorKind, Result, ScanError};
 use crate::openers;
 use crate::options::{ALL_PARTITIONS, Position, ScanOptions};
 use crate::split::Split;
+use crate::typed;
 
 /// How long a topic may be unknown: a broker learns of a new one a moment later than another.
 const UNKNOWN_FOR: Duration = Duration::from_secs(1);
@@ -34,10 +36,10 @@ pub struct Plan {
 ///
 /// # Errors
 /// [`ScanError`] of all kinds but those of records.
-pub fn plan(options: ScanOptions, cancel: Cancel) -> Result<Plan> {
+pub fn plan(mut options: ScanOptions, cancel: Cancel) -> Result<Plan> {
     let bad = |text: String| ScanError::new(ErrorKind::Argument, text);
     options.check().map_err(|error| bad(error.to_string()))?;
-    let client = Client::new(options.client.clone(), cancel);
+    let client = Client::new(options.client.clone(), cancel.clone());
     let mut planner = Planner {
         until: Instant::now() + options.timeout,
         unknown_until: Instant::now() + UNKNOWN_FOR.min(options.timeout),
@@ -50,11 +52,22 @@ pub fn plan(options: ScanOptions, cancel: Cancel) -> Result<Plan> {
     planner.resolve(&mut splits, Edge::End)?;
     planner.check_starts(&mut splits)?;
     let client = planner.client;
+    if let Some(decode) = options.decode.take() {
+        let decoding = typed::decoding(&decode, &options, &splits, &cancel)?;
+        options.columns = Arc::new(Columns::decoded(options.columns.list(), decoding));
+    }
     Ok(Plan {
         splits,
         options,
         client,
     })
+}
+
+impl Plan {
+    /// What is built.
+    pub fn columns(&self) -> Arc<Columns> {
+        Arc::clone(&self.options.columns)
+    }
 }
 
 /// Which end of the ranges.
