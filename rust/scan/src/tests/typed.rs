@@ -292,7 +292,7 @@ fn a_schema_is_what_values_have_in_common() {
     let sample: [&[u8]; 6] = [
         br#"{"b":1,"a":null,"o":{"x":[1]},"mixed":1,"none":[]}"#,
         br#"{"a":true,"b":2.5,"o":{"x":[2.5,null],"y":"t"},"mixed":"1"}"#,
-        br#"{"big":18446744073709551615,"mixed":{}}"#,
+        br#"{"big":18446744073709551615,"mixed":{},"nul\u0000":1}"#,
         b"no JSON",
         b"[1]",
         b"\xff",

@@ -214,7 +214,8 @@ impl<'de> Visitor<'de> for Look {
         };
         let mut object = Object::default();
         while let Some(name) = all.next_key::<String>()? {
-            if object.fields.len() > OBJECT_FIELDS_MAX {
+            // Arrow's C interface ends names with a NUL.
+            if object.fields.len() > OBJECT_FIELDS_MAX || name.contains('\0') {
                 all.next_value::<IgnoredAny>()?;
                 continue;
             }
