@@ -7,7 +7,7 @@ import ctypes
 CoreField = tuple[str, str, int, list["CoreField"]]
 """Format, name and flags as the interface has them; children."""
 
-_LEVELS_MAX = 64
+_LEVELS_MAX = 63
 
 
 class _ArrowSchema(ctypes.Structure):
@@ -47,7 +47,7 @@ def core_fields(schema: object) -> list[CoreField]:
         raise ValueError("the capsule of the schema was used already")
     if found.format != b"+s":
         raise ValueError(f"schema is {schema!r}; it takes one with fields")
-    return _read(found, _LEVELS_MAX)[3]
+    return _read(found, _LEVELS_MAX - 1)[3]
 
 
 def _read(found: _ArrowSchema, levels: int) -> CoreField:

@@ -276,10 +276,10 @@ fn a_schema_is_checked_when_it_is_given() {
     let text = fails(one(DataType::Int8), Some(&["b".to_owned()]));
     assert_eq!(text, "the schema has no field \"b\"; it has a");
     let mut deep = DataType::Int8;
-    for _ in 0..64 {
+    for _ in 0..63 {
         deep = DataType::Struct(one(deep).into());
     }
-    assert_eq!(fails(one(deep), None), "a schema has at most 64 levels");
+    assert_eq!(fails(one(deep), None), "a schema has at most 63 levels");
     let many = (0..10_000).map(|n| Field::new(n.to_string(), DataType::Int8, true));
     assert_eq!(
         fails(many.collect(), None),

@@ -13,8 +13,8 @@ use arrow_buffer::{
 };
 use arrow_schema::{ArrowError, DataType, Field, FieldRef, Fields, TimeUnit};
 
-/// Levels of a schema: pyarrow imports no more.
-pub(crate) const LEVELS_MAX: usize = 64;
+/// Levels of a column: with that of the batch pyarrow imports no more.
+pub(crate) const LEVELS_MAX: usize = 63;
 /// Fields of a schema, of all levels.
 pub(crate) const FIELDS_MAX: usize = 10_000;
 /// So many fields are found without an index.
