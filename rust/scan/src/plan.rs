@@ -13,7 +13,6 @@ use crate::error::{ErrorKind, Result, ScanError};
 use crate::openers;
 use crate::options::{ALL_PARTITIONS, Position, ScanOptions};
 use crate::split::Split;
-use crate::typed;
 
 /// How long a topic may be unknown: a broker learns of a new one a moment later than another.
 const UNKNOWN_FOR: Duration = Duration::from_secs(1);
@@ -32,14 +31,14 @@ pub struct Plan {
     pub(crate) client: Client,
 }
 
-/// Asks the cluster. Blocks up to `options.timeout`, or until `cancel` is used.
+/// Asks the cluster; leaves `options.decode` to others. Blocks up to `options.timeout`, or until `cancel` is used.
 ///
 /// # Errors
 /// [`ScanError`] of all kinds but those of records.
-pub fn plan(mut options: ScanOptions, cancel: Cancel) -> Result<Plan> {
+pub(crate) fn plan(options: ScanOptions, cancel: Cancel) -> Result<Plan> {
     let bad = |text: String| ScanError::new(ErrorKind::Argument, text);
     options.check().map_err(|error| bad(error.to_string()))?;
-    let client = Client::new(options.client.clone(), cancel.clone());
+    let client = Client::new(options.client.clone(), cancel);
     let mut planner = Planner {
         until: Instant::now() + options.timeout,
         unknown_until: Instant::now() + UNKNOWN_FOR.min(options.timeout),
@@ -52,10 +51,6 @@ pub fn plan(mut options: ScanOptions, cancel: Cancel) -> Result<Plan> {
     planner.resolve(&mut splits, Edge::End)?;
     planner.check_starts(&mut splits)?;
     let client = planner.client;
-    if let Some(decode) = options.decode.take() {
-        let decoding = typed::decoding(&decode, &options, &splits, &cancel)?;
-        options.columns = Arc::new(Columns::decoded(options.columns.list(), decoding));
-    }
     Ok(Plan {
         splits,
         options,

@@ -6,7 +6,6 @@ mod infer;
 mod json;
 mod node;
 mod numbers;
-mod sample;
 
 use std::fmt;
 use std::str::Utf8Error;
@@ -15,7 +14,6 @@ use arrow_array::ArrayRef;
 use arrow_schema::{ArrowError, DataType, Field, Fields};
 
 pub use infer::infer;
-pub(crate) use sample::decoding;
 
 use node::{LEVELS_MAX, Node};
 

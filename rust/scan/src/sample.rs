@@ -1,4 +1,4 @@
-//! The first values of a scan's range, for a schema.
+//! Plans with typed values; the first values of a scan's range, for a schema.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use pyrklog_client::Cancel;
 use crate::columns::{Column, Columns};
 use crate::error::{ErrorKind, Result, ScanError};
 use crate::options::ScanOptions;
-use crate::plan::{Plan, plan};
+use crate::plan::{self, Plan};
 use crate::reader::ScanReader;
 use crate::split::Split;
 use crate::typed::{Decode, Decoding, infer};
@@ -22,11 +22,27 @@ const SAMPLE_BYTES: usize = 32 << 20;
 /// (topic, partition, offset), value.
 type Sampled = ((Arc<str>, i32, i64), Vec<u8>);
 
+/// Asks the cluster what there is to read, and reads a sample if a schema is wanted from one. Blocks
+/// up to twice `options.timeout` and as long as the sample takes, or until `cancel` is used.
+///
+/// # Errors
+/// [`ScanError`] of all kinds; those of records only with a sample.
+pub fn plan(options: ScanOptions, cancel: Cancel) -> Result<Plan> {
+    let mut plan = plan::plan(options, cancel.clone())?;
+    if let Some(decode) = plan.options.decode.take() {
+        let options = &plan.options;
+        let decoding = decoding(&decode, options, &plan.splits, &cancel)?;
+        let columns = Columns::decoded(options.columns.list(), decoding);
+        plan.options.columns = Arc::new(columns);
+    }
+    Ok(plan)
+}
+
 /// Finds out what to decode of `splits`, if need be by reading.
 ///
 /// # Errors
 /// A schema that cannot be used; those of a scan.
-pub(crate) fn decoding(
+fn decoding(
     decode: &Decode,
     options: &ScanOptions,
     splits: &[Split],
@@ -62,7 +78,7 @@ fn read(options: &ScanOptions, splits: &[Split], cancel: &Cancel) -> Result<Vec<
     let own = Cancel::new().map_err(crate::threads::resources)?;
     let Plan {
         options, client, ..
-    } = plan(options, own)?;
+    } = plan::plan(options, own)?;
     let splits = beginnings(splits);
     let outer = cancel.clone();
     let plan = Plan {
