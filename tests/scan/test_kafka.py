@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -56,7 +57,7 @@ def test_json_is_typed_columns(kafka: str, topic: str) -> None:
     values[1500] = b'{"id": "x", "tags": ["lost"]}'
     records = [Record(None, value, (), START_MS) for value in values]
     Confluent().produce(kafka, topic, records, codec="gzip")
-    options = {"columns": ["value"], "decode": "json", "bootstrap_servers": kafka}
+    options: dict[str, Any] = {"columns": ["value"], "decode": "json", "bootstrap_servers": kafka}
     good = [{"value": {"id": n, "tags": [str(n)]}} for n in range(3000)]
     found = pyrklog.scan(topic, **options, end=1500)
     assert rows(found) == good[:1500]
