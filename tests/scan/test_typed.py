@@ -197,6 +197,8 @@ def test_only_the_named_fields_are_decoded(bootstrap: str, topic: str) -> None:
     assert pa.schema(found).field("value").type.names == ["other", "name"]
     values = [{"other": 2, "name": "a"}, {"other": None, "name": "b"}]
     assert rows(found) == [{"value": value} for value in values]
+    none = scan(bootstrap, topic, schema=schema, fields=[], columns=["value"])
+    assert rows(none) == [{"value": {}}, {"value": {}}]
 
 
 def test_what_cannot_be_decoded_is_refused_at_once(bootstrap: str, topic: str) -> None:

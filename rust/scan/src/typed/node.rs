@@ -434,7 +434,7 @@ fn narrow<From: Copy, T: ArrowPrimitiveType>(
     nulls: Option<NullBuffer>,
     convert: impl Fn(From) -> T::Native,
 ) -> Result<ArrayRef, ArrowError> {
-    let narrow: Vec<T::Native> = values.drain(..).map(convert).collect();
+    let narrow: Vec<T::Native> = take(values).into_iter().map(convert).collect();
     Ok(Arc::new(PrimitiveArray::<T>::try_new(
         narrow.into(),
         nulls,
