@@ -16,6 +16,7 @@ from benches.effort import Case, Effort, Row
 from benches.meter import Meter
 from benches.produce_cases import RECORD_BYTES
 from benches.read_cases import WARM_BYTES
+from benches.scan_reader import event
 
 TOPIC = "scan"
 JSON_TOPIC = "scan-json"
@@ -79,14 +80,7 @@ def _fill(broker: Broker) -> int:
     producer = Producer({"bootstrap.servers": broker.bootstrap, "linger.ms": 50})
     sent = 0
     for number in range(JSON_ROWS):
-        event = {
-            "id": number,
-            "user": f"user-{number % 9973}",
-            "amount": number % 100_003 / 100,
-            "paid": number % 3 == 0,
-            "at": f"2026-01-31T12:{number // 60 % 60:02}:{number % 60:02}Z",
-        }
-        value = json.dumps(event).encode()
+        value = event(number)
         sent += len(value)
         while True:
             try:

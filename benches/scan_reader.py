@@ -34,6 +34,18 @@ EVENT = pyarrow.schema(
 )
 
 
+def event(number: int) -> bytes:
+    """A value of the JSON case."""
+    fields = {
+        "id": number,
+        "user": f"user-{number % 9973}",
+        "amount": number % 100_003 / 100,
+        "paid": number % 3 == 0,
+        "at": f"2026-01-31T12:{number // 60 % 60:02}:{number % 60:02}Z",
+    }
+    return json.dumps(fields).encode()
+
+
 def scan(bootstrap: str, topic: str) -> int:
     """The rows of the topic, by batches of Arrow that are dropped."""
     found = pyrklog.scan(topic, bootstrap_servers=bootstrap)
