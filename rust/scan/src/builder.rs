@@ -253,9 +253,16 @@ impl BatchBuilder {
     /// # Errors
     /// A value that does not fit is to end the scan ([`OnBad::Fail`]).
     #[inline]
-    pub fn push(&mut self, row: Row, record: &Record<'_>) -> Result<Fit, Unfit> {
-        let fit = self.push_fields(row, record.key, record.value)?;
-        if self.has_headers && fit != Fit::Dropped {
+    pub fn push(&mut self, row: Row, record: &Record<'_>) -> Result<Fit, Box<Unfit>> {
+        let fit = match self.typed {
+            None => Fit::Good,
+            Some(_) => self.push_typed(record.value)?,
+        };
+        if fit == Fit::Dropped {
+            return Ok(fit);
+        }
+        self.push_fields(row, record.key, record.value);
+        if self.has_headers {
             self.bytes += self.headers.push(Some(record));
         }
         Ok(fit)
@@ -270,17 +277,21 @@ impl BatchBuilder {
         row: Row,
         key: Option<&[u8]>,
         value: Option<&[u8]>,
-    ) -> Result<Fit, Unfit> {
-        let fit = self.push_fields(row, key, value)?;
-        if self.has_headers && fit != Fit::Dropped {
+    ) -> Result<Fit, Box<Unfit>> {
+        let fit = self.push_typed(value)?;
+        if fit == Fit::Dropped {
+            return Ok(fit);
+        }
+        self.push_fields(row, key, value);
+        if self.has_headers {
             self.headers.push(None);
         }
         Ok(fit)
     }
 
     /// Decodes a value first: without a row nothing else of its record is kept.
-    #[inline]
-    fn push_typed(&mut self, value: Option<&[u8]>) -> Result<Fit, Unfit> {
+    #[inline(never)]
+    fn push_typed(&mut self, value: Option<&[u8]>) -> Result<Fit, Box<Unfit>> {
         let Some(typed) = &mut self.typed else {
             return Ok(Fit::Good);
         };
@@ -290,7 +301,7 @@ impl BatchBuilder {
                 Ok(Fit::Good)
             }
             Err(unfit) => match typed.on_bad {
-                OnBad::Fail => Err(unfit),
+                OnBad::Fail => Err(Box::new(unfit)),
                 OnBad::Drop => Ok(Fit::Dropped),
                 OnBad::Null => {
                     typed.push_null();
@@ -301,16 +312,7 @@ impl BatchBuilder {
     }
 
     #[inline]
-    fn push_fields(
-        &mut self,
-        row: Row,
-        key: Option<&[u8]>,
-        value: Option<&[u8]>,
-    ) -> Result<Fit, Unfit> {
-        let fit = self.push_typed(value)?;
-        if fit == Fit::Dropped {
-            return Ok(fit);
-        }
+    fn push_fields(&mut self, row: Row, key: Option<&[u8]>, value: Option<&[u8]>) {
         self.rows += 1;
         self.bytes += self.row_bytes;
         if let Some(run) = self.runs.last_mut() {
@@ -334,7 +336,6 @@ impl BatchBuilder {
         if self.has_type {
             self.types.push(row.timestamp_type);
         }
-        Ok(fit)
     }
 
     /// The batch, and an empty builder.

@@ -123,7 +123,7 @@ impl Rows {
     }
 
     #[inline]
-    fn count(&mut self, offset: i64, fit: Result<Fit, Unfit>) -> Result<()> {
+    fn count(&mut self, offset: i64, fit: Result<Fit, Box<Unfit>>) -> Result<()> {
         let fit = fit.map_err(|unfit| self.bad_value(offset, &unfit))?;
         if let Some(part) = self.parts.last_mut() {
             part.records += u64::from(fit != Fit::Dropped);
