@@ -16,6 +16,7 @@ from pyrklog.scanning.settings import ScanSettings
 
 __all__ = [
     "ApiRow",
+    "BadValueError",
     "BatchTooLargeError",
     "BrokerNotAvailableError",
     "BrokerProtocolError",
@@ -132,6 +133,9 @@ class BrokerProtocolError(ScanError):
 
 class CorruptBatchError(ScanError):
     """Records do not hold together."""
+
+class BadValueError(ScanError):
+    """A value is not what the schema of a scan says."""
 
 class BatchTooLargeError(ScanError):
     """A batch or record exceeds the limit."""
@@ -620,8 +624,8 @@ class Scan:
 
     def splits(self) -> list[tuple[str, int, bytes, int, int]]:
         """(topic, partition, topic id, start, end)."""
-    def progress(self) -> list[tuple[int, int, int, int, int]]:
-        """(position, leader epoch, records, bytes, skipped), in the order of the splits."""
+    def progress(self) -> list[tuple[int, int, int, int, int, int]]:
+        """(position, leader epoch, records, bytes, skipped, bad), in the order of the splits."""
     def schema_capsule(self) -> object: ...
     def stream_capsule(self) -> object: ...
     def next_batch(self) -> tuple[object, object] | None:

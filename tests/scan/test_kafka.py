@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
+import pyarrow as pa
 import pytest
 
 import pyrklog
@@ -48,6 +50,22 @@ def test_records_of_every_codec_are_rows(kafka: str, topic: str, codec: str) -> 
             "timestamp": time,
             "headers": headers or None,
         }
+
+
+def test_json_is_typed_columns(kafka: str, topic: str) -> None:
+    values = [b'{"id": %d, "tags": ["%d"]}' % (n, n) for n in range(3000)]
+    values[1500] = b'{"id": "x", "tags": ["lost"]}'
+    records = [Record(None, value, (), START_MS) for value in values]
+    Confluent().produce(kafka, topic, records, codec="gzip")
+    options: dict[str, Any] = {"columns": ["value"], "decode": "json", "bootstrap_servers": kafka}
+    good = [{"value": {"id": n, "tags": [str(n)]}} for n in range(3000)]
+    found = pyrklog.scan(topic, **options, end=1500)
+    assert rows(found) == good[:1500]
+    found = pyrklog.scan(
+        topic, **options, schema=pa.schema(pa.schema(found).field("value").type.fields)
+    )
+    assert rows(found) == [*good[:1500], {"value": None}, *good[1501:]]
+    assert found.progress()[0].bad == 1
 
 
 def test_ranges_are_found_by_offset_and_time(kafka: str, topic: str) -> None:

@@ -39,6 +39,7 @@ exceptions! {
     UnsupportedBrokerError(ScanError): "A broker is too old for what is asked.";
     BrokerProtocolError(ScanError): "A broker does not follow Kafka's protocol.";
     CorruptBatchError(ScanError): "Records do not hold together.";
+    BadValueError(ScanError): "A value is not what the schema of a scan says.";
     BatchTooLargeError(ScanError): "A batch or record exceeds the limit.";
     ProduceError(PyException):
         "Records are not written, or a transaction is not ended; the message says why.";
@@ -93,6 +94,7 @@ pub fn scan(error: Failure) -> PyErr {
         ErrorKind::Protocol => BrokerProtocolError::new_err(text),
         ErrorKind::CorruptBatch => CorruptBatchError::new_err(text),
         ErrorKind::BatchTooLarge => BatchTooLargeError::new_err(text),
+        ErrorKind::BadValue => BadValueError::new_err(text),
         ErrorKind::Resources => PyOSError::new_err(text),
     }
 }

@@ -39,9 +39,10 @@ mod _core {
     use crate::dump::dump_file;
     #[pymodule_export]
     use crate::errors::{
-        BatchTooLargeError, BrokerNotAvailableError, BrokerProtocolError, CorruptBatchError,
-        LeaderNotAvailableError, LogTruncatedError, NotAuthorizedError, OffsetOutOfRangeError,
-        ScanClosedError, ScanError, TopicDeletedError, UnknownTopicError, UnsupportedBrokerError,
+        BadValueError, BatchTooLargeError, BrokerNotAvailableError, BrokerProtocolError,
+        CorruptBatchError, LeaderNotAvailableError, LogTruncatedError, NotAuthorizedError,
+        OffsetOutOfRangeError, ScanClosedError, ScanError, TopicDeletedError, UnknownTopicError,
+        UnsupportedBrokerError,
     };
     #[pymodule_export]
     use crate::errors::{

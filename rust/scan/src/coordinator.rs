@@ -345,6 +345,7 @@ impl Coordinator {
                     leader_epoch: -1,
                     records: 0,
                     bytes: 0,
+                    bad: 0,
                 }])?;
                 continue;
             }

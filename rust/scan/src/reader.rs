@@ -320,6 +320,7 @@ mod tests {
             starts: HashMap::new(),
             ends: HashMap::new(),
             columns: Arc::new(Columns::new(&[Column::Value])),
+            decode: None,
             isolation: Isolation::ReadCommitted,
             rack: String::new(),
             missing: Missing::Fail,
