@@ -144,10 +144,13 @@ class KafkaCluster:
         places = list(positions)
         if not self._is_one_truncated(places, positions):
             return None
+        is_sure = True
         while len(places) > 1:
             half, rest = places[: len(places) // 2], places[len(places) // 2 :]
-            places = half if self._is_one_truncated(half, positions) else rest
-        return places[0]
+            is_sure = self._is_one_truncated(half, positions)
+            places = half if is_sure else rest
+        # The leader that said so may not answer now, or be another one.
+        return places[0] if is_sure or self._is_one_truncated(places, positions) else None
 
     def _is_one_truncated(
         self, places: list[TopicPartition], positions: Mapping[TopicPartition, Position]

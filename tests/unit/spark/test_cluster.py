@@ -275,4 +275,24 @@ def test_a_truncated_log_is_found_among_lagging_ones(
         return
     assert found is not None
     assert found.partition in truncated
-    assert len(probe.asked) <= 5
+    assert len(probe.asked) <= 6
+
+
+def test_a_truncation_that_is_not_said_again_is_of_no_partition(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The leader that said so is away when the halves are asked."""
+    probe = FakeProbe({0})
+    monkeypatch.setattr(cluster, "scan", probe)
+    asked = KafkaCluster(Connection("h:1"))
+    is_one_truncated = asked._is_one_truncated
+
+    def once(*arguments: Any) -> bool:
+        said = is_one_truncated(*arguments)
+        probe.truncated = set()
+        return said
+
+    monkeypatch.setattr(asked, "_is_one_truncated", once)
+    positions = {TopicPartition("a", number): Position(100 + number, 7) for number in range(4)}
+    assert asked.find_truncated(positions) is None
+    assert probe.asked[-1] == {3}

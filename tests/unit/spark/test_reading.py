@@ -29,7 +29,7 @@ from pyrklog.spark.given import OptionError
 from pyrklog.spark.offsets import OffsetRange, TopicPartition
 from pyrklog.spark.reader import PyrklogReader, Task
 from pyrklog.spark.reading import TASK_MEMORY_BYTES, TRUNCATIONS_MAX, read_range
-from pyrklog.spark.sizes import OTHER_COLUMNS_BYTES, batch_bytes
+from pyrklog.spark.sizes import OTHER_COLUMNS_BYTES, samples_of
 from pyrklog.spark.source import PyrklogSource
 from pyrklog.spark.stream import PyrklogStreamReader
 
@@ -301,9 +301,10 @@ def test_options_are_checked_before_anything_is_asked() -> None:
 
 def test_sampled_bytes() -> None:
     batch = pa.RecordBatch.from_pylist(ROWS, schema=SCANNED)
-    plain = batch.select(["topic", "partition", "key", "value"])
+    plain = batch.select(["topic", "partition", "offset", "key", "value"])
     place = TopicPartition("t", 3)
-    assert batch_bytes(plain) == {place: 2 + 2 * OTHER_COLUMNS_BYTES}
-    with_headers = batch_bytes(batch.select(["topic", "partition", "key", "value", "headers"]))
-    assert with_headers[place] > batch_bytes(plain)[place]
-    assert batch_bytes(plain.slice(0, 0)) == {}
+    sample = samples_of(plain)[place]
+    assert sample.bytes == 2 + 2 * OTHER_COLUMNS_BYTES
+    assert [sample.first, sample.last] == [row["offset"] for row in ROWS]
+    assert samples_of(batch)[place].bytes > sample.bytes
+    assert samples_of(plain.slice(0, 0)) == {}
