@@ -28,6 +28,9 @@ const BYTES_PER_SECOND_MIN: u64 = 16 << 10;
 const WANTED_BYTES_PER_SECOND_MIN: u64 = 1 << 20;
 const EMPTY_WAIT: Duration = Duration::from_millis(20);
 const THROTTLE_MAX: Duration = Duration::from_secs(30);
+/// How long a replica that is not the leader may give nothing before the leader is asked again; half
+/// of the scan's time-out if that is less.
+const STUCK_REPLICA_FOR: Duration = Duration::from_secs(5);
 
 /// A lane's name: the broker, and which of several connections to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -311,7 +314,7 @@ impl Lane {
         match self.ask {
             Ask::Records => {}
             Ask::Next => return self.sort_out_next(cursor, records, now, answer),
-            Ask::Last => return self.sort_out_last(cursor, records, now),
+            Ask::Last => return self.sort_out_last(cursor, records, now, answer),
         }
         let (position, epoch) = position_after(records, cursor.position, cursor.end)
             .map_err(|error| corrupt(&cursor, &error.to_string()))?;
@@ -337,20 +340,24 @@ impl Lane {
         };
         if visible < cursor.end {
             cursor.empties = 0;
+            let Some(mut cursor) = self.unless_stuck(cursor, now, answer) else {
+                return Ok(None);
+            };
             if cursor.stalled_for(now) >= self.terms.timeout {
+                // No loss: a leader may have records for long that it does not show.
                 let text = format!(
                     "partition {} is to be read up to offset {}, but ends at {visible}",
                     cursor.name(),
                     cursor.end
                 );
-                return Err(ScanError::new(ErrorKind::OffsetOutOfRange, text));
+                return Err(ScanError::new(ErrorKind::LeaderNotAvailable, text));
             }
             self.cursors.push_back(cursor);
         } else if is_first {
             if !records.is_empty() && cursor.empties >= EMPTIES_MAX {
                 return Err(corrupt(&cursor, "the broker sends a part of a batch only"));
             }
-            self.nothing_found(cursor, now)?;
+            self.nothing_found(cursor, now, answer)?;
         } else {
             // There was no room for it, or the broker reads one partition at a time.
             self.cursors.push_back(cursor);
@@ -377,23 +384,24 @@ impl Lane {
         if is_over {
             answer.finished.push(cursor);
         } else {
-            self.nothing_found(cursor, now)?;
+            self.nothing_found(cursor, now, answer)?;
         }
         Ok(None)
     }
 
     /// What lies where a split's last record was read. A record of an older epoch is not the one
     /// that was read. That nothing is there any more is compaction's work.
-    fn sort_out_last(
+    fn sort_out_last<'f>(
         &mut self,
         mut cursor: Cursor,
-        records: &[u8],
+        records: &'f [u8],
         now: Instant,
+        answer: &mut Answer<'f>,
     ) -> Result<Option<Cursor>> {
         let last = entry_behind(records, cursor.position - 1)
             .map_err(|error| corrupt(&cursor, &error.to_string()))?;
         let Some(last) = last else {
-            self.nothing_found(cursor, now)?;
+            self.nothing_found(cursor, now, answer)?;
             return Ok(None);
         };
         if let Entry::Batch(last) = last
@@ -414,9 +422,34 @@ impl Lane {
         Ok(None)
     }
 
+    /// Gives the split back, unless it leaves a replica that is stuck: the leader may be ahead.
+    fn unless_stuck(
+        &self,
+        mut cursor: Cursor,
+        now: Instant,
+        answer: &mut Answer<'_>,
+    ) -> Option<Cursor> {
+        let most = STUCK_REPLICA_FOR.min(self.terms.timeout / 2);
+        if cursor.preferred.is_none() || cursor.stalled_for(now) < most {
+            return Some(cursor);
+        }
+        let (replica, end) = (self.id.broker, cursor.end);
+        let text = format!("replica {replica} gives nothing more of what comes before {end}");
+        answer.released.push((cursor, Why::Moved(text)));
+        None
+    }
+
     /// The split is asked for again, unless it was for too long.
-    fn nothing_found(&mut self, mut cursor: Cursor, now: Instant) -> Result<()> {
+    fn nothing_found(
+        &mut self,
+        mut cursor: Cursor,
+        now: Instant,
+        answer: &mut Answer<'_>,
+    ) -> Result<()> {
         cursor.empties = cursor.empties.saturating_add(1);
+        let Some(mut cursor) = self.unless_stuck(cursor, now, answer) else {
+            return Ok(());
+        };
         if cursor.stalled_for(now) < self.terms.timeout {
             self.cursors.push_back(cursor);
             return Ok(());
