@@ -175,7 +175,7 @@ impl Coordinator {
                 };
                 self.tell(worker, Command::Open(lane, connection));
                 for cursor in waiting {
-                    self.tell(worker, Command::Assign(lane, Box::new(cursor)));
+                    self.hand_over(worker, lane, cursor);
                 }
                 Ok(())
             }
@@ -397,8 +397,13 @@ impl Coordinator {
         if let Some(worker) = self.lanes.assigned(id)
             && let Some(cursor) = self.openers.wait(id, cursor)
         {
-            self.tell(worker, Command::Assign(id, Box::new(cursor)));
+            self.hand_over(worker, id, cursor);
         }
+    }
+
+    fn hand_over(&self, worker: usize, id: LaneId, mut cursor: Cursor) {
+        cursor.handed_over(Instant::now());
+        self.tell(worker, Command::Assign(id, Box::new(cursor)));
     }
 
     fn tell(&self, worker: usize, command: Command) {
@@ -498,4 +503,4 @@ pub(crate) fn leaders(metadata: &Metadata, cursors: &[Cursor]) -> usize {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

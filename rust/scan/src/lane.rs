@@ -32,6 +32,9 @@ const THROTTLE_MAX: Duration = Duration::from_secs(30);
 /// of the scan's time-out if that is less.
 const STUCK_REPLICA_FOR: Duration = Duration::from_secs(5);
 
+/// So many time-outs of throttling without a record in between are waited for.
+const THROTTLED_TIMEOUTS_MAX: u32 = 5;
+
 /// A lane's name: the broker, and which of several connections to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct LaneId {
@@ -81,6 +84,8 @@ pub(crate) struct Lane {
     /// When the request in flight was sent, less the time in which its worker did not receive.
     sent_at: Option<Instant>,
     resume_at: Option<Instant>,
+    /// Since when the broker's quota forbids to ask.
+    throttled_since: Option<Instant>,
     /// Its worker has the right to a large frame for it.
     pub has_large: bool,
     /// A large frame waits for that right.
@@ -101,13 +106,15 @@ impl Lane {
             asked: Vec::new(),
             sent_at: None,
             resume_at: None,
+            throttled_since: None,
             has_large: false,
             is_blocked: false,
             wanted: None,
         }
     }
 
-    pub fn add(&mut self, cursor: Cursor) {
+    pub fn add(&mut self, mut cursor: Cursor, now: Instant) {
+        cursor.taken_over(now);
         self.cursors.push_back(cursor);
     }
 
@@ -129,11 +136,15 @@ impl Lane {
         }
     }
 
-    /// Its worker did not look for what arrived from `since` on: no answer is late for that.
+    /// Its worker did not look for what arrived from `since` on: no answer is late for that, and no
+    /// split has made no progress.
     pub fn was_left_alone(&mut self, since: Instant, now: Instant) {
         let wanted = self.wanted.as_mut().map(|(at, _)| at);
         for at in self.sent_at.iter_mut().chain(wanted) {
             *at += now.saturating_duration_since(since.max(*at));
+        }
+        for cursor in self.cursors.iter_mut().chain(&mut self.asked) {
+            cursor.was_left_alone(since, now);
         }
     }
 
@@ -184,6 +195,11 @@ impl Lane {
             return Ok(());
         }
         self.resume_at = None;
+        if let Some(since) = self.throttled_since.take() {
+            let most = self.terms.timeout * THROTTLED_TIMEOUTS_MAX;
+            let cursors = self.cursors.iter_mut();
+            cursors.for_each(|cursor| cursor.was_throttled(since, now, most));
+        }
         (self.ask, self.asked) = ask::choose(&mut self.cursors, self.terms.isolation);
         let has_ids = self.asked.iter().all(|one| one.topic_id != Uuid::default());
         let fetch = if has_ids {
@@ -212,6 +228,7 @@ impl Lane {
         let throttle = u64::try_from(response.head.throttle_ms).unwrap_or(0);
         if throttle > 0 {
             self.resume_at = Some(now + Duration::from_millis(throttle).min(THROTTLE_MAX));
+            self.throttled_since = Some(now);
         }
         let mut answer = Answer::default();
         let code = response.head.error_code;
@@ -360,6 +377,7 @@ impl Lane {
             self.nothing_found(cursor, now, answer)?;
         } else {
             // There was no room for it, or the broker reads one partition at a time.
+            cursor.was_behind();
             self.cursors.push_back(cursor);
         }
         Ok(None)
@@ -503,3 +521,6 @@ fn corrupt(cursor: &Cursor, reason: &str) -> ScanError {
     let text = format!("partition {name} at offset {position}: {reason}");
     ScanError::new(ErrorKind::CorruptBatch, text)
 }
+
+#[cfg(test)]
+mod tests;
