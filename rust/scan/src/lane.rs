@@ -356,20 +356,7 @@ impl Lane {
             Isolation::ReadUncommitted => one.head.high_watermark,
         };
         if visible < cursor.end {
-            cursor.empties = 0;
-            let Some(mut cursor) = self.unless_stuck(cursor, now, answer) else {
-                return Ok(None);
-            };
-            if cursor.stalled_for(now) >= self.terms.timeout {
-                // No loss: a leader may have records for long that it does not show.
-                let text = format!(
-                    "partition {} is to be read up to offset {}, but ends at {visible}",
-                    cursor.name(),
-                    cursor.end
-                );
-                return Err(ScanError::new(ErrorKind::LeaderNotAvailable, text));
-            }
-            self.cursors.push_back(cursor);
+            self.end_not_shown(cursor, visible, now, answer)?;
         } else if is_first {
             if !records.is_empty() && cursor.empties >= EMPTIES_MAX {
                 return Err(corrupt(&cursor, "the broker sends a part of a batch only"));
@@ -438,6 +425,30 @@ impl Lane {
         cursor.empties = 0;
         self.cursors.push_back(cursor);
         Ok(None)
+    }
+
+    /// The split's end is waited for, unless it was for too long. That is no loss: a leader may have
+    /// records for long that it does not show.
+    fn end_not_shown(
+        &mut self,
+        mut cursor: Cursor,
+        visible: i64,
+        now: Instant,
+        answer: &mut Answer<'_>,
+    ) -> Result<()> {
+        cursor.empties = 0;
+        let Some(mut cursor) = self.unless_stuck(cursor, now, answer) else {
+            return Ok(());
+        };
+        if cursor.stalled_for(now) >= self.terms.timeout {
+            let (name, end) = (cursor.name(), cursor.end);
+            let text = format!(
+                "partition {name} is to be read up to offset {end}, but ends at {visible}"
+            );
+            return Err(ScanError::new(ErrorKind::LeaderNotAvailable, text));
+        }
+        self.cursors.push_back(cursor);
+        Ok(())
     }
 
     /// Gives the split back, unless it leaves a replica that is stuck: the leader may be ahead.
