@@ -463,10 +463,7 @@ fn find_leader(metadata: &Metadata, cursor: &Cursor) -> Result<Found> {
     let unknown = || {
         Found::Gone(Gone {
             reason: "the brokers do not know the topic",
-            text: format!(
-                "partition {} is gone: the topic was deleted",
-                cursor.name()
-            ),
+            text: format!("partition {} is gone: the topic was deleted", cursor.name()),
         })
     };
     let Some(topic) = metadata.topics.get(&cursor.topic) else {

@@ -442,9 +442,8 @@ impl Lane {
         };
         if cursor.stalled_for(now) >= self.terms.timeout {
             let (name, end) = (cursor.name(), cursor.end);
-            let text = format!(
-                "partition {name} is to be read up to offset {end}, but ends at {visible}"
-            );
+            let text =
+                format!("partition {name} is to be read up to offset {end}, but ends at {visible}");
             return Err(ScanError::new(ErrorKind::LeaderNotAvailable, text));
         }
         self.cursors.push_back(cursor);

@@ -206,8 +206,5 @@ fn a_broker_that_is_away_may_know_a_topic_that_the_others_do_not() {
     broker.state().topic_id = Some([2; 16]);
     let error = reader.next_batch().unwrap_err();
     assert_eq!(error.kind, ErrorKind::LeaderNotAvailable);
-    assert!(
-        error.text.contains("another topic of that name"),
-        "{error}"
-    );
+    assert!(error.text.contains("another topic of that name"), "{error}");
 }
