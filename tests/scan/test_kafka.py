@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 import pyrklog
-from pyrklog.scanning import OffsetOutOfRangeError, UnknownTopicError
+from pyrklog.scanning import LeaderNotAvailableError, OffsetOutOfRangeError, UnknownTopicError
 from tests.support.clients import CODECS, Confluent, Record
 from tests.support.groups import create_topic
 from tests.support.kafka_broker import KafkaBroker
@@ -107,5 +107,5 @@ def test_failures_are_those_of_any_broker(kafka: str, topic: str) -> None:
     with pytest.raises(OffsetOutOfRangeError, match="the log has 0 to 1"):
         values(kafka, topic, start=5, end=9)
     columns = {"columns": ["value"], "bootstrap_servers": kafka}
-    with pytest.raises(OffsetOutOfRangeError, match="up to offset 9, but ends at 1"):
+    with pytest.raises(LeaderNotAvailableError, match="up to offset 9, but ends at 1"):
         iterated(pyrklog.scan(topic, 0, 9, timeout_s=1, **columns))  # type: ignore[arg-type]

@@ -71,7 +71,8 @@ def read_range(
             _warn(one, loss)
             position = reading.progress()[0].position
         except (OffsetOutOfRangeError, TopicDeletedError, UnknownTopicError) as loss:
-            # The scan skips what was deleted at the start: this is an end that is not there.
+            # The scan skips what was deleted at the start: the leader refuses this position, which
+            # is behind its end. One that only shows no records so far fails the task instead.
             if fail_on_data_loss:
                 raise
             _warn(one, loss)

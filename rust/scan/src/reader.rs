@@ -269,6 +269,7 @@ fn start_worker(
         lanes: Vec::new(),
         rows_since: None,
         finished: Vec::new(),
+        awake_since: Instant::now(),
     };
     threads::start(&format!("scan-worker-{number}"), move || worker.run())?;
     Ok(WorkerHandle { commands, waker })

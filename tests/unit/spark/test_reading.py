@@ -170,7 +170,7 @@ def test_a_truncation_at_the_start_drops_the_epoch() -> None:
 
 
 @pytest.mark.parametrize("loss", [OffsetOutOfRangeError, TopicDeletedError])
-def test_an_end_that_is_not_there_ends_the_range(loss: type[Exception]) -> None:
+def test_a_position_that_is_not_there_ends_the_range(loss: type[Exception]) -> None:
     scans = FakeScans((range(10, 12), loss("gone")))
     assert read(scans, fails=False) == [10, 11]
     assert len(scans.calls) == 1
