@@ -13,11 +13,14 @@ if TYPE_CHECKING:
 
 _META_NAME = "meta"
 _STORE_NAME = "store.db"
+_LOGS_NAME = "logs"
+META_PROPERTIES = "meta.properties"
+"""In each log directory that was used; its cluster and its broker."""
 
 
 def check_places(config: BrokerConfig) -> None:
-    """Refuses nested log directories, those whose metadata is in another store than ours, and
-    places that this user cannot enter."""
+    """Refuses nested log directories, those whose metadata is in another store than ours, a data
+    directory beside which others are named, and places that this user cannot enter."""
     cache_dir = config.string("pyrklog.cache.dir")
     try:
         _check_places(config)
@@ -53,6 +56,7 @@ def wrong_with_directory(directory: Path) -> str | None:
 def _check_places(config: BrokerConfig) -> None:
     log_dirs = config.log_dirs
     _refuse_nested(log_dirs)
+    _refuse_left_out(config, log_dirs)
     own = config.meta_dir
     if config.zookeeper is not None or config.string("pyrklog.meta.dir") is not None:
         return  # an explicitly named store is meant
@@ -81,6 +85,31 @@ def _refuse_nested(log_dirs: list[Path]) -> None:
                 )
 
 
+def _refuse_left_out(config: BrokerConfig, log_dirs: list[Path]) -> None:
+    """Refuses to serve other directories than those of the data directory that was named.
+
+    Its metadata would be served with empty partitions, made anew in the other directories.
+    """
+    data = config.given.get("pyrklog.data.dir")
+    name = "log.dirs" if "log.dirs" in config.given else "log.dir"
+    other = config.given.get(name)
+    if data is None or other is None:
+        return
+    served = {path.resolve() for path in log_dirs}
+    data_dir = config.data_dir
+    for own in (data_dir, data_dir / _LOGS_NAME):
+        if not (own / META_PROPERTIES).is_file() or own.resolve() in served:
+            continue
+        data_option = "--data" if data.origin == "flag" else f"pyrklog.data.dir ({data.origin})"
+        named = ",".join(map(str, log_dirs))
+        raise ConfigError(
+            f"{data_option} is {data_dir}, whose records are in {own}, but {name} "
+            f"({other.origin}) names {named}: its topics would begin anew there, empty.",
+            fix=f"to serve {data_dir} add --set log.dirs={own}; to serve {named} leave "
+            f"{data_option} out",
+        )
+
+
 def _other_stores(log_dir: Path, own: Path) -> Iterator[Path]:
     for place in (log_dir.parent / _META_NAME, log_dir.with_name(f"{log_dir.name}-meta")):
         if place != own and (place / _STORE_NAME).is_file():
@@ -104,7 +133,7 @@ def _belongs_to(log_dir: Path, other: Path, own: Path) -> bool:
 
 def _cluster_of_logs(log_dir: Path) -> str | None:
     try:
-        text = (log_dir / "meta.properties").read_text(encoding="utf-8", errors="replace")
+        text = (log_dir / META_PROPERTIES).read_text(encoding="utf-8", errors="replace")
         return next((one.value for one in parse_properties(text) if one.key == "cluster.id"), None)
     except (OSError, PropertiesError):
         return None

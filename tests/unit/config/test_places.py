@@ -92,6 +92,44 @@ def test_a_broker_of_a_cluster_has_its_metadata_elsewhere(tmp_path: Path) -> Non
     assert load(log_dir, "zookeeper.connect=z:2181").log_dirs == [log_dir]
 
 
+def file_with(tmp_path: Path, log_dir: Path) -> Path:
+    file = tmp_path / "server.properties"
+    file.write_text(f"broker.id=1\nlog.dirs={log_dir}\n")
+    return file
+
+
+@pytest.mark.parametrize("own", ["logs", "."])
+def test_a_used_data_directory_beside_other_log_directories_is_refused(
+    tmp_path: Path, own: str
+) -> None:
+    """The broker would serve its metadata, with empty partitions made anew elsewhere."""
+    data, other = tmp_path / "x", tmp_path / "other"
+    used = logs(data / own)
+    flags = {"pyrklog.data.dir": str(data)}
+    file = file_with(tmp_path, other)
+    with pytest.raises(ConfigError) as refused:
+        load_config(file=file, flags=flags)
+    assert refused.value.exit_code == 78
+    assert f"--data is {data}, whose records are in {used}, but" in refused.value.what
+    assert f"log.dirs (server.properties line 2) names {other}:" in refused.value.what
+    assert refused.value.fix == (
+        f"to serve {data} add --set log.dirs={used}; to serve {other} leave --data out"
+    )
+    chosen = load_config(file=file, flags=flags, overrides=[f"log.dirs={used}"])
+    assert chosen.log_dirs == [used]
+    assert load_config(file=file).log_dirs == [other]
+    both = load_config(file=file, flags=flags, overrides=[f"log.dirs={other},{used}"])
+    assert both.log_dirs == [other, used]
+
+
+def test_a_new_data_directory_may_have_log_directories_elsewhere(tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    config = load_config(
+        file=file_with(tmp_path, other), flags={"pyrklog.data.dir": str(tmp_path / "new")}
+    )
+    assert (config.log_dirs, config.meta_dir) == ([other], tmp_path / "new" / "meta")
+
+
 def test_nested_log_directories_are_refused(tmp_path: Path) -> None:
     outer, inner = tmp_path / "g1", tmp_path / "g1" / "in"
     for both in (f"{outer},{inner}", f"{inner},{outer}"):
