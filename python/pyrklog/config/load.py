@@ -227,7 +227,6 @@ def _from_overrides(overrides: Sequence[str]) -> list[tuple[str, Given]]:
 def _check_together(config: BrokerConfig) -> None:
     """Checks options against one another; properties raise their own errors."""
     _ = config.configured_node_id
-    check_places(config)
     if config.zookeeper is not None and config.string("pyrklog.adopt.zookeeper") is not None:
         raise ConfigError(
             "pyrklog.adopt.zookeeper is for a broker that is alone; zookeeper.connect is set.",
@@ -252,6 +251,7 @@ def _check_together(config: BrokerConfig) -> None:
         connect = config.string(option)
         if connect is not None:
             parse_connect(connect, option)
+    check_places(config)
     listeners = config.listeners
     if listeners.is_inter_broker_a_guess:
         config.notices.append(
