@@ -28,6 +28,7 @@ LIKE, MISSPELT = 0.7, 0.85
 """Likeness of two names: one is worth a hint; one is hardly a plug-in's own setting."""
 _OF_KAFKAS_FILE = frozenset({"process.roles", "zookeeper.connect"})
 """Kafka starts with one of these in its file only."""
+LISTENER_NAMES = ("listeners", "advertised.listeners")
 OF_COMMANDS = ("PYRKLOG_BOOTSTRAP", "PYRKLOG_TRACEBACK")
 
 
@@ -259,12 +260,33 @@ def _check_together(config: BrokerConfig) -> None:
             f"{listeners.inter_broker}, the first one, and Kafka would not start; set "
             f"{INTER_BROKER_NAME}"
         )
+    kept = _kept_advertised(config)
+    if kept is not None:
+        config.notices.append(kept)
     left_out = listeners.left_out
     if left_out:
         names = ", ".join(left_out)
         config.notices.append(
             f"the controller listener {names} is left out: metadata is embedded, without KRaft"
         )
+
+
+def _kept_advertised(config: BrokerConfig) -> str | None:
+    """A note about listeners of the command line beside advertised addresses of a file."""
+    listeners, advertised = (config.given.get(name) for name in LISTENER_NAMES)
+    if listeners is None or advertised is None or not advertised.text.strip():
+        return None
+    found = config.listeners
+    if " line " in listeners.origin or " line " not in advertised.origin:
+        return None
+    if found.advertised == found.bound:
+        return None
+    option = "--listen" if listeners.origin == "flag" else f"listeners ({listeners.origin})"
+    told = ", ".join(map(str, found.advertised))
+    return (
+        f"advertised.listeners ({advertised.origin}) holds beside {option}: clients are told "
+        f"{told}; give --set advertised.listeners= (empty) to tell them the new address"
+    )
 
 
 def _check_retention(config: BrokerConfig) -> None:

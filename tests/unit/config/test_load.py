@@ -229,6 +229,24 @@ def test_kafkas_own_file_for_kraft_mode_is_read_unchanged(tmp_path: Path) -> Non
     assert any("CONTROLLER is left out" in notice for notice in config.notices)
 
 
+def test_advertised_listeners_of_the_file_beside_other_listeners_are_told(tmp_path: Path) -> None:
+    file = write(tmp_path, "listeners=PLAINTEXT://:9092\nadvertised.listeners=PLAINTEXT://k:9092\n")
+    other = {"listeners": "PLAINTEXT://127.0.0.1:9095"}
+    (notice,) = load_config(file=file, flags=other).notices
+    assert notice.startswith(
+        "advertised.listeners (server.properties line 2) holds beside --listen: clients are told "
+        "PLAINTEXT://k:9092;"
+    )
+    (notice,) = load_config(file=file, overrides=["listeners=PLAINTEXT://:9095"]).notices
+    assert "holds beside listeners (--set): clients" in notice
+    for harmless in ("", "PLAINTEXT://127.0.0.1:9095"):
+        advertised = [f"advertised.listeners={harmless}"]
+        assert load_config(file=file, flags=other, overrides=advertised).notices == []
+    same = {"listeners": "PLAINTEXT://k:9092"}
+    assert load_config(file=file, flags=same).notices == []
+    assert load_config(file=file).notices == []
+
+
 def test_a_guessed_listener_between_brokers_is_told() -> None:
     two = "listener.security.protocol.map=A:PLAINTEXT,B:PLAINTEXT", "listeners=A://:1,B://:2"
     (notice,) = load_config(overrides=two).notices
