@@ -36,7 +36,8 @@ def resolve_variables(
     found: Sequence[tuple[str, Given]], environ: Mapping[str, str]
 ) -> list[tuple[str, Given]]:
     """The options with the values of their variables, without the definitions of providers. Of an
-    option given twice the last one counts, as for a provider. Raises :class:`ConfigError`."""
+    option given twice the last one counts, as for a provider; only that one's variables are
+    replaced. Raises :class:`ConfigError`."""
     settings = dict(one for one in found if f"{one[0]}.".startswith(f"{PROVIDERS}."))
     providers: dict[str, Lookup] = {}
     definitions = {PROVIDERS}
@@ -52,12 +53,17 @@ def resolve_variables(
         }
         definitions |= {option, *(whole for whole, _ in parameters.values())}
         providers[name] = _provider(option, settings[option], parameters, environ)
+    last = {name: index for index, (name, _) in enumerate(found)}
+
+    def resolved(index: int, name: str, given: Given) -> Given:
+        if last[name] != index:
+            return given
+        text = _VARIABLE.sub(partial(_value, providers, name, given), given.text)
+        return given._replace(text=text)
+
     return [
-        (
-            name,
-            given._replace(text=_VARIABLE.sub(partial(_value, providers, name, given), given.text)),
-        )
-        for name, given in found
+        (name, resolved(index, name, given))
+        for index, (name, given) in enumerate(found)
         if name not in definitions
     ]
 

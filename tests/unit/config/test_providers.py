@@ -129,6 +129,16 @@ def test_only_allowed_paths_are_read(tmp_path: Path, provider: str) -> None:
             load(tmp_path, f"{DEFINED}{parameter}={wrong}")
 
 
+def test_a_variable_in_a_value_that_is_replaced_needs_none(tmp_path: Path) -> None:
+    """Kafka puts the options together first."""
+    lines = f"{DEFINED}num.partitions=${{env:NO}}\nbroker.rack=${{env:NO}}\nbroker.rack=r\n"
+    config = load(tmp_path, lines, {}, "num.partitions=3")
+    assert config.integer("num.partitions") == 3
+    assert config.string("broker.rack") == "r"
+    with pytest.raises(ConfigError, match=r"num.partitions \(--set\) has .*: the environment has"):
+        load(tmp_path, lines, {}, "num.partitions=${env:NEITHER}")
+
+
 def test_another_class_is_refused(tmp_path: Path) -> None:
     lines = "config.providers=vault\nconfig.providers.vault.class=com.example.Vault\n"
     with pytest.raises(ConfigError, match=r"config.providers.vault.class \(.* line 2\) is com.ex"):
