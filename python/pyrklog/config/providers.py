@@ -1,8 +1,10 @@
 """Kafka's ``config.providers`` (KIP-297, KIP-421): values that stand elsewhere.
 
 A value may have variables ``${PROVIDER:KEY}`` and ``${PROVIDER:PATH:KEY}``. Kafka's own providers
-are served: those of the environment, of properties files and of directories with a file a value. A
-variable without a value is an error, where Kafka leaves its text in place.
+are served: those of the environment, of properties files and of directories with a file a value.
+
+Kafka leaves the text of a variable in place that has no value. So do we in options without effect;
+in others the text can be meant by nobody, and is an error.
 """
 
 from __future__ import annotations
@@ -97,11 +99,11 @@ def _value(
     try:
         if provider in providers:
             return providers[provider](path, key)
+        raise _NoValueError(f"{PROVIDERS} names no provider {provider!r} with a class")
+    except _NoValueError as error:
         known = OPTIONS.get(option) or listener_option(option)
         if known is None or not known.effective:
             return variable[0]
-        raise _NoValueError(f"{PROVIDERS} names no provider {provider!r} with a class")
-    except _NoValueError as error:
         raise ConfigError(
             f"{option} ({given.origin}) has {variable[0]}, which has no value: {error}.",
             fix="correct the variable, or give the value itself",

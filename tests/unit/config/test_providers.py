@@ -94,6 +94,16 @@ def test_a_variable_without_a_value_is_an_error(tmp_path: Path, value: str, said
     assert said in str(refused.value)
 
 
+@pytest.mark.parametrize(
+    "value", ["${env:NOTHING}", "${file:/no/such/file:key}", "${vault:secret:key}"]
+)
+def test_a_variable_without_a_value_stays_where_it_has_no_effect(
+    tmp_path: Path, value: str
+) -> None:
+    config = load(tmp_path, f"{DEFINED}ssl.key.password=${{env:P}}-{value}", {"P": "p"})
+    assert config.given["ssl.key.password"].text == f"p-{value}"
+
+
 def test_only_allowed_variables_are_read(tmp_path: Path) -> None:
     environ = {"KAFKA_RACK": "r", "HOME": "/h"}
     allowed = f"{DEFINED}config.providers.env.param.allowlist.pattern=KAFKA_.*\nbroker.rack="
