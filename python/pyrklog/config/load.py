@@ -13,7 +13,7 @@ from pyrklog.config.listeners import DEFAULT_INTER_BROKER, INTER_BROKER_NAME
 from pyrklog.config.log_options import RETENTION_ZERO
 from pyrklog.config.places import check_places
 from pyrklog.config.properties import PropertiesError, parse_properties
-from pyrklog.config.providers import resolve_variables
+from pyrklog.config.providers import PROVIDERS, is_definition, resolve_variables
 from pyrklog.config.zookeeper_connect import parse_connect
 from pyrklog.errors import ConfigError
 
@@ -142,6 +142,11 @@ def _notice_about(name: str, value: Given) -> str | None:
         return f"{name} ({value.origin}) concerns the Java virtual machine only; ignored"
     if name in WITHOUT_EFFECT or name.startswith(PREFIXES):
         return _without_effect(name, value)
+    if is_definition(name):
+        return (
+            f"{name} ({value.origin}) is of a provider that {PROVIDERS} does not name with its "
+            "class; ignored"
+        )
     return None
 
 

@@ -24,6 +24,8 @@ PROVIDERS = "config.providers"
 _PACKAGE = "org.apache.kafka.common.config.provider."
 _VARIABLE = re.compile(r"\$\{([^}]*?):(?:([^}]*?):)?([^}]*?)\}")
 
+_DEFINITION = re.compile(r"config\.providers\.[^.]+\.(class|param\..+)")
+
 Lookup = Callable[[str, str], str]
 """Gives the value of a path (perhaps empty) and a key. Raises :class:`_NoValueError`."""
 Parameters = Mapping[str, tuple[str, Given]]
@@ -68,6 +70,11 @@ def resolve_variables(
         for index, (name, given) in enumerate(found)
         if name not in definitions
     ]
+
+
+def is_definition(name: str) -> bool:
+    """Whether an option is of a provider, listed in ``config.providers`` or not."""
+    return _DEFINITION.fullmatch(name) is not None
 
 
 def _names(settings: Mapping[str, Given]) -> Iterable[str]:

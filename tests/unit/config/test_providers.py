@@ -160,6 +160,20 @@ def test_another_class_is_refused(tmp_path: Path) -> None:
     assert "config.providers.vault.class" in " ".join(config.notices)
 
 
+def test_definitions_of_providers_that_are_not_listed_are_told(tmp_path: Path) -> None:
+    """As the error about a class proposes, in a file that is not Kafka's."""
+    lines = (
+        "config.providers=vault\nconfig.providers.vault.class=com.example.Vault\n"
+        "config.providers.vault.param.url=https://v\n"
+    )
+    config = load(tmp_path, lines, {}, "config.providers=")
+    assert [notice.partition(";")[0] for notice in config.notices] == [
+        f"config.providers.vault.{name} (server.properties line {line}) is of a provider that "
+        "config.providers does not name with its class"
+        for name, line in (("class", 2), ("param.url", 3))
+    ]
+
+
 def test_without_providers_a_variable_is_no_value(tmp_path: Path) -> None:
     for lines in ("num.partitions=${env:P}", "config.providers=env\nnum.partitions=${env:P}"):
         with pytest.raises(ConfigError, match="names no provider 'env' with a class"):
