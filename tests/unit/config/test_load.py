@@ -199,6 +199,12 @@ def test_stray_commas_in_log_dirs_name_nothing() -> None:
         assert load_config(overrides=[f"log.dirs={text}"]).log_dirs == [Path("/a"), Path("/b")]
 
 
+def test_empty_log_dirs_are_refused_beside_a_log_dir_too() -> None:
+    """As in Kafka: they do not fall back to another place."""
+    with pytest.raises(ConfigError, match=r"log\.dirs \(--set\) names no directory"):
+        load_config(overrides=["log.dir=/a", "log.dirs="])
+
+
 def test_flags_of_serve(tmp_path: Path) -> None:
     config = load_config(
         flags={"pyrklog.data.dir": str(tmp_path), "listeners": "PLAINTEXT://0.0.0.0:0"}
@@ -288,7 +294,9 @@ def test_passwords_are_never_shown() -> None:
         ("num.partitions=none", "num.partitions"),
         ("authorizer.class.name=kafka.security.Authorizer", "open to everyone"),
         ("listeners=SSL://:9093", "serves PLAINTEXT only"),
-        ("log.dirs= , ", r"log\.dirs names no directory"),
+        ("log.dirs= , ", r"log\.dirs \(--set\) names no directory"),
+        ("log.dirs=", r"log\.dirs \(--set\) names no directory"),
+        ("log.dir=", r"log\.dir \(--set\) names no directory"),
         ("node.id=-2", "at least -1"),
         ("log.retention.ms=0", "log.retention.ms: must be -1"),
         ("log.retention.minutes=0", r"log.retention.minutes \(--set\) must be -1"),
