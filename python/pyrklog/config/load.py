@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
@@ -9,7 +10,12 @@ from pyrklog.config.broker import ON_COMMAND_LINE, OPTIONS, BrokerConfig, Given
 from pyrklog.config.cleaner import wrong_with_cleaner, wrong_with_compaction_lag
 from pyrklog.config.connection_quotas import wrong_with_connections
 from pyrklog.config.dynamic import listener_option
-from pyrklog.config.listeners import DEFAULT_INTER_BROKER, INTER_BROKER_NAME
+from pyrklog.config.listeners import (
+    DEFAULT_INTER_BROKER,
+    INTER_BROKER_NAME,
+    INTER_BROKER_PROTOCOL,
+    Listeners,
+)
 from pyrklog.config.log_options import RETENTION_ZERO
 from pyrklog.config.places import check_places
 from pyrklog.config.properties import PropertiesError, parse_properties
@@ -29,6 +35,12 @@ LIKE, MISSPELT = 0.7, 0.85
 _OF_KAFKAS_FILE = frozenset({"process.roles", "zookeeper.connect"})
 """Kafka starts with one of these in its file only."""
 LISTENER_NAMES = ("listeners", "advertised.listeners")
+OF_LISTENERS = (
+    *LISTENER_NAMES,
+    "listener.security.protocol.map",
+    INTER_BROKER_NAME,
+    INTER_BROKER_PROTOCOL,
+)
 OF_COMMANDS = ("PYRKLOG_BOOTSTRAP", "PYRKLOG_TRACEBACK")
 
 
@@ -258,7 +270,7 @@ def _check_together(config: BrokerConfig) -> None:
         if connect is not None:
             parse_connect(connect, option)
     check_places(config)
-    listeners = config.listeners
+    listeners = _listeners(config)
     if listeners.is_inter_broker_a_guess:
         config.notices.append(
             f"no advertised listener is called {DEFAULT_INTER_BROKER}: other brokers use "
@@ -274,6 +286,23 @@ def _check_together(config: BrokerConfig) -> None:
         config.notices.append(
             f"the controller listener {names} is left out: metadata is embedded, without KRaft"
         )
+
+
+def _listeners(config: BrokerConfig) -> Listeners:
+    """Their errors name where the options come from."""
+    try:
+        return config.listeners
+    except ConfigError as error:
+        named = [name for name in OF_LISTENERS if _names(error.what, name)] or ["listeners"]
+        given = [f"{name}: {config.given[name].origin}" for name in named if name in config.given]
+        if not given:
+            raise
+        what = f"{error.what.rstrip('.')} ({', '.join(given)})."
+        raise ConfigError(what, fix=error.fix) from None
+
+
+def _names(text: str, option: str) -> bool:
+    return re.search(rf"(?<![\w.]){re.escape(option)}(?![\w.]\w)", text) is not None
 
 
 def _kept_advertised(config: BrokerConfig) -> str | None:

@@ -235,6 +235,31 @@ def test_kafkas_own_file_for_kraft_mode_is_read_unchanged(tmp_path: Path) -> Non
     assert any("CONTROLLER is left out" in notice for notice in config.notices)
 
 
+@pytest.mark.parametrize(
+    ("lines", "said"),
+    [
+        (
+            "broker.id=1\nlisteners=SSL://:9093",
+            "PLAINTEXT only (listeners: server.properties line 2).",
+        ),
+        ("listeners=:9092", "NAME://HOST:PORT (listeners: server.properties line 1)."),
+        (
+            "listeners=PLAINTEXT://:9092\nadvertised.listeners=A://b:1",
+            "does not (listeners: server.properties line 1, advertised.listeners: "
+            "server.properties line 2).",
+        ),
+        (
+            "listener.security.protocol.map=PLAINTEXT",
+            "NAME:PROTOCOL (listener.security.protocol.map: server.properties line 1).",
+        ),
+    ],
+)
+def test_errors_of_listeners_name_their_lines(tmp_path: Path, lines: str, said: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        load_config(file=write(tmp_path, lines))
+    assert refused.value.what.endswith(said)
+
+
 def test_advertised_listeners_of_the_file_beside_other_listeners_are_told(tmp_path: Path) -> None:
     file = write(tmp_path, "listeners=PLAINTEXT://:9092\nadvertised.listeners=PLAINTEXT://k:9092\n")
     other = {"listeners": "PLAINTEXT://127.0.0.1:9095"}
