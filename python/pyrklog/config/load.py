@@ -150,6 +150,11 @@ def _notice_about(name: str, value: Given) -> str | None:
     """None for an unknown name."""
     from pyrklog.config.known import JVM_ONLY, PREFIXES, WITHOUT_EFFECT
 
+    if name in _OF_KAFKAS_FILE and " line " in value.origin:
+        return (
+            f"{name} ({value.origin}) marks the file as Kafka's, whose defaults are then known; "
+            "metadata is embedded, without KRaft"
+        )
     if name in JVM_ONLY:
         return f"{name} ({value.origin}) concerns the Java virtual machine only; ignored"
     if name in WITHOUT_EFFECT or name.startswith(PREFIXES):

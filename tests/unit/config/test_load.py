@@ -88,6 +88,14 @@ def test_a_file_of_kafkas_is_known_by_what_it_needs(
     assert config.with_dynamic(default={}, broker={}).has_kafka_file is is_kafkas
 
 
+def test_what_marks_a_file_as_kafkas_is_not_called_ignored(tmp_path: Path) -> None:
+    (notice,) = load_config(file=write(tmp_path, "process.roles=broker")).notices
+    assert notice.startswith("process.roles (server.properties line 1) marks the file as Kafka's")
+    assert "ignored" not in notice
+    (notice,) = load_config(overrides=["process.roles=broker"]).notices
+    assert notice == "process.roles (--set) has no effect in this version; ignored"
+
+
 def test_only_a_file_tells_what_kafka_started_with() -> None:
     assert not load_config(overrides=["process.roles=broker"]).has_kafka_file
 
