@@ -270,7 +270,10 @@ def test_a_living_group_is_moved_by_force_only(run: Run, group: str, bootstrap: 
         refused = run("group", "seek", group, "--to", "start", code=1)
         assert "is Stable with 1 member" in refused
         assert offsets(run, group)[group, 1] == 10
-        assert "error: group" in run("group", "delete", group, "-y", code=1)
+        refused = run("group", "delete", group, "-y", code=1)
+        assert f"error: group {group}" in refused
+        assert f"fix: stop its members first; {group} has " in refused
+        assert "@127.0.0.1" in refused
         refused = run("group", "delete-offsets", group, "-t", group, code=1)
         assert "its members read the topic" in refused
         run("group", "seek", group, "--to", "start", "--force")

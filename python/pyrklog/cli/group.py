@@ -32,6 +32,7 @@ app = command_group("List, describe, move and delete consumer groups.")
 T = TypeVar("T")
 
 WATCH_INTERVAL_S = 2.0
+MEMBERS_SHOWN = 5
 FORCED_ATTEMPTS_MAX = 20
 
 Name = Annotated[str, argument("GROUP")]
@@ -257,7 +258,19 @@ def delete(
     if not yes:
         confirm(wanted)
     futures = connection.admin.delete_consumer_groups(wanted, request_timeout=options.timeout_s)
-    report_each("group", futures, "deleted", options)
+    fixes = {"NON_EMPTY_GROUP": _fix_of_members(groups)}
+    report_each("group", futures, "deleted", options, fixes=fixes)
+
+
+def _fix_of_members(groups: "list[ConsumerGroup]") -> str:
+    """Names members as they were before the groups were to be deleted."""
+    live = [
+        f"{group.name} has {', '.join(sorted(one.label for one in group.members)[:MEMBERS_SHOWN])}"
+        + (", ..." if len(group.members) > MEMBERS_SHOWN else "")
+        for group in groups
+        if group.members
+    ]
+    return "stop its members first" + "".join(f"; {one}" for one in live)
 
 
 @command(app, "delete-offsets", *CONNECTION, "quiet")
