@@ -34,20 +34,18 @@ def read_zookeeper(address: str, cluster_id: str) -> KraftMetadata:
 
     from pyrklog.metastore.zookeeper_handler import Reasons, quiet_logger
 
-    reasons = Reasons()
     client = KazooClient(
         hosts=address,
         timeout=CONNECT_TIMEOUT_S,
         read_only=True,
-        logger=quiet_logger(reasons),  # else kazoo writes lines of its own before our error
+        logger=quiet_logger(Reasons()),  # else kazoo writes lines of its own before our error
     )
     try:
         client.start(timeout=CONNECT_TIMEOUT_S)
         return read_tree(client, cluster_id)
     except KazooTimeoutError:
-        why = f" ({reasons.last})" if reasons.last else ""
         raise TemporaryError(
-            f"No ZooKeeper answers at {address}{why}.",
+            f"No ZooKeeper answers at {address}.",
             fix="start it, or start without --adopt-zookeeper to adopt topics without options",
         ) from None
     except (znodes.ZnodeError, KazooException, ValueError) as error:

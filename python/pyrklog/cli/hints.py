@@ -151,7 +151,7 @@ _OF_PROPERTIES |= {
     f"print.{name}": f"`consume -f FORMAT` says what to print: {verb}"
     for name, verb in _VERBS.items()
 }
-_EXTRA_OF_SERVE = re.compile(r"Got unexpected extra arguments? \((.*)\)")
+_EXTRA_OF_SERVE = re.compile(r"Got unexpected extra argument")
 _PLURAL = re.compile(r"'(topic|broker)s' is not one of")
 _NO_COMMAND = re.compile(r"No such command '([^']*)'")
 

@@ -89,6 +89,6 @@ def test_a_dead_zookeeper_is_one_error(
     """Without kazoo's own lines before it, which an unconfigured logging would print."""
     monkeypatch.setattr(zookeeper, "CONNECT_TIMEOUT_S", 0.5)
     address = f"127.0.0.1:{free_port()}"
-    with pytest.raises(TemporaryError, match=rf"No ZooKeeper answers at {address} \(.*refused"):
+    with pytest.raises(TemporaryError, match=f"No ZooKeeper answers at {address}"):
         zookeeper.read_zookeeper(address, "c")
     assert [record.getMessage() for record in caplog.records] == []
