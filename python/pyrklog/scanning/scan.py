@@ -216,7 +216,7 @@ def scan(
     schema: object = None,
     fields: Sequence[str] | None = None,
     on_bad: str = "null",
-    bootstrap_servers: str = "127.0.0.1:9092",
+    bootstrap_servers: str | None = None,
     isolation: str = "read_committed",
     missing: str = "fail",
     client_id: str = "pyrklog-scan",
@@ -235,6 +235,8 @@ def scan(
 
     Asks the cluster which offsets these are now, and returns; see ``docs/understanding/scan.md``
     for what is promised. ``columns`` names those to build, in order; others cost nothing.
+    ``bootstrap_servers`` is ``HOST:PORT``, several with commas; None takes the environment's
+    ``PYRKLOG_BOOTSTRAP``, else 127.0.0.1:9092.
     ``isolation`` is ``read_committed`` or ``read_uncommitted``. ``missing`` says what happens if
     records at the start are deleted: ``fail``, or ``skip`` to the first that is left. ``rack``
     reads from a replica there where brokers allow it (KIP-392). ``threads`` decode, by default as
@@ -254,7 +256,7 @@ def scan(
     first, starts = core_places(start, read, EARLIEST)
     last, ends = core_places(end, read, LATEST)
     settings = ScanSettings(
-        bootstrap_servers=bootstrap_servers,
+        bootstrap_servers=_bootstrap() if bootstrap_servers is None else bootstrap_servers,
         client_id=client_id,
         topics=read,
         start=first,
@@ -280,6 +282,11 @@ def scan(
         check_crcs=check_crcs,
     )
     return Scan(open_scan(settings))
+
+
+def _bootstrap() -> str:
+    """As of the commands."""
+    return os.environ.get("PYRKLOG_BOOTSTRAP") or "127.0.0.1:9092"
 
 
 def _topics(topics: Topics) -> list[tuple[str, list[int] | None]]:
