@@ -41,7 +41,7 @@ _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
 _DURATION = re.compile(r"([0-9]{1,15})\s*(us|ms|s|m|min|h|d)")
 _UNITS_S = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86_400.0}
 
-_SELECTIONS = ("assign", "subscribe", "subscribePattern")
+_SELECTIONS = ("assign", "subscribe", "subscribePattern", "table")
 _STREAM_ONLY = (
     "commitGroup",
     "maxBytesPerTrigger",
@@ -49,6 +49,21 @@ _STREAM_ONLY = (
     "maxTriggerDelay",
     "minOffsetsPerTrigger",
 )
+_A_PART = "a table is the whole topic as it is now: what was overwritten may be gone"
+_CUTS = "the last value of a key is known to the one task that reads its partition"
+# What makes no sense beside ``table``, and why.
+_NOT_OF_A_TABLE = {
+    "endingOffsets": _A_PART,
+    "endingOffsetsByTimestamp": _A_PART,
+    "endingTimestamp": _A_PART,
+    "maxBytesPerPartition": _CUTS,
+    "maxRecordsPerPartition": _CUTS,
+    "minPartitions": _CUTS,
+    "startingOffsets": _A_PART,
+    "startingOffsetsByTimestamp": _A_PART,
+    "startingOffsetsByTimestampStrategy": _A_PART,
+    "startingTimestamp": _A_PART,
+}
 _BATCH_ONLY = ("endingOffsets", "endingOffsetsByTimestamp", "endingTimestamp")
 
 Value = TypeVar("Value")
@@ -98,6 +113,8 @@ class SourceOptions:
     max_delay_s: float
     tasks: TaskLimits
     commit_group: str | None
+    is_table: bool
+    """The last value of each key is read, instead of all records."""
     ignored: tuple[str, ...]
     """Options that were given and have no effect."""
 
@@ -126,6 +143,7 @@ def parse(options: Mapping[str, str], *, is_stream: bool) -> SourceOptions:
             given.count("maxBytesPerPartition"),
         ),
         commit_group=given.value("commitGroup", _group, None),
+        is_table=given.has("table"),
         ignored=given.ignored(is_stream),
     )
     least, most = parsed.min_records, parsed.limits.records
@@ -152,6 +170,20 @@ class _Given:
                 mistake = f"option {SPELLING[name]}: a stream has no end"
             if mistake is not None:
                 self.mistakes.append(mistake)
+        if self.has("table"):
+            self._check_table(is_stream)
+
+    def _check_table(self, is_stream: bool) -> None:
+        if is_stream:
+            self.mistakes.append(
+                "option table: a table is read as a batch: read it with spark.read, in foreachBatch "
+                "to have it as it is at each batch of a stream"
+            )
+        self.mistakes += [
+            f"option {name} beside table: {why}"
+            for name, why in _NOT_OF_A_TABLE.items()
+            if self.has(name)
+        ]
 
     def ignored(self, is_stream: bool) -> tuple[str, ...]:
         without = {*WITHOUT_EFFECT, *(KAFKA_PREFIX + name for name in KAFKA_WITHOUT_EFFECT)}
@@ -230,6 +262,8 @@ def _selection(given: _Given) -> Selection:
         return Assign(partitions)
     if named == ["subscribe"]:
         return Subscribe(given.value("subscribe", _topics, ()))
+    if named == ["table"]:
+        return Subscribe(given.value("table", lambda text: (_topic(text),), ()))
     pattern = given.value("subscribePattern", _pattern, None)
     return Subscribe(()) if pattern is None else Pattern(pattern)
 
