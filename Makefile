@@ -32,7 +32,7 @@ FUZZ_FLAGS := -Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \
   -Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table \
   -Cllvm-args=-sanitizer-coverage-trace-compares -Cdebug-assertions -Coverflow-checks \
   -Ccodegen-units=1
-FUZZ_TARGETS := frames responses batches message_sets indexes snapshots checkpoints recovery old_segments reads dumps fetched
+FUZZ_TARGETS := frames responses batches message_sets indexes snapshots checkpoints recovery old_segments reads dumps fetched typed_values
 
 # Clients of before Kafka 0.11, for tests/clients/test_old_clients.py.
 OLD_CLIENTS := .cache/old-clients.done .cache/old-0.9.done .cache/old-0.10.done .cache/old-0.11.done
@@ -101,12 +101,13 @@ test-checker: CHECKER_ROUNDS = 200
 test-checker: $(CORE) .venv/.dev ## 200 rounds of random faults on three brokers, or CHECKER_ROUNDS; CHECKER_SEED replays
 	CHECKER_ROUNDS=$(CHECKER_ROUNDS) $(BIN)/pytest -s tests/cluster/test_checker.py $(PYTEST_ARGS)
 
-test-long: $(CORE) $(SIM_CORE) .venv/.dev ## more of everything, about two hours: a thousand kills of a loaded broker among it
+test-long: $(CORE) $(SIM_CORE) .venv/.dev ## more of everything, under three hours: a thousand kills of a loaded broker among it
 	PROTOCOL_EXAMPLES=100 ARGUMENT_EXAMPLES=5000 $(BIN)/pytest tests/unit/protocol tests/cli/test_argument_bounds.py
 	LOADED_KILLS=50 COMPACTION_KILLS=50 CHECKER_ROUNDS=40 EXACTLY_ONCE_ROUNDS=200 SIM_SEEDS=1000 \
 	  $(BIN)/pytest tests/crash/test_kill.py tests/cluster/test_checker.py \
 	  tests/cluster/test_exactly_once.py tests/sim/test_seeds.py \
 	  tests/clients/test_compaction.py::test_kills_of_a_broker_that_compacts_lose_nothing
+	SINK_ROUNDS=100 $(BIN)/pytest -s tests/spark/test_sink_kills.py
 	$(MAKE) test-faults LOG_KILLS=1000 LOG_CRASH_CASES=300000 CHURN_SECONDS=600 KILLS=1000 HOSTS_ROUNDS=100 BUSY_SECONDS=3600 HOSTILE_SECONDS=600 \
 	  FUZZ_SCRIPTS=3000000 FUZZ_EXAMPLES=10000
 

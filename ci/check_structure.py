@@ -30,6 +30,7 @@ CORE_IMPORTERS = (
     "python/pyrklog/groups/core_types.py",
     "python/pyrklog/plane/offline.py",
     "python/pyrklog/scanning/core_scan.py",
+    "python/pyrklog/producing/core_produce.py",
 )
 
 # Decisions get these as arguments.
@@ -50,6 +51,7 @@ SLOW_FOR_CLI = frozenset(
         "pyrklog.plane.seam",
         "pyrklog.plane.offline",
         "pyrklog.scanning",
+        "pyrklog.producing",
         "confluent_kafka",
         "trio",
     }
@@ -80,10 +82,11 @@ CRATE_DEPENDENCIES = {
     ),
     "client": frozenset({"wire"}),
     "scan": frozenset({"wire", "compression", "client"}),
+    "produce": frozenset({"wire", "compression", "client"}),
     "loadgen": frozenset({"wire"}),
     "fuzz": frozenset({"wire", "log", "scan"}),
     "floors": frozenset({"wire", "loadgen"}),
-    "bridge": frozenset({"wire", "log", "dataplane", "client", "scan"}),
+    "bridge": frozenset({"wire", "log", "dataplane", "client", "scan", "produce"}),
 }
 # Paths that a crate's code, except tests, must not name, and why.
 _NO_CLOCK = (r"\b(?:Instant|SystemTime)\b", "reads a clock; time is an argument here")
@@ -103,6 +106,7 @@ CRATE_FORBIDS = {
     "dataplane": (),
     "client": (_NO_FILE, _NO_THREAD),
     "scan": (_NO_SOCKET, _NO_FILE),
+    "produce": (_NO_SOCKET, _NO_FILE),
     "loadgen": (),
     "floors": (),
     "fuzz": (_NO_CLOCK, _NO_SOCKET, _NO_FILE),
@@ -114,10 +118,10 @@ CRATE_FORBIDS = {
 ROOMS = {
     "rust/dataplane": ("net", "follower"),
     PACKAGE: (
-        "scanning", "spark", "__init__", "protocol", "errors", "base", "metastore", "config",
-        "plane", "cluster", "start", "membership", "replication", "coordinators", "peers", "groups",
-        "transactions", "controller", "handlers", "admin", "adoption", "broker", "testing", "dev",
-        "cli", "__main__",
+        "scanning", "producing", "spark", "__init__", "protocol", "errors", "base", "metastore",
+        "config", "plane", "cluster", "start", "membership", "replication", "coordinators", "peers",
+        "groups", "transactions", "controller", "handlers", "admin", "adoption", "broker",
+        "testing", "dev", "cli", "__main__",
     ),
 }
 # fmt: on

@@ -11,14 +11,17 @@ from typing import Literal, final
 from pyrklog.config.connection_quotas import ConnectionQuotas
 from pyrklog.plane.seam import CleanerSettings, PlaneSettings
 from pyrklog.plane.values import FollowerSpec, ImageDelta, LeaderSpec
+from pyrklog.producing.settings import ProducerSettings
 from pyrklog.scanning.settings import ScanSettings
 
 __all__ = [
     "ApiRow",
+    "BadValueError",
     "BatchTooLargeError",
     "BrokerNotAvailableError",
     "BrokerProtocolError",
     "ClientGone",
+    "ClusterUnavailableError",
     "CommitBatch",
     "CorruptBatchError",
     "DataPlane",
@@ -46,6 +49,9 @@ __all__ = [
     "PartitionFailed",
     "PartitionsDone",
     "PlaneClosedError",
+    "ProduceError",
+    "Producer",
+    "RecordTooLargeError",
     "RecordsDeleted",
     "ReplicaDigestDone",
     "Request",
@@ -56,8 +62,11 @@ __all__ = [
     "ShutdownDone",
     "TopicDeletedError",
     "TopicsMissing",
+    "TransactionFencedError",
+    "Transactions",
     "UnknownTopicError",
     "UnsupportedBrokerError",
+    "UnsupportedClusterError",
     "VerifyTransaction",
     "__version__",
     "api_table",
@@ -69,7 +78,9 @@ __all__ = [
     "java_hash",
     "list_arenas",
     "memory_bytes",
+    "open_producer",
     "open_scan",
+    "open_transactions",
     "remove_arena",
 ]
 
@@ -123,8 +134,26 @@ class BrokerProtocolError(ScanError):
 class CorruptBatchError(ScanError):
     """Records do not hold together."""
 
+class BadValueError(ScanError):
+    """A value is not what the schema of a scan says."""
+
 class BatchTooLargeError(ScanError):
     """A batch or record exceeds the limit."""
+
+class ProduceError(Exception):
+    """Records are not written, or a transaction is not ended; the message says why."""
+
+class TransactionFencedError(ProduceError):
+    """The transaction was ended by its coordinator or by another producer of its id."""
+
+class ClusterUnavailableError(ProduceError):
+    """Brokers did not answer in time, or did not take records."""
+
+class UnsupportedClusterError(ProduceError):
+    """A broker is too old for what is asked."""
+
+class RecordTooLargeError(ProduceError):
+    """A record is larger than its topic allows."""
 
 @final
 class Session:
@@ -595,8 +624,8 @@ class Scan:
 
     def splits(self) -> list[tuple[str, int, bytes, int, int]]:
         """(topic, partition, topic id, start, end)."""
-    def progress(self) -> list[tuple[int, int, int, int, int]]:
-        """(position, leader epoch, records, bytes, skipped), in the order of the splits."""
+    def progress(self) -> list[tuple[int, int, int, int, int, int]]:
+        """(position, leader epoch, records, bytes, skipped, bad), in the order of the splits."""
     def schema_capsule(self) -> object: ...
     def stream_capsule(self) -> object: ...
     def next_batch(self) -> tuple[object, object] | None:
@@ -606,3 +635,35 @@ class Scan:
 
 def open_scan(settings: ScanSettings) -> Scan:
     """Asks the cluster what there is to read."""
+
+_OpenRow = tuple[str, int, int, list[tuple[str, list[int]]]]
+"""(transactional id, producer id, epoch, partitions by topic)."""
+
+@final
+class Producer:
+    """What each method does: ``producing/producer.py``."""
+
+    def producer_id(self) -> tuple[int, int]: ...
+    def send(self, reader: object) -> None:
+        """The batches of a ``pyarrow.RecordBatchReader``."""
+    def flush(self) -> None: ...
+    def end(self, commit: bool) -> None: ...
+    def written(self) -> list[tuple[str, int, int]]:
+        """(topic, partition, records)."""
+    def acknowledged_bytes(self) -> int: ...
+
+def open_producer(settings: ProducerSettings) -> Producer:
+    """Connects, and gets a producer id."""
+
+@final
+class Transactions:
+    """What each method does: ``producing/transactions.py``."""
+
+    def init(self, id: str, timeout_ms: int) -> tuple[int, int]:
+        """(producer id, epoch)."""
+    def check(self, all: list[_OpenRow]) -> list[str | None]: ...
+    def end(self, all: list[_OpenRow], commit: bool) -> list[str | None]: ...
+    def open_with_prefix(self, prefix: str) -> list[str]: ...
+
+def open_transactions(settings: ProducerSettings) -> Transactions:
+    """Connects with the first question."""

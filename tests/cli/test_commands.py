@@ -48,7 +48,10 @@ def test_the_life_of_a_topic(run: Run, topic: str) -> None:
     assert (item["under_replicated"], item["offline"], item["internal"]) == (0, 0, False)
     changed = run("topic", "alter", topic, "--set", "retention.ms=5000", "--unset", "segment.ms")
     assert f"{topic}: retention.ms 1000000 -> 5000" in changed
-    assert run("topic", "alter", topic, "-p", "4") == f"{topic}: partitions 3 -> 4\n"
+    assert run("topic", "alter", topic, "-p", "4").splitlines() == [
+        f"{topic}: about 75% of the keys go to another partition from now on",
+        f"{topic}: partitions 3 -> 4",
+    ]
     assert run("topic", "delete", topic, "-y") == f"{topic}: deleted\n"
     assert "does not exist" in run("topic", "describe", topic, code=4)
 

@@ -249,8 +249,20 @@ def test_impossible_seeks_are_refused(run: Run, group: str, tmp_path: Path) -> N
     told = run("group", "seek", group, "--to", str(beyond), *other, code=4)
     assert f"{beyond} has no offsets of {group}-y; fix: it has offsets of {group}\n" in told
     assert "no partition 7, only 3" in run("group", "seek", group, "--to", "end", *missing, code=4)
-    assert "no offsets" in run("group", "seek", f"{group}-x", "--to", "end", code=4)
+    told = run("group", "seek", f"{group}-x", "--to", "end", code=4)
+    assert f"group {group}-x does not exist; fix: did you mean {group}" in told
+    assert "to create it, name topics with --topic" in told
     assert "committed nothing" in run("group", "seek", group, "--to", "group:none", code=4)
+
+
+def test_a_group_that_is_created_by_a_seek_is_told(run: Run, group: str, bootstrap: str) -> None:
+    new = f"{group}-made"
+    seek = ["-b", bootstrap, "group", "seek", new, "--to", "start", "--topic", f"{group}:0"]
+    for more, done in ((["--dry-run"], "would be created"), ([], "was created")):
+        told = CliRunner().invoke(app, [*seek, *more])
+        assert told.exit_code == 0
+        assert told.stderr == f"note: group {new} did not exist; it {done}\n"
+    assert offsets(run, new) == {(group, 0): 0}
 
 
 def test_a_living_group_is_moved_by_force_only(run: Run, group: str, bootstrap: str) -> None:
@@ -258,7 +270,10 @@ def test_a_living_group_is_moved_by_force_only(run: Run, group: str, bootstrap: 
         refused = run("group", "seek", group, "--to", "start", code=1)
         assert "is Stable with 1 member" in refused
         assert offsets(run, group)[group, 1] == 10
-        assert "error: group" in run("group", "delete", group, "-y", code=1)
+        refused = run("group", "delete", group, "-y", code=1)
+        assert f"error: group {group}" in refused
+        assert f"fix: stop its members first; {group} has " in refused
+        assert "@127.0.0.1" in refused
         refused = run("group", "delete-offsets", group, "-t", group, code=1)
         assert "its members read the topic" in refused
         run("group", "seek", group, "--to", "start", "--force")

@@ -173,3 +173,31 @@ def test_a_member_that_is_terminated_commits_and_leaves(
     (group,) = described["items"]
     assert group["state"] == "Empty"
     assert [one["committed"] for one in group["partitions"]] == [2]
+
+
+@pytest.mark.parametrize("group", [[], ["-g", "g"]], ids=["alone", "in a group"])
+def test_a_reader_ends_when_its_topic_is_deleted(
+    broker_without_delay: TestBroker, topic: str, group: list[str]
+) -> None:
+    broker = broker_without_delay
+    finished(broker, "produce", topic, "one")
+    with run(broker, "consume", topic, *group) as process:
+        assert line_of(process) == "one\n"
+        assert finished(broker, "topic", "delete", topic, "-y") == f"{topic}: deleted\n"
+        out, err = process.communicate(timeout=60)
+    assert (process.returncode, out) == (4, "")
+    assert f"error: topic {topic} was deleted while it was read; fix:" in err
+
+
+def test_a_reader_ends_when_its_topic_is_created_anew(
+    broker_without_delay: TestBroker, topic: str
+) -> None:
+    broker = broker_without_delay
+    finished(broker, "produce", topic, "one", "two")
+    with run(broker, "consume", topic) as process:
+        assert [line_of(process), line_of(process)] == ["one\n", "two\n"]
+        finished(broker, "topic", "delete", topic, "-y")
+        finished(broker, "topic", "create", topic)
+        out, err = process.communicate(timeout=60)
+    assert (process.returncode, out) == (1, "")
+    assert f"error: topic {topic} was deleted and created anew while it was read" in err

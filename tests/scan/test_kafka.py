@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
+import pyarrow as pa
 import pytest
 
 import pyrklog
-from pyrklog.scanning import OffsetOutOfRangeError, UnknownTopicError
+from pyrklog.scanning import LeaderNotAvailableError, OffsetOutOfRangeError, UnknownTopicError
 from tests.support.clients import CODECS, Confluent, Record
 from tests.support.groups import create_topic
 from tests.support.kafka_broker import KafkaBroker
@@ -50,6 +52,22 @@ def test_records_of_every_codec_are_rows(kafka: str, topic: str, codec: str) -> 
         }
 
 
+def test_json_is_typed_columns(kafka: str, topic: str) -> None:
+    values = [b'{"id": %d, "tags": ["%d"]}' % (n, n) for n in range(3000)]
+    values[1500] = b'{"id": "x", "tags": ["lost"]}'
+    records = [Record(None, value, (), START_MS) for value in values]
+    Confluent().produce(kafka, topic, records, codec="gzip")
+    options: dict[str, Any] = {"columns": ["value"], "decode": "json", "bootstrap_servers": kafka}
+    good = [{"value": {"id": n, "tags": [str(n)]}} for n in range(3000)]
+    found = pyrklog.scan(topic, **options, end=1500)
+    assert rows(found) == good[:1500]
+    found = pyrklog.scan(
+        topic, **options, schema=pa.schema(pa.schema(found).field("value").type.fields)
+    )
+    assert rows(found) == [*good[:1500], {"value": None}, *good[1501:]]
+    assert found.progress()[0].bad == 1
+
+
 def test_ranges_are_found_by_offset_and_time(kafka: str, topic: str) -> None:
     create_topic(kafka, topic, 2)
     records = [Record(None, b"%d" % n, (), START_MS + 1000 * n) for n in range(100)]
@@ -89,5 +107,5 @@ def test_failures_are_those_of_any_broker(kafka: str, topic: str) -> None:
     with pytest.raises(OffsetOutOfRangeError, match="the log has 0 to 1"):
         values(kafka, topic, start=5, end=9)
     columns = {"columns": ["value"], "bootstrap_servers": kafka}
-    with pytest.raises(OffsetOutOfRangeError, match="up to offset 9, but ends at 1"):
+    with pytest.raises(LeaderNotAvailableError, match="up to offset 9, but ends at 1"):
         iterated(pyrklog.scan(topic, 0, 9, timeout_s=1, **columns))  # type: ignore[arg-type]

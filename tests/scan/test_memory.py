@@ -22,8 +22,14 @@ def resident():
         lines = dict(line.split(":", 1) for line in status)
     return int(lines["VmHWM"].split()[0]) * 1024
 
-topic, bootstrap, memory = sys.argv[1:]
-scan = pyrklog.scan(topic, bootstrap_servers=bootstrap, memory_bytes=int(memory))
+topic, bootstrap, memory, fields = sys.argv[1:]
+options = {}
+if int(fields):
+    import pyarrow
+
+    schema = pyarrow.schema([(f"f{n}", pyarrow.int64()) for n in range(int(fields))])
+    options = {"decode": "json", "schema": schema, "on_bad": "fail"}
+scan = pyrklog.scan(topic, bootstrap_servers=bootstrap, memory_bytes=int(memory), **options)
 before = resident()
 rows = 0
 for number, batch in enumerate(scan):
@@ -52,8 +58,29 @@ def test_a_large_topic_is_read_in_little_memory(bootstrap: str, topic: str) -> N
             producer.flush(60)
     assert producer.flush(60) == 0
     memory = 32 * MIB
-    command = [sys.executable, "-c", _READER, topic, bootstrap, str(memory)]
-    output = subprocess.run(command, capture_output=True, text=True, check=True)
-    told = json.loads(output.stdout)
+    told = _read(topic, bootstrap, memory)
     assert told["rows"] == count
     assert told["grown"] < memory + SLACK_BYTES, told
+
+
+def test_rows_that_say_little_are_counted_as_their_columns(bootstrap: str, topic: str) -> None:
+    """Two bytes each, which are 450 MB as columns."""
+    producer = Producer({"bootstrap.servers": bootstrap, "compression.type": "zstd"})
+    count = 100_000
+    for number in range(count):
+        producer.produce(topic, b"{}")
+        if number % 500 == 0:
+            producer.poll(0)
+            producer.flush(60)
+    assert producer.flush(60) == 0
+    memory = 32 * MIB
+    told = _read(topic, bootstrap, memory, 500)
+    assert told["rows"] == count
+    assert told["grown"] < memory + SLACK_BYTES, told
+
+
+def _read(topic: str, bootstrap: str, memory: int, fields: int = 0) -> dict[str, int]:
+    command = [sys.executable, "-c", _READER, topic, bootstrap, str(memory), str(fields)]
+    output = subprocess.run(command, capture_output=True, text=True, check=True)
+    told: dict[str, int] = json.loads(output.stdout)
+    return told

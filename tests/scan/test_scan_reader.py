@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from benches.scan_reader import READERS
+from benches.scan_reader import READERS, event
 from tests.support.clients import Confluent, Record
 from tests.support.groups import create_topic
 
@@ -19,7 +19,7 @@ COUNT = 500
 def test_a_reader_counts_what_it_read(bootstrap: str, topic: str, reader: str) -> None:
     create_topic(bootstrap, topic, 2)
     for partition in range(2):
-        records = [Record(None, b"%d" % number) for number in range(COUNT)]
+        records = [Record(None, event(number)) for number in range(COUNT)]
         Confluent().produce(bootstrap, topic, records, partition=partition)
     command = [sys.executable, "-m", "benches.scan_reader", reader, bootstrap, topic, "0.1"]
     done = subprocess.run(command, capture_output=True, text=True, check=True)

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer
 from confluent_kafka import TopicPartition as ConfluentPartition
-from confluent_kafka.admin import NewPartitions
 
 from pyrklog.spark.cluster import KafkaCluster
 from pyrklog.spark.connection import Connection
@@ -17,7 +16,7 @@ from pyrklog.spark.offsets import OffsetRange, TopicPartition
 from pyrklog.spark.places import LATEST
 from pyrklog.spark.reading import read_range
 from tests.support.cluster import BrokerCluster
-from tests.support.cluster_clients import create, end_offset, in_sync, leaders, produce
+from tests.support.cluster_clients import create, end_offset, enlarge, in_sync, leaders, produce
 from tests.support.cluster_load import Writer
 from tests.support.spark import our_source, positions
 from tests.support.waiting import wait_until
@@ -107,8 +106,7 @@ def test_a_throttled_stream_loses_and_doubles_nothing(
             victim.start()
             writer.go_on()
             if turn == 0:
-                new = NewPartitions(topic, PARTITIONS + ADDED)
-                admin.create_partitions([new])[topic].result(30)
+                enlarge(admin, topic, PARTITIONS + ADDED)
             copy.replace()
         writer.go_on()
     except BaseException:

@@ -10,6 +10,7 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 from pyspark.errors import PySparkException
 
+from tests.support.groups import create_topic
 from tests.support.spark import our_source
 
 pytestmark = [pytest.mark.jvm, pytest.mark.spark]
@@ -20,7 +21,7 @@ def table_of(spark: Any, bootstrap: str, topic: str, **options: str) -> Any:
 
 
 def update(producer: Producer, topic: str, seed: int, table: dict[bytes, bytes]) -> None:
-    """Values, tombstones and records without a key; ``table`` becomes what is left."""
+    """Values and tombstones; ``table`` becomes what is left."""
     chance = random.Random(seed)
     for _ in range(2000):
         key = b"%d" % chance.randrange(300)
@@ -31,8 +32,6 @@ def update(producer: Producer, topic: str, seed: int, table: dict[bytes, bytes])
             value = chance.randbytes(10)
             producer.produce(topic, value, key)
             table[key] = value
-        if chance.random() < 0.05:
-            producer.produce(topic, b"of nobody", None)
     assert producer.flush(30) == 0
 
 
@@ -61,6 +60,17 @@ def test_aborted_values_are_not_last(spark: Any, bootstrap: str, topic: str) -> 
         producer.flush()
         ends()
     assert [bytes(row.value) for row in table_of(spark, bootstrap, topic).collect()] == [b"1"]
+
+
+def test_a_record_without_a_key_is_told(spark: Any, bootstrap: str, topic: str) -> None:
+    """A broker takes it unless the topic is compacted."""
+    create_topic(bootstrap, topic, 1)
+    producer = Producer({"bootstrap.servers": bootstrap})
+    for key in (b"k", None):
+        producer.produce(topic, b"value", key)
+    assert producer.flush(30) == 0
+    with pytest.raises(PySparkException, match=f"offset 1 of {topic}-0 has no key"):
+        table_of(spark, bootstrap, topic).collect()
 
 
 def test_a_mistake_is_told(spark: Any, bootstrap: str, topic: str) -> None:

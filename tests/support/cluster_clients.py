@@ -1,12 +1,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 
 from pyrklog.errors import ErrorCode
 from tests.support.cluster import BrokerCluster
@@ -24,21 +24,31 @@ def create(
 ) -> AdminClient:
     """Creates a topic, even while the controller changes."""
     admin = AdminClient({"bootstrap.servers": bootstrap or cluster.bootstrap})
+    new = NewTopic(topic, partitions, replicas, config=dict(options or {}))
+    _ask_controller(admin, lambda: admin.create_topics([new])[topic].result(30))
+    return admin
 
-    def is_created() -> bool:
-        new = NewTopic(topic, partitions, replicas, config=dict(options or {}))
+
+def enlarge(admin: AdminClient, topic: str, partitions: int) -> None:
+    """Adds partitions to a topic, even while the controller changes."""
+    new = NewPartitions(topic, partitions)
+    _ask_controller(admin, lambda: admin.create_partitions([new])[topic].result(30))
+
+
+def _ask_controller(admin: AdminClient, ask: Callable[[], None]) -> None:
+    """librdkafka does not look for the new controller by itself."""
+
+    def is_done() -> bool:
         try:
-            admin.create_topics([new])[topic].result(30)
+            ask()
         except KafkaException as error:
-            # librdkafka does not look for the new controller by itself.
             if error.args[0].code() != ErrorCode.NOT_CONTROLLER:
                 raise
             admin.list_topics(timeout=30)
             return False
         return True
 
-    wait_until(is_created, "no broker takes it")
-    return admin
+    wait_until(is_done, "no broker takes it")
 
 
 def described(admin: AdminClient, topic: str) -> dict[int, Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from pyrklog.spark.cluster import GoneError
@@ -13,13 +13,15 @@ from pyrklog.spark.view import TopicView
 
 @dataclass
 class FakeLog:
-    """First and last offset, the leader's epoch, and (offset, milliseconds) of some records."""
+    """First and last offset, the leader's epoch, and (offset, milliseconds) of some records.
+    ``uncommitted`` records of open transactions lie behind the last offset."""
 
     first: int = 0
     last: int = 0
     epoch: int = 0
     times: dict[int, int] = field(default_factory=dict)
     is_truncated: bool = False
+    uncommitted: int = 0
 
 
 class FakeCluster:
@@ -82,6 +84,24 @@ class FakeCluster:
             late = [offset for offset, at in sorted(log.times.items()) if at >= what.value]
             return Position(late[0], log.epoch) if late else Position(-1)
         return Position(log.first if what.kind is Kind.EARLIEST else log.last, log.epoch)
+
+
+class FakeHighWatermarks:
+    """Ends of the same logs, with open transactions."""
+
+    def __init__(self, cluster: FakeCluster) -> None:
+        self._cluster = cluster
+        self.is_closed = False
+        self.are_gone = False
+
+    def ends(self, places: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        if self.are_gone:
+            raise GoneError("it does not exist any more")
+        logs = {place: self._cluster.logs[place] for place in places}
+        return {place: log.last + log.uncommitted for place, log in logs.items()}
+
+    def close(self) -> None:
+        self.is_closed = True
 
 
 class FakeSizes:

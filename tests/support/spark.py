@@ -24,7 +24,7 @@ def start_session(folder: Path) -> Any:
     return _builder(folder).config("spark.jars", ",".join(map(str, jars))).getOrCreate()
 
 
-def session_without_jars(folder: Path) -> Any:
+def session_without_jars(folder: Path, master: str = "local[2]") -> Any:
     """As :func:`start_session`, with ``format("pyrklog")`` instead. It is kept for the next caller:
     a session and its first query take many seconds."""
     if _kept:
@@ -33,6 +33,7 @@ def session_without_jars(folder: Path) -> Any:
     paths = os.pathsep.join(filter(None, sys.path))
     session = (
         _builder(folder)
+        .master(master)
         .config("spark.pyspark.python", python)
         .config("spark.executorEnv.PYTHONPATH", paths)
         .getOrCreate()

@@ -32,7 +32,14 @@ def read_zookeeper(address: str, cluster_id: str) -> KraftMetadata:
     from kazoo.exceptions import KazooException
     from kazoo.handlers.threading import KazooTimeoutError
 
-    client = KazooClient(hosts=address, timeout=CONNECT_TIMEOUT_S, read_only=True)
+    from pyrklog.metastore.zookeeper_handler import Reasons, quiet_logger
+
+    client = KazooClient(
+        hosts=address,
+        timeout=CONNECT_TIMEOUT_S,
+        read_only=True,
+        logger=quiet_logger(Reasons()),  # else kazoo writes lines of its own before our error
+    )
     try:
         client.start(timeout=CONNECT_TIMEOUT_S)
         return read_tree(client, cluster_id)

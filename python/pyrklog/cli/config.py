@@ -144,6 +144,7 @@ def alter(
     A broker's NAME is its number, or "default" for what holds for all of them.
     """
     _refuse_empty(names)
+    _refuse_pairs(kind, names)
     operations = _operations(set_, unset, append, subtract)
     names = list(dict.fromkeys(names))
     from pyrklog.cli.config_cluster import altered_lines, refuse_unknown
@@ -171,6 +172,13 @@ def alter(
             lines = altered_lines(kind, name, before[name], operations, told)
             say(options, *(f"{line}{would}" for line in lines))
     exit_with(codes)
+
+
+def _refuse_pairs(kind: Kind, names: Sequence[str]) -> None:
+    """Nothing of these kinds has a name with an equals sign."""
+    pair = next((name for name in names if "=" in name), None)
+    if pair is not None and kind in (Kind.TOPIC, Kind.BROKER):
+        raise CliError(Exit.USAGE, f"{pair} is no name of a {kind.value}", f"give --set {pair}")
 
 
 def _operations(

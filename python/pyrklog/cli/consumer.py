@@ -1,6 +1,7 @@
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import typer
@@ -12,6 +13,7 @@ from pyrklog.cli.interrupts import held
 from pyrklog.cli.options import Settings
 from pyrklog.cli.record_format import Bounds
 from pyrklog.cli.topic_details import query_offsets
+from pyrklog.cli.topic_watch import TopicWatch, topic_ids
 
 BOUNDS_AGE_MAX_S = 1.0
 FETCH_WAIT_MS = 100
@@ -26,6 +28,8 @@ class RecordConsumer(ABC):
 
     _fix_of_gone = "start again with another -o"
     """Where records that were to be read are deleted."""
+    _follows_new_topics = False
+    """Whether reading goes on in a topic that was deleted and created anew."""
 
     def __init__(self, settings: Settings, topics: Sequence[str], *, read_committed: bool) -> None:
         self._settings = settings
@@ -34,6 +38,7 @@ class RecordConsumer(ABC):
         self._at_end: set[PartitionKey] = set()
         self._known_bounds: dict[PartitionKey, tuple[float, Bounds]] = {}
         self._connection: Connection
+        self._watch: TopicWatch | None = None
         self._consumer: Any = None
         self._is_waiting = False
         self._heard_at = time.monotonic()
@@ -45,7 +50,10 @@ class RecordConsumer(ABC):
         self._connection = Connection(self._settings)
 
     def _existing_topics(self) -> dict[str, list[int]]:
-        return self._connection.topic_partitions(self._topics, self._fix_of_missing)
+        found = self._connection.topic_partitions(self._topics, self._fix_of_missing)
+        look = partial(topic_ids, self._connection, self._topics)
+        self._watch = TopicWatch(look, follows=self._follows_new_topics)
+        return found
 
     def _make_consumer(self, **more: Any) -> None:
         from confluent_kafka import Consumer
@@ -94,6 +102,8 @@ class RecordConsumer(ABC):
             self._connection.check_cut_off()
         if not self._connection.is_cut_off:
             self._is_waiting = False
+            if self._watch is not None and not any(map(_is_answer, found)):
+                self._watch.check_now_and_then()
         elif not self._is_waiting:
             self._is_waiting = True
             if not self._settings.quiet:
@@ -196,6 +206,8 @@ class RecordConsumer(ABC):
         ):
             return
         where = f"{key[0]} [{key[1]}]" if key[0] else "reading"
+        if self._watch is not None:
+            self._watch.check()
         if error.code() == KafkaError._AUTO_OFFSET_RESET:
             raise CliError(Exit.FAILED, f"{where}: {error.str()}", self._fix_of_gone)
         raise self._connection.explain(error, where)

@@ -5,6 +5,8 @@ import time
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Annotated, TypeVar
 
+import typer
+
 from pyrklog.cli.admin_common import confirm, connect, report_each, say, show
 from pyrklog.cli.failures import CliError, Exit, refuse_empty
 from pyrklog.cli.options import (
@@ -30,6 +32,7 @@ app = command_group("List, describe, move and delete consumer groups.")
 T = TypeVar("T")
 
 WATCH_INTERVAL_S = 2.0
+MEMBERS_SHOWN = 5
 FORCED_ATTEMPTS_MAX = 20
 
 Name = Annotated[str, argument("GROUP")]
@@ -140,11 +143,17 @@ def seek(
     group = group_state.describe_group(connection, name)
     if not group.is_idle and not force:
         raise _active(group)
+    if not group.exists and not topics and not group_seek.names_partitions(to):
+        on_purpose = "; to create it, name topics with --topic"
+        raise group_state.missing_group(connection, name, on_purpose)
     now_ms = time.time_ns() // 1_000_000
     moves = group_seek.plan(connection, name, to, topics or [], now_ms)
     if not dry_run:
         _move(connection, group, moves)
     if not options.quiet:
+        if not group.exists:
+            done = "would be created" if dry_run else "was created"
+            typer.echo(f"note: group {name} did not exist; it {done}", err=True)
         show(group_tables.moves(moves, connection.metadata().cluster_id), output)
 
 
@@ -249,7 +258,19 @@ def delete(
     if not yes:
         confirm(wanted)
     futures = connection.admin.delete_consumer_groups(wanted, request_timeout=options.timeout_s)
-    report_each("group", futures, "deleted", options)
+    fixes = {"NON_EMPTY_GROUP": _fix_of_members(groups)}
+    report_each("group", futures, "deleted", options, fixes=fixes)
+
+
+def _fix_of_members(groups: "list[ConsumerGroup]") -> str:
+    """Names members as they were before the groups were to be deleted."""
+    live = [
+        f"{group.name} has {', '.join(sorted(one.label for one in group.members)[:MEMBERS_SHOWN])}"
+        + (", ..." if len(group.members) > MEMBERS_SHOWN else "")
+        for group in groups
+        if group.members
+    ]
+    return "stop its members first" + "".join(f"; {one}" for one in live)
 
 
 @command(app, "delete-offsets", *CONNECTION, "quiet")

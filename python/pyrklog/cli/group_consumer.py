@@ -25,6 +25,8 @@ SLOW_END_S = 1.5
 
 
 class GroupConsumer(RecordConsumer):
+    _follows_new_topics = True
+
     def __init__(
         self,
         settings: Settings,

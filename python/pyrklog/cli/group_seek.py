@@ -217,6 +217,11 @@ def _no_file(target: str) -> str | None:
         return f"no file can be read there ({error.strerror})"
 
 
+def names_partitions(target: str) -> bool:
+    """Whether the target, a file or another group, says which partitions to move."""
+    return not _is_simple(target)
+
+
 def _is_simple(target: str) -> bool:
     return (
         target in (*WORDS, "current")

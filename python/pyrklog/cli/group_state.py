@@ -14,6 +14,10 @@ _PASSING = ("COORDINATOR_LOAD_IN_PROGRESS", "COORDINATOR_NOT_AVAILABLE", "NOT_CO
 AGE_WAIT_S = 3.0
 """Longest wait for the first unread records; later ages stay unknown."""
 
+SIMILAR_MAX = 3
+SIMILARITY_MIN = 0.75
+"""Of names that may be meant, from 0 to 1."""
+
 Key = tuple[str, int]
 
 
@@ -185,8 +189,21 @@ def describe_group(connection: Connection, name: str) -> ConsumerGroup:
 def existing_group(connection: Connection, name: str) -> ConsumerGroup:
     group = describe_group(connection, name)
     if not group.exists:
-        raise CliError(Exit.NOT_FOUND, f"group {name} does not exist", "see `pyrklog group list`")
+        raise missing_group(connection, name)
     return group
+
+
+def missing_group(connection: Connection, name: str, otherwise: str = "") -> CliError:
+    """The error for a missing group, with similar names; ``otherwise`` goes on in its fix."""
+    from difflib import get_close_matches
+
+    try:
+        names = [one["name"] for one in list_groups(connection)]
+    except CliError:
+        names = []
+    near = get_close_matches(name, names, n=SIMILAR_MAX, cutoff=SIMILARITY_MIN)
+    fix = f"did you mean {' or '.join(near)}?" if near else "see `pyrklog group list`"
+    return CliError(Exit.NOT_FOUND, f"group {name} does not exist", fix + otherwise)
 
 
 def committed_offsets(connection: Connection, name: str) -> dict[Key, tuple[int, str]]:

@@ -23,8 +23,18 @@ _ANY_COMMAND = {
     "--consumer-property": "give properties with -X NAME=VALUE",
     "--producer.config": "give properties with -X NAME=VALUE",
     "--producer-property": "give properties with -X NAME=VALUE",
+    "--port": "give the broker with -b HOST:PORT",
+    "--json": "`-o json` prints JSON, `-o jsonl` an item a line",
 }
 _OF_COMMANDS = {
+    "serve": {
+        "--port": "serve takes --listen HOST:PORT, and :PORT for every interface",
+        "--host": "serve takes --listen HOST:PORT",
+        "--data-dir": "serve takes --data DIR",
+    },
+    "produce": {
+        "--json": "produce takes -f jsonl",
+    },
     "topic create": {
         "--set": "topic create takes --config NAME=VALUE",
         "--partition": "topic create takes --partitions N",
@@ -75,6 +85,7 @@ _OF_COMMANDS = {
         "--from-beginning": "consume begins there unless -o says otherwise",
         "--max-messages": "consume takes --count N",
         "--timeout-ms": "consume takes --exit, to stop at the end",
+        "--json": "consume takes -f jsonl",
     },
     "group seek": {
         "--to-earliest": "group seek takes --to start",
@@ -140,6 +151,8 @@ _OF_PROPERTIES |= {
     f"print.{name}": f"`consume -f FORMAT` says what to print: {verb}"
     for name, verb in _VERBS.items()
 }
+_EXTRA_OF_SERVE = re.compile(r"Got unexpected extra argument")
+_PLURAL = re.compile(r"'(topic|broker)s' is not one of")
 _NO_COMMAND = re.compile(r"No such command '([^']*)'")
 
 
@@ -197,7 +210,15 @@ def _add_hint(error: Any) -> None:
             error.message = f"{error.message}; {found}"
             error.possibilities = None
         return
-    unknown = _NO_COMMAND.match(str(getattr(error, "message", "")))
+    message = str(getattr(error, "message", ""))
+    plural, extra = _PLURAL.search(message), _EXTRA_OF_SERVE.match(message)
+    if plural is not None and path.startswith("config"):
+        error.message = f"{message.rstrip('.')}; it is `pyrklog {path} {plural[1]} NAME`"
+        return
+    if extra is not None and path == "serve":
+        error.message = f"{message.rstrip('.')}; serve takes --config FILE, and --data DIR"
+        return
+    unknown = _NO_COMMAND.match(message)
     if unknown is not None:
         found = command_hint(path, unknown[1], getattr(context.command, "commands", {}))
         if found is not None:

@@ -10,6 +10,10 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pyrklog.config.broker import BrokerConfig
 
 PORT_MAX = 65535
 _EXAMPLES = {
@@ -119,6 +123,8 @@ def _serve(options: ServeOptions, data: str | None) -> int:
         environ=os.environ,
         flags=flags,
     )
+    if options.tmp:
+        _refuse_lasting_places(config)
     if options.print_config:
         from pyrklog.plane.core_plane import memory_bytes
 
@@ -135,6 +141,19 @@ def _serve(options: ServeOptions, data: str | None) -> int:
 
     logs.choose(level=log_level, format_=log_format)
     return run_broker(config)
+
+
+def _refuse_lasting_places(config: "BrokerConfig") -> None:
+    """Refuses --tmp beside log directories that stay: their metadata would be removed."""
+    from pyrklog.errors import ConfigError
+
+    name = next((name for name in ("log.dirs", "log.dir") if name in config.given), None)
+    if name is not None:
+        raise ConfigError(
+            f"--tmp removes the broker's data at the end, but {name} ({config.given[name].origin}) "
+            f"names {','.join(map(str, config.log_dirs))}",
+            fix=f"leave --tmp out, or {name}",
+        )
 
 
 def _printable(text: str) -> str:

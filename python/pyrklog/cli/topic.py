@@ -182,6 +182,8 @@ def alter(
         groups = topic_details.to_confirm(connection, names, changes, unset or [])
     if partitions is not None:
         counts = {name: len(found) for name, found in connection.topic_partitions(names).items()}
+        grown = {name: count for name, count in counts.items() if count < partitions}
+        say(options, *_moved_keys(_of_users(grown), partitions, []))
         _add_partitions(connection, counts, partitions, dry_run)
     if changes or unset or confirm_adopted:
         for some, reset in groups:
@@ -295,10 +297,13 @@ def add_partitions(
         if total <= count:
             what = f"topic {name} has {counted(count, 'partition')} already"
             raise CliError(Exit.FAILED, what, f"--to takes more than {count}")
-    # Keys of internal topics do not move: what they stand for is lost.
-    usual = {name: count for name, count in counts.items() if not internal_of([name])}
-    say(options, *_moved_keys(usual, total, keys or []))
+    say(options, *_moved_keys(_of_users(counts), total, keys or []))
     _add_partitions(connection, counts, total, dry_run)
+
+
+def _of_users(counts: dict[str, int]) -> dict[str, int]:
+    """Keys of internal topics do not move: what they stand for is lost."""
+    return {name: count for name, count in counts.items() if not internal_of([name])}
 
 
 def _moved_keys(counts: dict[str, int], total: int, keys: list[str]) -> list[str]:

@@ -216,12 +216,16 @@ class BrokerConfig:
     @property
     def log_dirs(self) -> list[Path]:
         """Absolute, in the configured order, each once."""
-        text = self.string("log.dirs") or self.string("log.dir")
+        name = "log.dir" if self.value("log.dirs") is None else "log.dirs"
+        text = self.value(name)
         if text is None:
             return [self.data_dir if self._is_foreign_data_dir else self.data_dir / "logs"]
-        named = [item.strip() for item in text.split(",") if item.strip()]
+        named = [item.strip() for item in str(text).split(",") if item.strip()]
         if not named:
-            raise ConfigError("log.dirs names no directory.")
+            raise ConfigError(
+                f"{name} ({self.given[name].origin}) names no directory.",
+                fix="name one, or leave the option out for logs/ in the data directory",
+            )
         return list(dict.fromkeys(Path(item).expanduser().absolute() for item in named))
 
     @property

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
@@ -9,11 +10,16 @@ from pyrklog.config.broker import ON_COMMAND_LINE, OPTIONS, BrokerConfig, Given
 from pyrklog.config.cleaner import wrong_with_cleaner, wrong_with_compaction_lag
 from pyrklog.config.connection_quotas import wrong_with_connections
 from pyrklog.config.dynamic import listener_option
-from pyrklog.config.listeners import DEFAULT_INTER_BROKER, INTER_BROKER_NAME
+from pyrklog.config.listeners import (
+    DEFAULT_INTER_BROKER,
+    INTER_BROKER_NAME,
+    INTER_BROKER_PROTOCOL,
+    Listeners,
+)
 from pyrklog.config.log_options import RETENTION_ZERO
 from pyrklog.config.places import check_places
 from pyrklog.config.properties import PropertiesError, parse_properties
-from pyrklog.config.providers import resolve_variables
+from pyrklog.config.providers import PROVIDERS, is_definition, resolve_variables
 from pyrklog.config.zookeeper_connect import parse_connect
 from pyrklog.errors import ConfigError
 
@@ -28,6 +34,13 @@ LIKE, MISSPELT = 0.7, 0.85
 """Likeness of two names: one is worth a hint; one is hardly a plug-in's own setting."""
 _OF_KAFKAS_FILE = frozenset({"process.roles", "zookeeper.connect"})
 """Kafka starts with one of these in its file only."""
+LISTENER_NAMES = ("listeners", "advertised.listeners")
+OF_LISTENERS = (
+    *LISTENER_NAMES,
+    "listener.security.protocol.map",
+    INTER_BROKER_NAME,
+    INTER_BROKER_PROTOCOL,
+)
 OF_COMMANDS = ("PYRKLOG_BOOTSTRAP", "PYRKLOG_TRACEBACK")
 
 
@@ -137,10 +150,20 @@ def _notice_about(name: str, value: Given) -> str | None:
     """None for an unknown name."""
     from pyrklog.config.known import JVM_ONLY, PREFIXES, WITHOUT_EFFECT
 
+    if name in _OF_KAFKAS_FILE and " line " in value.origin:
+        return (
+            f"{name} ({value.origin}) marks the file as Kafka's, whose defaults are then known; "
+            "metadata is embedded, without KRaft"
+        )
     if name in JVM_ONLY:
         return f"{name} ({value.origin}) concerns the Java virtual machine only; ignored"
     if name in WITHOUT_EFFECT or name.startswith(PREFIXES):
         return _without_effect(name, value)
+    if is_definition(name):
+        return (
+            f"{name} ({value.origin}) is of a provider that {PROVIDERS} does not name with its "
+            "class; ignored"
+        )
     return None
 
 
@@ -227,7 +250,6 @@ def _from_overrides(overrides: Sequence[str]) -> list[tuple[str, Given]]:
 def _check_together(config: BrokerConfig) -> None:
     """Checks options against one another; properties raise their own errors."""
     _ = config.configured_node_id
-    check_places(config)
     if config.zookeeper is not None and config.string("pyrklog.adopt.zookeeper") is not None:
         raise ConfigError(
             "pyrklog.adopt.zookeeper is for a broker that is alone; zookeeper.connect is set.",
@@ -252,19 +274,58 @@ def _check_together(config: BrokerConfig) -> None:
         connect = config.string(option)
         if connect is not None:
             parse_connect(connect, option)
-    listeners = config.listeners
+    check_places(config)
+    listeners = _listeners(config)
     if listeners.is_inter_broker_a_guess:
         config.notices.append(
             f"no advertised listener is called {DEFAULT_INTER_BROKER}: other brokers use "
             f"{listeners.inter_broker}, the first one, and Kafka would not start; set "
             f"{INTER_BROKER_NAME}"
         )
+    kept = _kept_advertised(config)
+    if kept is not None:
+        config.notices.append(kept)
     left_out = listeners.left_out
     if left_out:
         names = ", ".join(left_out)
         config.notices.append(
             f"the controller listener {names} is left out: metadata is embedded, without KRaft"
         )
+
+
+def _listeners(config: BrokerConfig) -> Listeners:
+    """Their errors name where the options come from."""
+    try:
+        return config.listeners
+    except ConfigError as error:
+        named = [name for name in OF_LISTENERS if _names(error.what, name)] or ["listeners"]
+        given = [f"{name}: {config.given[name].origin}" for name in named if name in config.given]
+        if not given:
+            raise
+        what = f"{error.what.rstrip('.')} ({', '.join(given)})."
+        raise ConfigError(what, fix=error.fix) from None
+
+
+def _names(text: str, option: str) -> bool:
+    return re.search(rf"(?<![\w.]){re.escape(option)}(?![\w.]\w)", text) is not None
+
+
+def _kept_advertised(config: BrokerConfig) -> str | None:
+    """A note about listeners of the command line beside advertised addresses of a file."""
+    listeners, advertised = (config.given.get(name) for name in LISTENER_NAMES)
+    if listeners is None or advertised is None or not advertised.text.strip():
+        return None
+    found = config.listeners
+    if " line " in listeners.origin or " line " not in advertised.origin:
+        return None
+    if found.advertised == found.bound:
+        return None
+    option = "--listen" if listeners.origin == "flag" else f"listeners ({listeners.origin})"
+    told = ", ".join(map(str, found.advertised))
+    return (
+        f"advertised.listeners ({advertised.origin}) holds beside {option}: clients are told "
+        f"{told}; give --set advertised.listeners= (empty) to tell them the new address"
+    )
 
 
 def _check_retention(config: BrokerConfig) -> None:

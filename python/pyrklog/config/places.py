@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,11 +14,16 @@ if TYPE_CHECKING:
 
 _META_NAME = "meta"
 _STORE_NAME = "store.db"
+_LOGS_NAME = "logs"
+_PARTITION = re.compile(r".+-\d+", re.ASCII)
+_SHOWN_MAX = 3
+META_PROPERTIES = "meta.properties"
+"""In each log directory that was used; its cluster and its broker."""
 
 
 def check_places(config: BrokerConfig) -> None:
-    """Refuses nested log directories, those whose metadata is in another store than ours, and
-    places that this user cannot enter."""
+    """Refuses nested log directories, those whose metadata is in another store than ours, a data
+    directory beside which others are named, and places that this user cannot enter."""
     cache_dir = config.string("pyrklog.cache.dir")
     try:
         _check_places(config)
@@ -53,7 +59,10 @@ def wrong_with_directory(directory: Path) -> str | None:
 def _check_places(config: BrokerConfig) -> None:
     log_dirs = config.log_dirs
     _refuse_nested(log_dirs)
+    _refuse_left_out(config, log_dirs)
     own = config.meta_dir
+    if not (own / _STORE_NAME).is_file() and not any(map(_is_used, log_dirs)):
+        _refuse_nothing_to_adopt(config, log_dirs)
     if config.zookeeper is not None or config.string("pyrklog.meta.dir") is not None:
         return  # an explicitly named store is meant
     for log_dir in log_dirs:
@@ -81,6 +90,90 @@ def _refuse_nested(log_dirs: list[Path]) -> None:
                 )
 
 
+def _refuse_left_out(config: BrokerConfig, log_dirs: list[Path]) -> None:
+    """Refuses to serve other directories than those of the data directory that was named.
+
+    Its metadata would be served with empty partitions, made anew in the other directories.
+    """
+    data = config.given.get("pyrklog.data.dir")
+    name = "log.dirs" if "log.dirs" in config.given else "log.dir"
+    other = config.given.get(name)
+    if data is None or other is None:
+        return
+    served = {path.resolve() for path in log_dirs}
+    data_dir = config.data_dir
+    for own in (data_dir, data_dir / _LOGS_NAME):
+        if not _is_used(own) or own.resolve() in served:
+            continue
+        data_option = "--data" if data.origin == "flag" else f"pyrklog.data.dir ({data.origin})"
+        named = ",".join(map(str, log_dirs))
+        raise ConfigError(
+            f"{data_option} is {data_dir}, whose records are in {own}, but {name} "
+            f"({other.origin}) names {named}: its topics would begin anew there, empty.",
+            fix=f"to serve {data_dir} add --set log.dirs={own}; to serve {named} leave "
+            f"{data_option} out",
+        )
+
+
+def _is_used(log_dir: Path) -> bool:
+    return (log_dir / META_PROPERTIES).is_file()
+
+
+def _refuse_nothing_to_adopt(config: BrokerConfig, log_dirs: list[Path]) -> None:
+    """Refuses a new broker where Kafka's records were meant: one level too high, or with Kafka's
+    ZooKeeper but without its directory."""
+    if config.zookeeper is not None:
+        return  # a member of a cluster adopts nothing
+    chosen = "log.dirs" in config.given or "log.dir" in config.given
+    for place in log_dirs if chosen else [config.data_dir]:
+        found = [path for path in _used_below(place) if path not in log_dirs]
+        if found:
+            raise _one_level_off(place, found, is_data=not chosen)
+    if config.string("pyrklog.adopt.zookeeper") is not None:
+        named = ", ".join(map(str, log_dirs))
+        raise ConfigError(
+            f"pyrklog.adopt.zookeeper is set, but there is nothing to adopt: {named} has no "
+            f"{META_PROPERTIES} of Kafka.",
+            fix="give log.dirs as Kafka had it (--data, --config or --set log.dirs=...), or leave "
+            "--adopt-zookeeper out for a new broker",
+        )
+
+
+def _one_level_off(place: Path, found: list[Path], *, is_data: bool) -> ConfigError:
+    if found == [place]:
+        what = f"{place} holds partitions"
+    else:
+        what = f"{place} is no log directory, but holds {', '.join(map(str, found[:_SHOWN_MAX]))}"
+    if is_data and len(found) == 1 and found != [place]:
+        option = f"--data {found[0]}"
+    else:
+        option = f"--set log.dirs={','.join(map(str, found))}"
+    return ConfigError(
+        f"{what}; a new and empty broker would start beside the records there.",
+        fix=f"to serve them give {option}; for a new broker choose a directory of its own",
+    )
+
+
+def _used_below(place: Path) -> list[Path]:
+    """Log directories at a place and right below it: with ``meta.properties`` or partitions."""
+    below = _folders_in(place)
+    if any(map(_is_partition, below)):
+        return [place]
+    return [item for item in below if _is_used(item) or any(map(_is_partition, _folders_in(item)))]
+
+
+def _folders_in(place: Path) -> list[Path]:
+    """Without what cannot be read: others' directories may lie beside ours."""
+    try:
+        return sorted(item for item in place.iterdir() if item.is_dir())
+    except OSError:
+        return []
+
+
+def _is_partition(folder: Path) -> bool:
+    return _PARTITION.fullmatch(folder.name) is not None and any(folder.glob("*.log"))
+
+
 def _other_stores(log_dir: Path, own: Path) -> Iterator[Path]:
     for place in (log_dir.parent / _META_NAME, log_dir.with_name(f"{log_dir.name}-meta")):
         if place != own and (place / _STORE_NAME).is_file():
@@ -104,7 +197,7 @@ def _belongs_to(log_dir: Path, other: Path, own: Path) -> bool:
 
 def _cluster_of_logs(log_dir: Path) -> str | None:
     try:
-        text = (log_dir / "meta.properties").read_text(encoding="utf-8", errors="replace")
+        text = (log_dir / META_PROPERTIES).read_text(encoding="utf-8", errors="replace")
         return next((one.value for one in parse_properties(text) if one.key == "cluster.id"), None)
     except (OSError, PropertiesError):
         return None

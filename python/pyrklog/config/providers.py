@@ -1,8 +1,10 @@
 """Kafka's ``config.providers`` (KIP-297, KIP-421): values that stand elsewhere.
 
 A value may have variables ``${PROVIDER:KEY}`` and ``${PROVIDER:PATH:KEY}``. Kafka's own providers
-are served: those of the environment, of properties files and of directories with a file a value. A
-variable without a value is an error, where Kafka leaves its text in place.
+are served: those of the environment, of properties files and of directories with a file a value.
+
+Kafka leaves the text of a variable in place that has no value. So do we in options without effect;
+in others the text can be meant by nobody, and is an error.
 """
 
 from __future__ import annotations
@@ -22,6 +24,8 @@ PROVIDERS = "config.providers"
 _PACKAGE = "org.apache.kafka.common.config.provider."
 _VARIABLE = re.compile(r"\$\{([^}]*?):(?:([^}]*?):)?([^}]*?)\}")
 
+_DEFINITION = re.compile(r"config\.providers\.[^.]+\.(class|param\..+)")
+
 Lookup = Callable[[str, str], str]
 """Gives the value of a path (perhaps empty) and a key. Raises :class:`_NoValueError`."""
 Parameters = Mapping[str, tuple[str, Given]]
@@ -36,7 +40,8 @@ def resolve_variables(
     found: Sequence[tuple[str, Given]], environ: Mapping[str, str]
 ) -> list[tuple[str, Given]]:
     """The options with the values of their variables, without the definitions of providers. Of an
-    option given twice the last one counts, as for a provider. Raises :class:`ConfigError`."""
+    option given twice the last one counts, as for a provider; only that one's variables are
+    replaced. Raises :class:`ConfigError`."""
     settings = dict(one for one in found if f"{one[0]}.".startswith(f"{PROVIDERS}."))
     providers: dict[str, Lookup] = {}
     definitions = {PROVIDERS}
@@ -52,14 +57,24 @@ def resolve_variables(
         }
         definitions |= {option, *(whole for whole, _ in parameters.values())}
         providers[name] = _provider(option, settings[option], parameters, environ)
+    last = {name: index for index, (name, _) in enumerate(found)}
+
+    def resolved(index: int, name: str, given: Given) -> Given:
+        if last[name] != index:
+            return given
+        text = _VARIABLE.sub(partial(_value, providers, name, given), given.text)
+        return given._replace(text=text)
+
     return [
-        (
-            name,
-            given._replace(text=_VARIABLE.sub(partial(_value, providers, name, given), given.text)),
-        )
-        for name, given in found
+        (name, resolved(index, name, given))
+        for index, (name, given) in enumerate(found)
         if name not in definitions
     ]
+
+
+def is_definition(name: str) -> bool:
+    """Whether an option is of a provider, listed in ``config.providers`` or not."""
+    return _DEFINITION.fullmatch(name) is not None
 
 
 def _names(settings: Mapping[str, Given]) -> Iterable[str]:
@@ -91,11 +106,11 @@ def _value(
     try:
         if provider in providers:
             return providers[provider](path, key)
+        raise _NoValueError(f"{PROVIDERS} names no provider {provider!r} with a class")
+    except _NoValueError as error:
         known = OPTIONS.get(option) or listener_option(option)
         if known is None or not known.effective:
             return variable[0]
-        raise _NoValueError(f"{PROVIDERS} names no provider {provider!r} with a class")
-    except _NoValueError as error:
         raise ConfigError(
             f"{option} ({given.origin}) has {variable[0]}, which has no value: {error}.",
             fix="correct the variable, or give the value itself",

@@ -37,6 +37,30 @@ ANNOUNCE_AGAIN_MAX_SECONDS = 30.0
 
 log = get_logger("broker")
 plane_log = get_logger("plane")
+_NUMBERS = frozenset(
+    {
+        "partition",
+        "leader",
+        "from",
+        "to",
+        "offset",
+        "segments",
+        "keys",
+        "bytes",
+        "bytes_before",
+        "bytes_after",
+        "clean_below",
+        "ms",
+        "swap_ms",
+        "held_ms",
+        "recovered_segments",
+        "scanned_bytes",
+        "truncated_bytes",
+        "converted_segments",
+        "rebuilt_indexes",
+    }
+)
+"""Fields of the plane's notices, which come as texts. A name, as a topic's, may look like one."""
 
 
 class EventHandler:
@@ -143,7 +167,7 @@ class EventHandler:
             self._nursery.start_soon(self._announce_failures)
 
     def on_notice(self, event: str, fields: Mapping[str, str], level: str) -> None:
-        self._act(partial(plane_log.log, level, event, fields))
+        self._act(partial(plane_log.log, level, event, _with_numbers(fields)))
 
     def preload(self) -> Handlers:
         if self._handlers is None:
@@ -350,3 +374,10 @@ class EventHandler:
         else:
             return True
         return False
+
+
+def _with_numbers(fields: Mapping[str, str]) -> dict[str, str | int]:
+    return {
+        name: int(text) if name in _NUMBERS and text.isascii() and text.isdecimal() else text
+        for name, text in fields.items()
+    }

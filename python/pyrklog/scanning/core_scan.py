@@ -1,6 +1,7 @@
 """The scan of the Rust extension, and its exceptions."""
 
 from pyrklog._core import (
+    BadValueError,
     BatchTooLargeError,
     BrokerNotAvailableError,
     BrokerProtocolError,
@@ -19,6 +20,7 @@ from pyrklog._core import (
 from pyrklog._core import Scan as CoreScan
 
 __all__ = [
+    "BadValueError",
     "BatchTooLargeError",
     "BrokerNotAvailableError",
     "BrokerProtocolError",

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple, Self
 
 from pyrklog.scanning.core_scan import CoreScan, ScanClosedError, open_scan
 from pyrklog.scanning.places import EARLIEST, LATEST, Places, core_places
+from pyrklog.scanning.schemas import CoreField, core_fields
 from pyrklog.scanning.settings import ScanSettings
 
 if TYPE_CHECKING:
@@ -22,6 +23,8 @@ COLUMNS = ("key", "value", "topic", "partition", "offset", "timestamp", "timesta
 _THREADS_DEFAULT_MAX = 4
 _ISOLATIONS = ("read_committed", "read_uncommitted")
 _MISSING = ("fail", "skip")
+_FORMATS = ("json",)
+_ON_BAD = ("null", "drop", "fail")
 
 Topics = str | Sequence[str] | Mapping[str, Sequence[int] | None]
 """A topic, several, or the partitions to read of each; None for all."""
@@ -33,7 +36,7 @@ class PartitionProgress(NamedTuple):
     ``position`` is the offset to go on at, ``leader_epoch`` that of the record before it (-1
     unknown): as a pair they are a start that notices a truncated log. ``bytes`` counts record
     batches as they were fetched. ``skipped`` counts offsets that were deleted before they were
-    read.
+    read. ``bad`` counts values that did not fit the schema (``decode``).
     """
 
     topic: str
@@ -45,6 +48,7 @@ class PartitionProgress(NamedTuple):
     records: int
     bytes: int
     skipped: int
+    bad: int = 0
 
 
 class Batch:
@@ -208,7 +212,11 @@ def scan(
     end: Places = "latest",
     columns: Sequence[str] | None = None,
     *,
-    bootstrap_servers: str = "127.0.0.1:9092",
+    decode: str | None = None,
+    schema: object = None,
+    fields: Sequence[str] | None = None,
+    on_bad: str = "null",
+    bootstrap_servers: str | None = None,
     isolation: str = "read_committed",
     missing: str = "fail",
     client_id: str = "pyrklog-scan",
@@ -227,6 +235,8 @@ def scan(
 
     Asks the cluster which offsets these are now, and returns; see ``docs/understanding/scan.md``
     for what is promised. ``columns`` names those to build, in order; others cost nothing.
+    ``bootstrap_servers`` is ``HOST:PORT``, several with commas; None takes the environment's
+    ``PYRKLOG_BOOTSTRAP``, else 127.0.0.1:9092.
     ``isolation`` is ``read_committed`` or ``read_uncommitted``. ``missing`` says what happens if
     records at the start are deleted: ``fail``, or ``skip`` to the first that is left. ``rack``
     reads from a replica there where brokers allow it (KIP-392). ``threads`` decode, by default as
@@ -235,13 +245,18 @@ def scan(
     besides one batch of up to ``large_bytes`` and its expansion of as many. ``timeout_s`` is how
     long a partition may be without progress.
 
+    ``decode="json"`` makes ``value`` a struct of ``schema``'s fields: a pyarrow schema or what else
+    has ``__arrow_c_schema__``; None or ``infer`` takes one from the first thousand values.
+    ``fields`` names those to decode. A value that does not fit is null, has no row (``drop``), or
+    ends the scan (``fail``), as ``on_bad`` says.
+
     Raises ValueError or TypeError for an argument, and the exceptions of :mod:`pyrklog.scanning`.
     """
     read = _topics(topics)
     first, starts = core_places(start, read, EARLIEST)
     last, ends = core_places(end, read, LATEST)
     settings = ScanSettings(
-        bootstrap_servers=bootstrap_servers,
+        bootstrap_servers=_bootstrap() if bootstrap_servers is None else bootstrap_servers,
         client_id=client_id,
         topics=read,
         start=first,
@@ -249,6 +264,10 @@ def scan(
         starts=starts,
         ends=ends,
         columns=_columns(columns),
+        decode="" if decode is None else _one_of("decode", decode, _FORMATS),
+        schema=_schema(decode, schema, fields),
+        fields=None if fields is None else _names("fields", fields),
+        on_bad=_one_of("on_bad", on_bad, _ON_BAD),
         isolation=_one_of("isolation", isolation, _ISOLATIONS),
         rack=rack,
         missing=_one_of("missing", missing, _MISSING),
@@ -263,6 +282,11 @@ def scan(
         check_crcs=check_crcs,
     )
     return Scan(open_scan(settings))
+
+
+def _bootstrap() -> str:
+    """As of the commands."""
+    return os.environ.get("PYRKLOG_BOOTSTRAP") or "127.0.0.1:9092"
 
 
 def _topics(topics: Topics) -> list[tuple[str, list[int] | None]]:
@@ -281,9 +305,26 @@ def _topics(topics: Topics) -> list[tuple[str, list[int] | None]]:
 
 
 def _columns(columns: Sequence[str] | None) -> list[str]:
-    if isinstance(columns, str | bytes):
-        raise TypeError(f"columns is {columns!r}; it takes a list of names, such as [{columns!r}]")
-    return list(COLUMNS if columns is None else columns)
+    return list(COLUMNS) if columns is None else _names("columns", columns)
+
+
+def _names(name: str, names: Sequence[str]) -> list[str]:
+    if isinstance(names, str | bytes):
+        raise TypeError(f"{name} is {names!r}; it takes a list of names, such as [{names!r}]")
+    return list(names)
+
+
+def _schema(
+    decode: str | None, schema: object, fields: Sequence[str] | None
+) -> list[CoreField] | None:
+    """The fields of a schema; None for one that is inferred."""
+    if decode is None:
+        if schema is not None or fields is not None:
+            raise ValueError('schema and fields are for decoded values: decode="json"')
+        return None
+    if schema is None or (isinstance(schema, str) and schema == "infer"):
+        return None
+    return core_fields(schema)
 
 
 def _one_of(name: str, value: str, known: Sequence[str]) -> str:

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from pyrklog.scanning.schemas import CoreField
+
 CorePlace = tuple[str, int, int]
 """``earliest``, ``latest``, ``offset``, ``listed`` or ``timestamp``; offset or milliseconds; leader
 epoch, -1 unknown."""
 
 
 class ScanSettings(NamedTuple):
-    """Of ``rust/scan/src/options.rs``. Sizes are bytes."""
+    """Of ``rust/scan/src/options.rs``. Sizes are bytes. ``decode`` is empty for raw values;
+    without ``schema`` one is made from a sample."""
 
     bootstrap_servers: str
     client_id: str
@@ -20,6 +23,10 @@ class ScanSettings(NamedTuple):
     starts: list[tuple[str, int, CorePlace]]
     ends: list[tuple[str, int, CorePlace]]
     columns: list[str]
+    decode: str
+    schema: list[CoreField] | None
+    fields: list[str] | None
+    on_bad: str
     isolation: str
     rack: str
     missing: str

@@ -6,6 +6,7 @@ import logging
 from collections.abc import Mapping
 
 from pyrklog.spark.cluster import Cluster
+from pyrklog.spark.high_watermarks import HighWatermarks
 from pyrklog.spark.offsets import OffsetRange, Position, TopicPartition
 from pyrklog.spark.options import SourceOptions
 from pyrklog.spark.places import EARLIEST, LATEST
@@ -24,7 +25,9 @@ from pyrklog.spark.stream_engine import DataLossError
 logger = logging.getLogger("pyrklog.spark")
 
 
-def plan_batch(options: SourceOptions, cluster: Cluster, sizes: Sizes) -> list[OffsetRange]:
+def plan_batch(
+    options: SourceOptions, cluster: Cluster, high_watermarks: HighWatermarks, sizes: Sizes
+) -> list[OffsetRange]:
     """The tasks of a batch read.
 
     Raises SelectionError for what is not there and for starts behind their ends, DataLossError for
@@ -47,7 +50,7 @@ def plan_batch(options: SourceOptions, cluster: Cluster, sizes: Sizes) -> list[O
                 f"{place} would be read from offset {starts[place].offset} to "
                 f"{ends[place].offset}, which is before"
             )
-    starts, ends = _what_is_left(options, cluster, starts, ends)
+    starts, ends = _what_is_left(options, cluster, high_watermarks, starts, ends)
     ranges = [
         OffsetRange(
             *place,
@@ -68,6 +71,7 @@ def plan_batch(options: SourceOptions, cluster: Cluster, sizes: Sizes) -> list[O
 def _what_is_left(
     options: SourceOptions,
     cluster: Cluster,
+    high_watermarks: HighWatermarks,
     starts: Mapping[TopicPartition, Position],
     ends: Mapping[TopicPartition, Position],
 ) -> tuple[dict[TopicPartition, Position], dict[TopicPartition, Position]]:
@@ -76,6 +80,12 @@ def _what_is_left(
         {place: EARLIEST for place in starts if is_offset(options.starting, place)}
     )
     last = cluster.offsets({place: LATEST for place in ends if is_offset(options.ending, place)})
+    short = [place for place, position in last.items() if position.offset < ends[place].offset]
+    if short and options.connection.isolation == "read_committed":
+        for place, end in high_watermarks.ends(short).items():
+            if end >= ends[place].offset:
+                # An open transaction has these records: the task waits for its end.
+                del last[place]
     losses = [
         f"{place} begins at offset {position.offset}, behind the start {starts[place].offset}"
         for place, position in first.items()

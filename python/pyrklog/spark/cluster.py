@@ -30,8 +30,12 @@ INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__sha
 NO_TOPIC_ID = "AAAAAAAAAAAAAAAAAAAAAA"
 """Sixteen zero bytes, as Kafka writes ids."""
 
-# Of one scan; leaders that lag take all of it.
+# Of one scan; leaders that lag take all of it. From Kafka 2.3 on they tell of truncations at once.
 _TRUNCATION_PROBE_S = 1.0
+# What no leader can tell, that of before 2.3 or a topic that was created anew without an id (before
+# 2.8), a scan believes after 3 s, from all brokers. One in a while has the time for that.
+_LONG_PROBE_S = 5.0
+_LONG_PROBE_EVERY_S = 30.0
 _WAIT_FIRST_S = 0.05
 _WAIT_MOST_S = 1.0
 # Of the first try.
@@ -79,6 +83,7 @@ class KafkaCluster:
         self._connection = connection
         self._client: AdminClient | None = None
         self._absent: set[str] = set()
+        self._long_probe_s: float | None = None
 
     def topic_names(self) -> list[str]:
         try:
@@ -142,15 +147,32 @@ class KafkaCluster:
 
     def find_truncated(self, positions: Mapping[TopicPartition, Position]) -> TopicPartition | None:
         places = list(positions)
-        if not self._is_one_truncated(places, positions):
+        timeout_s = self._probe_s()
+        if not self._is_one_truncated(places, positions, timeout_s):
             return None
+        is_sure = True
         while len(places) > 1:
             half, rest = places[: len(places) // 2], places[len(places) // 2 :]
-            places = half if self._is_one_truncated(half, positions) else rest
-        return places[0]
+            is_sure = self._is_one_truncated(half, positions, timeout_s)
+            places = half if is_sure else rest
+        # The leader that said so may not answer now, or be another one.
+        if is_sure or self._is_one_truncated(places, positions, timeout_s):
+            return places[0]
+        return None
+
+    def _probe_s(self) -> float:
+        """Whatever the options' time-out is: a shorter look would never find some truncations."""
+        now = time.monotonic()
+        if self._long_probe_s is not None and now - self._long_probe_s < _LONG_PROBE_EVERY_S:
+            return _TRUNCATION_PROBE_S
+        self._long_probe_s = now
+        return _LONG_PROBE_S
 
     def _is_one_truncated(
-        self, places: list[TopicPartition], positions: Mapping[TopicPartition, Position]
+        self,
+        places: list[TopicPartition],
+        positions: Mapping[TopicPartition, Position],
+        timeout_s: float,
     ) -> bool:
         """Begins to read behind the positions: a scan asks the leaders about epochs first."""
         topics: dict[str, list[int]] = {}
@@ -162,7 +184,7 @@ class KafkaCluster:
             starts.setdefault(topic, {})[partition] = ListedOffset(*position)
             ends.setdefault(topic, {})[partition] = position.offset + 1
         arguments = self._connection.scan_arguments()
-        arguments["timeout_s"] = min(_TRUNCATION_PROBE_S, arguments["timeout_s"])
+        arguments["timeout_s"] = timeout_s
         try:
             with scan(topics, starts, ends, ["offset"], threads=1, **arguments) as probe:
                 for _ in probe:

@@ -64,6 +64,46 @@ def check_schema(asked: StructType) -> None:
         raise SchemaError("\n".join(mistakes))
 
 
+# Of the sink: the stock one's, and a timestamp.
+_WRITTEN: dict[str, tuple[str, ...]] = {
+    "key": ("string", "binary"),
+    "value": ("string", "binary"),
+    "topic": ("string",),
+    "partition": ("int",),
+    "headers": (ArrayType(_HEADER).simpleString(),),
+    "timestamp": ("timestamp",),
+}
+# Of what a source gives, without a meaning for a sink.
+_NOT_WRITTEN = ("offset", "timestampType")
+
+
+def columns_to_write(given: StructType, *, has_topic: bool) -> list[str]:
+    """What each column of a DataFrame is for the producer, empty for one that is not written.
+    Raises SchemaError, which names all mistakes."""
+    mistakes = []
+    names = given.fieldNames()
+    for field in given.fields:
+        kind = field.dataType.simpleString()
+        kinds = _WRITTEN.get(field.name)
+        if kinds is None and field.name not in _NOT_WRITTEN:
+            mistakes.append(
+                f"column {field.name} cannot be written: there are {', '.join(_WRITTEN)}"
+            )
+        elif kinds is not None and kind not in kinds:
+            mistakes.append(
+                f"column {field.name} is {kind}, and not {' or '.join(kinds)}: cast it in the query"
+            )
+    if len(set(names)) < len(names):
+        mistakes.append("two columns have the same name")
+    if "value" not in names:
+        mistakes.append("a column value is needed")
+    if "topic" not in names and not has_topic:
+        mistakes.append("a column topic, or the option topic, is needed")
+    if mistakes:
+        raise SchemaError("\n".join(mistakes))
+    return [name if name in _WRITTEN else "" for name in names]
+
+
 def converted(
     batches: Iterable[pyarrow.RecordBatch], wanted: StructType
 ) -> Iterator[pyarrow.RecordBatch]:

@@ -1,9 +1,10 @@
 """The last row of each key, in bounded memory: what a compacted topic is as a table.
 
 Rows come in the order of their offsets. They are held until there are too many, and those that a
-later one of the same key replaces are dropped. If what is left is still too much it goes to files by
-a hash of the key, and each file is then treated like the whole, with other bits of the hash. A row
-without a value is a tombstone: it drops the rows of its key before it, and is not a row itself.
+later one of the same key replaces are dropped. If what is left is still too much it goes to files
+by a hash of the key, and each file is then treated like the whole, with other bits of the hash. A
+row without a value is a tombstone: it drops the rows of its key before it, and is not a row itself.
+A row without a key belongs to no table: reading stops there, with a sentence.
 """
 
 from __future__ import annotations
@@ -27,23 +28,28 @@ _ROWS_OF_A_BATCH = 16_384
 _ALIVE = "is alive"
 
 
+class NullKeyError(ValueError):
+    """A record without a key in a topic that is read as a table."""
+
+
 def last_values(
     batches: Iterable[pyarrow.RecordBatch],
     columns: Sequence[str],
+    place: str,
     folder: str | None = None,
     *,
     held_bytes_max: int = HELD_BYTES_MAX,
 ) -> Iterator[pyarrow.RecordBatch]:
     """The last row of each key that has a value, with ``columns``, in no order.
 
-    ``batches`` have the columns ``key``, ``value`` and ``offset``, which rises, besides those named.
-    Rows without a key are dropped, as by Kafka Streams. Temporary files are made in ``folder``, and
-    have no names there; None is the system's folder for such files. Raises OSError for them.
+    ``batches`` are of one partition, ``place``, and have the columns ``key``, ``value`` and
+    ``offset``, which rises, besides those named. Temporary files are made in ``folder``, without
+    names; None is the system's folder for such files. Raises OSError for them, and NullKeyError.
     """
     kept = _Kept(held_bytes_max, folder)
     try:
         for batch in batches:
-            kept.add(_with_life(batch, columns))
+            kept.add(_with_life(batch, columns, place))
         for batch in kept.rows():
             yield batch.select(columns)
     finally:
@@ -56,25 +62,27 @@ def columns_to_read(columns: Sequence[str]) -> list[str]:
 
 
 def local_folder(environment: Mapping[str, str]) -> str | None:
-    """Where Spark wants temporary files of a task (``spark.local.dir``); None if it does not say."""
+    """Where Spark wants a task's temporary files (``spark.local.dir``); None if it says nothing."""
     folders = [one for one in environment.get("SPARK_LOCAL_DIRS", "").split(",") if one]
     there = [one for one in folders if os.path.isdir(one)]
     return there[os.getpid() % len(there)] if there else None
 
 
-def _with_life(batch: pyarrow.RecordBatch, columns: Sequence[str]) -> pyarrow.Table:
-    """The rows with a key, and whether each has a value. A value that nobody wants is dropped."""
+def _with_life(batch: pyarrow.RecordBatch, columns: Sequence[str], place: str) -> pyarrow.Table:
+    """The rows, and whether each has a value. A value that nobody wants is dropped."""
     import pyarrow
     import pyarrow.compute
 
+    if batch.column("key").null_count:
+        first = batch.filter(pyarrow.compute.is_null(batch.column("key"))).column("offset")[0]
+        raise NullKeyError(
+            f"the record at offset {first} of {place} has no key, and a table is read by keys: "
+            "read the topic with subscribe"
+        )
     names = [*columns, *(name for name in ("key", "offset") if name not in columns)]
     table = pyarrow.Table.from_batches([batch])
     is_alive = pyarrow.compute.is_valid(table.column("value"))
-    table = table.select(names).append_column(_ALIVE, is_alive)
-    if table.column("key").null_count == 0:
-        return table
-    # As Kafka Streams: neither an error nor a row.
-    return table.filter(pyarrow.compute.is_valid(table.column("key")))
+    return table.select(names).append_column(_ALIVE, is_alive)
 
 
 class _Kept:
@@ -101,8 +109,6 @@ class _Kept:
 
     def rows(self) -> Iterator[pyarrow.RecordBatch]:
         """What is left, once. Nothing can be added any more."""
-        import pyarrow.compute
-
         if self._tables:
             held = self._compact()
             if self._files:
@@ -170,7 +176,7 @@ class _Spilled:
     def __init__(self, schema: pyarrow.Schema, folder: str | None) -> None:
         import pyarrow
 
-        self._file: IO[bytes] = tempfile.TemporaryFile(dir=folder)
+        self._file: IO[bytes] = tempfile.TemporaryFile(dir=folder)  # noqa: SIM115
         self._writer = pyarrow.ipc.new_stream(self._file, schema)
 
     def write(self, table: pyarrow.Table) -> None:

@@ -42,8 +42,8 @@ NOT_YET = {
     "badRecords": "values are not decoded yet",
     "decode": "values are not decoded yet: use from_json, from_avro or from_protobuf",
     "registry": "values are not decoded yet",
-    "delivery": "there is no sink yet",
-    "topic": "there is no sink yet; to read, use subscribe",
+    "delivery": "it is of writes",
+    "topic": "it is of writes; to read, use subscribe",
 }
 
 KAFKA_USED = (

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import TypeVar
+from dataclasses import dataclass, replace
 
 from pyrklog.spark.admission import Limits
 from pyrklog.spark.connection import Connection
+from pyrklog.spark.given import Given, connection, topic_name
 from pyrklog.spark.option_names import (
     KAFKA_PREFIX,
     KAFKA_WITHOUT_EFFECT,
@@ -26,7 +26,6 @@ from pyrklog.spark.places import (
     Places,
     assigned,
     offsets_option,
-    shown,
     timestamp_option,
     timestamps_option,
 )
@@ -35,9 +34,6 @@ from pyrklog.spark.planning import TASKS_MAX, TaskLimits
 TRIGGER_DELAY_DEFAULT_S = 15 * 60.0
 """The stock connector's ``maxTriggerDelay``."""
 
-_COUNT_MAX = 2**63 - 1
-_SECONDS_MAX = 86_400
-_TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
 _DURATION = re.compile(r"([0-9]{1,15})\s*(us|ms|s|m|min|h|d)")
 _UNITS_S = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86_400.0}
 
@@ -65,12 +61,6 @@ _NOT_OF_A_TABLE = {
     "startingTimestamp": _A_PART,
 }
 _BATCH_ONLY = ("endingOffsets", "endingOffsetsByTimestamp", "endingTimestamp")
-
-Value = TypeVar("Value")
-
-
-class OptionError(ValueError):
-    """Options that cannot be; the message names all mistakes, one a line."""
 
 
 @dataclass(frozen=True)
@@ -121,8 +111,8 @@ class SourceOptions:
 
 def parse(options: Mapping[str, str], *, is_stream: bool) -> SourceOptions:
     """Options by name, in any case, as Spark gives them. Raises OptionError."""
-    given = _Given({name.lower(): value for name, value in options.items()})
-    given.check_names(is_stream)
+    given = Given({name.lower(): value for name, value in options.items()})
+    _check_names(given, is_stream)
     parsed = SourceOptions(
         selection=_selection(given),
         starting=_starting(given, is_stream),
@@ -144,7 +134,7 @@ def parse(options: Mapping[str, str], *, is_stream: bool) -> SourceOptions:
         ),
         commit_group=given.value("commitGroup", _group, None),
         is_table=given.has("table"),
-        ignored=given.ignored(is_stream),
+        ignored=_ignored(given, is_stream),
     )
     least, most = parsed.min_records, parsed.limits.records
     if least is not None and most is not None and least > most:
@@ -155,96 +145,39 @@ def parse(options: Mapping[str, str], *, is_stream: bool) -> SourceOptions:
     return parsed
 
 
-class _Given:
-    """The options as given, and the mistakes found so far. Reading a value that is wrong notes the
-    mistake and returns the default."""
-
-    def __init__(self, options: Mapping[str, str]) -> None:
-        self._options = options
-        self.mistakes: list[str] = []
-
-    def check_names(self, is_stream: bool) -> None:
-        for name in sorted(self._options):
-            mistake = mistake_in(name)
-            if mistake is None and is_stream and SPELLING[name] in _BATCH_ONLY:
-                mistake = f"option {SPELLING[name]}: a stream has no end"
-            if mistake is not None:
-                self.mistakes.append(mistake)
-        if self.has("table"):
-            self._check_table(is_stream)
-
-    def _check_table(self, is_stream: bool) -> None:
-        if is_stream:
-            self.mistakes.append(
-                "option table: a table is read as a batch: read it with spark.read, in foreachBatch "
-                "to have it as it is at each batch of a stream"
-            )
-        self.mistakes += [
-            f"option {name} beside table: {why}"
-            for name, why in _NOT_OF_A_TABLE.items()
-            if self.has(name)
-        ]
-
-    def ignored(self, is_stream: bool) -> tuple[str, ...]:
-        without = {*WITHOUT_EFFECT, *(KAFKA_PREFIX + name for name in KAFKA_WITHOUT_EFFECT)}
-        if not is_stream:
-            without.update(_STREAM_ONLY)
-        known = (SPELLING.get(name) for name in sorted(self._options))
-        return tuple(name for name in known if name in without)
-
-    def has(self, name: str) -> bool:
-        return name.lower() in self._options
-
-    def text(self, name: str) -> str | None:
-        return self._options.get(name.lower())
-
-    def value(self, name: str, read: Callable[[str], Value], default: Value) -> Value:
-        """``read`` raises ValueError with the rest of the sentence "NAME is VALUE: ..."."""
-        text = self.text(name)
-        if text is None:
-            return default
-        try:
-            return read(text.strip())
-        except ValueError as error:
-            self.mistakes.append(f"{name} is {shown(text)}: {error}")
-            return default
-
-    def places(self, name: str, read: Callable[[str, str], Places], default: Places) -> Places:
-        text = self.text(name)
-        if text is None:
-            return default
-        try:
-            return read(name, text)
-        except ValueError as error:
-            self.mistakes.append(str(error))
-            return default
-
-    def flag(self, name: str, default: bool) -> bool:
-        return self.value(name, _flag, default)
-
-    def count(self, name: str, most: int = _COUNT_MAX) -> int | None:
-        return self.value(name, lambda text: _whole(text, most), None)
-
-    def seconds(self, name: str, default_s: float) -> float:
-        """Of an option in milliseconds."""
-        return self.value(name, lambda text: _whole(text, _SECONDS_MAX * 1000) / 1000, default_s)
-
-    def word(self, name: str, words: tuple[str, ...]) -> str:
-        """One of ``words``; the first is the default."""
-
-        def read(text: str) -> str:
-            if text.lower() not in words:
-                raise ValueError(f"it can be {' or '.join(words)}")
-            return text.lower()
-
-        return self.value(name, read, words[0])
-
-    def raise_mistakes(self) -> None:
-        if self.mistakes:
-            raise OptionError("\n".join(self.mistakes))
+def _check_names(given: Given, is_stream: bool) -> None:
+    for name in given.names():
+        mistake = mistake_in(name)
+        if mistake is None and is_stream and SPELLING[name] in _BATCH_ONLY:
+            mistake = f"option {SPELLING[name]}: a stream has no end"
+        if mistake is not None:
+            given.mistakes.append(mistake)
+    if given.has("table"):
+        _check_table(given, is_stream)
 
 
-def _selection(given: _Given) -> Selection:
+def _check_table(given: Given, is_stream: bool) -> None:
+    if is_stream:
+        given.mistakes.append(
+            "option table: a table is read as a batch: read it with spark.read, in foreachBatch "
+            "to have it as it is at each batch of a stream"
+        )
+    given.mistakes += [
+        f"option {name} beside table: {why}"
+        for name, why in _NOT_OF_A_TABLE.items()
+        if given.has(name)
+    ]
+
+
+def _ignored(given: Given, is_stream: bool) -> tuple[str, ...]:
+    without = {*WITHOUT_EFFECT, *(KAFKA_PREFIX + name for name in KAFKA_WITHOUT_EFFECT)}
+    if not is_stream:
+        without.update(_STREAM_ONLY)
+    known = (SPELLING.get(name) for name in given.names())
+    return tuple(name for name in known if name in without)
+
+
+def _selection(given: Given) -> Selection:
     named = [name for name in _SELECTIONS if given.has(name)]
     if len(named) != 1:
         found = f"{' and '.join(named)} are given" if named else "none is given"
@@ -255,7 +188,7 @@ def _selection(given: _Given) -> Selection:
         try:
             partitions = assigned("assign", text)
             for topic in partitions:
-                _topic(topic)
+                topic_name(topic)
         except ValueError as error:
             given.mistakes.append(str(error))
             return Subscribe(())
@@ -263,12 +196,12 @@ def _selection(given: _Given) -> Selection:
     if named == ["subscribe"]:
         return Subscribe(given.value("subscribe", _topics, ()))
     if named == ["table"]:
-        return Subscribe(given.value("table", lambda text: (_topic(text),), ()))
+        return Subscribe(given.value("table", lambda text: (topic_name(text),), ()))
     pattern = given.value("subscribePattern", _pattern, None)
     return Subscribe(()) if pattern is None else Pattern(pattern)
 
 
-def _starting(given: _Given, is_stream: bool) -> Places:
+def _starting(given: Given, is_stream: bool) -> Places:
     default = Places("startingOffsets", LATEST if is_stream else EARLIEST)
     starting = _first_given(given, "starting", default)
     if not is_stream and _holds(starting, LATEST):
@@ -276,14 +209,14 @@ def _starting(given: _Given, is_stream: bool) -> Places:
     return starting
 
 
-def _ending(given: _Given) -> Places:
+def _ending(given: Given) -> Places:
     ending = _first_given(given, "ending", Places("endingOffsets", LATEST))
     if _holds(ending, EARLIEST):
         given.mistakes.append(f"{ending.option}: a batch cannot end at earliest (-2)")
     return ending
 
 
-def _first_given(given: _Given, edge: str, default: Places) -> Places:
+def _first_given(given: Given, edge: str, default: Places) -> Places:
     """In the stock connector's order: a timestamp for all, timestamps, offsets."""
     readers: tuple[tuple[str, Callable[[str, str], Places]], ...] = (
         (f"{edge}Timestamp", timestamp_option),
@@ -298,38 +231,20 @@ def _holds(places: Places, place: Place) -> bool:
     return places.everywhere == place or place in places.single.values()
 
 
-def _connection(given: _Given) -> Connection:
+def _connection(given: Given) -> Connection:
     defaults = Connection("")
-    if not given.has("kafka.bootstrap.servers"):
-        given.mistakes.append("option kafka.bootstrap.servers is needed: HOST:PORT,...")
-    protocol = given.text("kafka.security.protocol") or "PLAINTEXT"
-    if protocol.strip().upper() != "PLAINTEXT":
-        given.mistakes.append(
-            f"kafka.security.protocol is {shown(protocol)}: TLS and SASL are not supported yet"
-        )
-    return Connection(
-        bootstrap_servers=given.value("kafka.bootstrap.servers", _servers, ""),
-        client_id=given.text("kafka.client.id") or defaults.client_id,
+    return replace(
+        connection(given),
         rack=given.text("kafka.client.rack") or defaults.rack,
         isolation=given.word("kafka.isolation.level", ("read_committed", "read_uncommitted")),
         timeout_s=given.seconds("kafka.default.api.timeout.ms", defaults.timeout_s),
-        request_timeout_s=given.seconds("kafka.request.timeout.ms", defaults.request_timeout_s),
-        connect_timeout_s=given.seconds(
-            "kafka.socket.connection.setup.timeout.ms", defaults.connect_timeout_s
-        ),
         check_crcs=given.flag("kafka.check.crcs", defaults.check_crcs),
     )
 
 
-def _topic(name: str) -> str:
-    if not _TOPIC.fullmatch(name) or name in {".", ".."}:
-        raise ValueError(f"no topic can have the name {shown(name)}")
-    return name
-
-
 def _topics(text: str) -> tuple[str, ...]:
     names = [name.strip() for name in text.split(",")]
-    found = tuple(dict.fromkeys(_topic(name) for name in names if name))
+    found = tuple(dict.fromkeys(topic_name(name) for name in names if name))
     if not found:
         raise ValueError("it names no topic")
     return found
@@ -344,33 +259,10 @@ def _pattern(text: str) -> re.Pattern[str] | None:
         raise ValueError(f"it is no regular expression of Python's: {error}") from error
 
 
-def _servers(text: str) -> str:
-    servers = [one.strip() for one in text.split(",") if one.strip()]
-    for server in servers:
-        host, _, port = server.rpartition(":")
-        if not host or not port.isdigit() or not 0 < int(port) < 65_536:
-            raise ValueError(f"{shown(server)} is not HOST:PORT")
-    if not servers:
-        raise ValueError("it names no broker")
-    return ",".join(servers)
-
-
 def _group(text: str) -> str | None:
     if not text:
         raise ValueError("a group needs a name")
     return text
-
-
-def _flag(text: str) -> bool:
-    if text.lower() not in {"true", "false"}:
-        raise ValueError("it can be true or false")
-    return text.lower() == "true"
-
-
-def _whole(text: str, most: int) -> int:
-    if not (text.isascii() and text.isdigit() and len(text) <= 19 and 0 < int(text) <= most):
-        raise ValueError(f"it can be a whole number from 1 to {most}")
-    return int(text)
 
 
 def _duration(text: str) -> float:

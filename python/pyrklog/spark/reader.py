@@ -12,6 +12,7 @@ from pyspark.sql.types import StructType
 from pyrklog.spark.batch_plan import plan_batch
 from pyrklog.spark.cluster import KafkaCluster
 from pyrklog.spark.columns import converted
+from pyrklog.spark.high_watermarks import KafkaHighWatermarks
 from pyrklog.spark.last_values import columns_to_read, last_values, local_folder
 from pyrklog.spark.offsets import OffsetRange
 from pyrklog.spark.options import SourceOptions
@@ -44,7 +45,7 @@ def read_task(
         fail_on_data_loss=options.fail_on_data_loss,
     )
     if options.is_table:
-        batches = last_values(batches, columns, local_folder(os.environ))
+        batches = last_values(batches, columns, str(partition.one.place), local_folder(os.environ))
     yield from converted(batches, schema)
 
 
@@ -57,11 +58,14 @@ class PyrklogReader(DataSourceReader):
 
     def partitions(self) -> list[InputPartition]:
         cluster = KafkaCluster(self._options.connection)
+        high_watermarks = KafkaHighWatermarks(self._options.connection)
         sizes = SampledSizes(self._options.connection, with_headers=self._options.include_headers)
         try:
-            return [Task(one) for one in plan_batch(self._options, cluster, sizes)]
+            planned = plan_batch(self._options, cluster, high_watermarks, sizes)
+            return [Task(one) for one in planned]
         finally:
             cluster.close()
+            high_watermarks.close()
 
     def read(self, partition: InputPartition) -> Iterator[pyarrow.RecordBatch]:
         return read_task(partition, self._options, self._schema)

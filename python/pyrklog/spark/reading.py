@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from pyrklog.scanning import (
+    LeaderNotAvailableError,
     ListedOffset,
     LogTruncatedError,
     OffsetOutOfRangeError,
@@ -18,8 +19,10 @@ from pyrklog.scanning import (
     UnknownTopicError,
     scan,
 )
+from pyrklog.spark.cluster import ClusterError
 from pyrklog.spark.connection import ABSENT_S, Connection
-from pyrklog.spark.offsets import OffsetRange
+from pyrklog.spark.high_watermarks import HighWatermarks, KafkaHighWatermarks
+from pyrklog.spark.offsets import OffsetRange, TopicPartition
 from pyrklog.spark.view import is_another
 
 if TYPE_CHECKING:
@@ -41,6 +44,7 @@ def read_range(
     *,
     fail_on_data_loss: bool,
     open_scan: Callable[..., Scan] = scan,
+    high_watermarks: Callable[[Connection], HighWatermarks] = KafkaHighWatermarks,
 ) -> Iterator[pyarrow.RecordBatch]:
     """All visible records of a range that are left, in order, each once.
 
@@ -48,6 +52,7 @@ def read_range(
     and reading goes on at the first record left behind the last one that was given.
     """
     position: Place = one.start if one.epoch < 0 else ListedOffset(one.start, one.epoch)
+    end, is_cut = one.end, False
     for attempt in range(TRUNCATIONS_MAX + 1):
         reading: Scan | None = None
         try:
@@ -56,7 +61,7 @@ def read_range(
                 open_scan,
                 topics={one.topic: [one.partition]},
                 start={one.topic: {one.partition: position}},
-                end={one.topic: {one.partition: one.end}},
+                end={one.topic: {one.partition: end}},
                 columns=list(columns),
                 missing="fail" if fail_on_data_loss else "skip",
                 threads=1,
@@ -69,9 +74,22 @@ def read_range(
             if fail_on_data_loss or reading is None or attempt == TRUNCATIONS_MAX:
                 raise
             _warn(one, loss)
+            position, is_cut = reading.progress()[0].position, True
+        except LeaderNotAvailableError as failure:
+            # What a truncation cut off may never come again: the range ends where the log does.
+            if not is_cut or reading is None or attempt == TRUNCATIONS_MAX:
+                raise
+            shown = _shown_end(one, high_watermarks(connection))
+            if shown is None or shown >= end:
+                raise
+            _warn(one, failure)
             position = reading.progress()[0].position
+            if position >= shown:
+                return
+            end = shown
         except (OffsetOutOfRangeError, TopicDeletedError, UnknownTopicError) as loss:
-            # The scan skips what was deleted at the start: this is an end that is not there.
+            # The scan skips what was deleted at the start: the leader refuses this position, which
+            # is behind its end. One that only shows no records so far fails the task instead.
             if fail_on_data_loss:
                 raise
             _warn(one, loss)
@@ -103,6 +121,17 @@ def _opened(one: OffsetRange, open_scan: Callable[..., Scan], **arguments: objec
             if time.monotonic() >= until:
                 raise
             time.sleep(_WAIT_S)
+
+
+def _shown_end(one: OffsetRange, high_watermarks: HighWatermarks) -> int | None:
+    """The offset behind the last record that the leader shows. None where none answers."""
+    place = TopicPartition(one.topic, one.partition)
+    try:
+        return high_watermarks.ends([place]).get(place)
+    except ClusterError:
+        return None
+    finally:
+        high_watermarks.close()
 
 
 def _warn(one: OffsetRange, loss: ScanError) -> None:

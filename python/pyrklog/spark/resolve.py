@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from pyrklog.spark.cluster import Cluster
 from pyrklog.spark.offsets import Position, TopicPartition, sentence_of
@@ -43,13 +43,18 @@ def is_selected(selection: Selection, place: TopicPartition) -> bool:
     return place.topic in selection.topics
 
 
-def require_all(topics: Mapping[str, TopicView], selection: Selection) -> None:
-    """Raises SelectionError, which names all topics and partitions that are missing. Nothing is
-    missing from a pattern."""
+def require_all(
+    topics: Mapping[str, TopicView],
+    selection: Selection,
+    known: Collection[TopicPartition] = (),
+) -> None:
+    """Raises SelectionError, which names all topics and partitions that are missing but those that
+    are known to have been there. Nothing is missing from a pattern."""
     if isinstance(selection, Pattern):
         return
     names = selection.partitions if isinstance(selection, Assign) else selection.topics
-    missing = sorted(name for name in names if name not in topics)
+    there = {*topics, *(place.topic for place in known)}
+    missing = sorted(name for name in names if name not in there)
     if missing:
         raise SelectionError(f"there is no topic {', '.join(missing)}")
     if isinstance(selection, Assign):
@@ -57,7 +62,8 @@ def require_all(topics: Mapping[str, TopicView], selection: Selection) -> None:
             TopicPartition(name, number)
             for name, numbers in selection.partitions.items()
             for number in numbers
-            if number not in topics[name].partitions
+            if (name not in topics or number not in topics[name].partitions)
+            and TopicPartition(name, number) not in known
         ]
         if absent:
             raise SelectionError(f"there is no partition {sentence_of(absent)}")

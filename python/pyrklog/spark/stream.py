@@ -19,6 +19,7 @@ from pyspark.sql.types import StructType
 
 from pyrklog.spark.cluster import KafkaCluster
 from pyrklog.spark.group_commit import KafkaGroup
+from pyrklog.spark.high_watermarks import KafkaHighWatermarks
 from pyrklog.spark.offsets import Json
 from pyrklog.spark.options import SourceOptions
 from pyrklog.spark.reader import Task, read_task
@@ -84,8 +85,10 @@ class PyrklogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._engine = StreamEngine(
                 options,
                 KafkaCluster(connection),
+                KafkaHighWatermarks(connection),
                 SampledSizes(connection, with_headers=options.include_headers),
                 None if group is None else KafkaGroup(connection, group),
                 time.monotonic,
+                time.sleep,
             )
         return self._engine

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from pyrklog.spark.admission import Limits, admit, should_wait
 from pyrklog.spark.cluster import Cluster, GoneError
 from pyrklog.spark.group_commit import Group
+from pyrklog.spark.high_watermarks import HighWatermarks
 from pyrklog.spark.offsets import (
     Json,
     OffsetRange,
@@ -26,7 +27,14 @@ from pyrklog.spark.offsets import (
 from pyrklog.spark.options import Assign, SourceOptions
 from pyrklog.spark.places import EARLIEST, LATEST
 from pyrklog.spark.planning import plan_tasks
-from pyrklog.spark.resolve import is_selected, partitions_of, require_all, resolve, selected
+from pyrklog.spark.resolve import (
+    SelectionError,
+    is_selected,
+    partitions_of,
+    require_all,
+    resolve,
+    selected,
+)
 from pyrklog.spark.sizes import Sizes
 from pyrklog.spark.view import Standing, TopicView, View, compare
 
@@ -34,6 +42,8 @@ LAGGING_MOST_S = 60.0
 """How long an end may stay below a position whose epoch is unknown before that counts as loss."""
 TRUNCATION_CHECK_S = 5.0
 """Between two questions whether a lagging partition was truncated."""
+DOUBT_PAUSE_S = 1.0
+"""Between two looks at ends that may be lost, when a run has nothing else to do."""
 SENTENCES_MAX = 10
 VIEWS_MAX = 3
 """Tries to describe topics and list their offsets before one of them is deleted."""
@@ -67,18 +77,24 @@ class StreamEngine:
         self,
         options: SourceOptions,
         cluster: Cluster,
+        high_watermarks: HighWatermarks,
         sizes: Sizes,
         group: Group | None,
         now: Callable[[], float],
+        sleep: Callable[[float], None],
     ) -> None:
         self._options = options
         self._cluster = cluster
+        self._high_watermarks = high_watermarks
         self._sizes = sizes
         self._group = group
         self._now = now
+        self._sleep = sleep
         self._initial: Json | None = None
         self._target: Mapping[TopicPartition, Position] | None = None
         self._lagging: dict[TopicPartition, _Lagging] = {}
+        self._is_in_doubt = False
+        self._are_names_told = False
         self._last_batch_s: float | None = None
         self._told_number = 0
         self._seen: StreamOffset | None = None
@@ -106,13 +122,26 @@ class StreamEngine:
         """The end of the next batch; the same document if there is nothing to read.
 
         ``is_limited`` is False where Spark lifts the limits of options. Raises DataLossError,
-        ClusterError, OffsetFormatError.
+        SelectionError, ClusterError, OffsetFormatError.
         """
         start = from_json(start_document)
         self._tell_group(start)
+        while True:
+            end = self._next(start, is_limited=is_limited)
+            if _is_other(start, end):
+                self._last_batch_s = self._now()
+                return end.to_json()
+            if self._target is None or not self._is_in_doubt:
+                return start_document
+            # The next run would know as little, and so never tell a loss.
+            self._sleep(DOUBT_PAUSE_S)
+
+    def _next(self, start: StreamOffset, *, is_limited: bool) -> StreamOffset:
+        """Where the next batch would end, also if that is where it begins."""
         are_assigned = isinstance(self._options.selection, Assign)
         before = self._still_selected(start)
         view = self._view(_topics_of(before))
+        self._tell_missing(start, view)
         standing = compare(before, view, are_assigned=are_assigned)
         self._judge_lagging(standing, view)
         self._tell_losses(standing)
@@ -129,11 +158,7 @@ class StreamEngine:
             name: topic.topic_id or start.topic_ids.get(name, "")
             for name, topic in view.topics.items()
         }
-        end = StreamOffset(positions, topic_ids, standing.begins, start.number + 1)
-        if not _is_other(start, end):
-            return start_document
-        self._last_batch_s = self._now()
-        return end.to_json()
+        return StreamOffset(positions, topic_ids, standing.begins, start.number + 1)
 
     def report(self) -> Json | None:
         """The last offsets that were seen, for the query's progress."""
@@ -160,6 +185,7 @@ class StreamEngine:
 
     def stop(self) -> None:
         self._cluster.close()
+        self._high_watermarks.close()
         if self._group is not None:
             self._group.close()
 
@@ -196,27 +222,77 @@ class StreamEngine:
         }
         return replace(start, positions=kept)
 
+    def _tell_missing(self, start: StreamOffset, view: View) -> None:
+        """Of names that were added to the query's options, once a run: those in the offset are
+        losses. Not an error without ``failOnDataLoss``, since that drops what is gone."""
+        if self._are_names_told:
+            return
+        try:
+            require_all(view.topics, self._options.selection, start.positions.keys())
+        except SelectionError as missing:
+            if self._options.fail_on_data_loss:
+                raise
+            logger.warning("%s, and failOnDataLoss is false: it is not read", missing)
+        self._are_names_told = True
+
     def _judge_lagging(self, standing: Standing, view: View) -> None:
         """Turns those lagging partitions into losses that will not come back."""
         now = self._now()
         self._lagging = {
             place: self._lagging.get(place) or _Lagging(since_s=now) for place in standing.lagging
         }
-        due = {}
-        for place, lagging in self._lagging.items():
+        due = {
+            place: standing.positions[place]
+            for place, lagging in self._lagging.items()
+            if lagging.checked_s is None or now - lagging.checked_s >= TRUNCATION_CHECK_S
+        }
+        undated = {place: one for place, one in due.items() if one.epoch < 0}
+        if undated:
+            for place in undated:
+                self._lagging[place].checked_s = now
+            logger.warning(
+                "%s end before the stream's position, and are waited for", sentence_of(undated)
+            )
+        self._judge_undated(standing, view)
+        self._judge_dated(standing, view, {p: one for p, one in due.items() if one.epoch >= 0})
+
+    def _judge_undated(self, standing: Standing, view: View) -> None:
+        """Of positions without an epoch, about which no leader can be asked."""
+        now = self._now()
+        self._is_in_doubt = False
+        places = [place for place in self._lagging if standing.positions[place].epoch < 0]
+        whole = self._whole_ends(places, view)
+        for place in places:
             position, end = standing.positions[place], view.latest[place]
-            if position.epoch >= 0:
-                if lagging.checked_s is None or now - lagging.checked_s >= TRUNCATION_CHECK_S:
-                    due[place] = position
-            elif now - lagging.since_s >= LAGGING_MOST_S:
+            if whole[place] >= position.offset:
+                # An open transaction holds back the last stable offset.
+                self._lagging[place].since_s = now
+            elif now - self._lagging[place].since_s < LAGGING_MOST_S:
+                self._is_in_doubt = True
+            else:
                 standing.losses.append(
                     f"{place} ends at offset {end.offset} since {LAGGING_MOST_S:.0f} s, before "
                     f"the stream's position {position.offset}: it was truncated or created "
                     "anew, or the stream was started behind its end"
                 )
                 standing.restart(place, end)
+
+    def _whole_ends(self, places: list[TopicPartition], view: View) -> dict[TopicPartition, int]:
+        """Where logs end if open transactions count."""
+        if places and self._options.connection.isolation == "read_committed":
+            try:
+                return self._high_watermarks.ends(places)
+            except GoneError as error:
+                # The next view tells it, and that is a loss, too.
+                logger.info("no end of a log with open transactions: %s", error)
+        return {place: view.latest[place].offset for place in places}
+
+    def _judge_dated(
+        self, standing: Standing, view: View, due: Mapping[TopicPartition, Position]
+    ) -> None:
         if not due:
             return
+        now = self._now()
         truncated = self._cluster.find_truncated(due)
         if truncated is not None:
             position, end = due[truncated], view.latest[truncated]

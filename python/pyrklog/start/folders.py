@@ -77,8 +77,8 @@ def _tell_of_missing(
             folders=[f"{topic}-{partition}" for topic, partition in lost[:SHOWN_MAX]],
             consequence="created anew and empty; their records are gone"
             if ends is not None
-            else "created anew and empty; unless the topic's creation was interrupted, "
-            "their records are gone",
+            else "created anew and empty: a log directory is new, or has noted nothing yet; if "
+            "their records lie elsewhere, stop the broker and name that directory in log.dirs",
         )
 
 

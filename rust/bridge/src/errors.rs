@@ -11,6 +11,7 @@ use pyrklog_dataplane::image::ImageError;
 use pyrklog_dataplane::{Closed, OpenError};
 use pyrklog_log::config::UnknownOption;
 use pyrklog_log::dump::DumpError;
+use pyrklog_produce::{ErrorKind as Kind, ProduceError as NotProduced};
 use pyrklog_scan::{ErrorKind, ScanError as Failure};
 
 /// Declares exceptions: name, base and docstring.
@@ -38,7 +39,15 @@ exceptions! {
     UnsupportedBrokerError(ScanError): "A broker is too old for what is asked.";
     BrokerProtocolError(ScanError): "A broker does not follow Kafka's protocol.";
     CorruptBatchError(ScanError): "Records do not hold together.";
+    BadValueError(ScanError): "A value is not what the schema of a scan says.";
     BatchTooLargeError(ScanError): "A batch or record exceeds the limit.";
+    ProduceError(PyException):
+        "Records are not written, or a transaction is not ended; the message says why.";
+    TransactionFencedError(ProduceError):
+        "The transaction was ended by its coordinator or by another producer of its id.";
+    ClusterUnavailableError(ProduceError): "Brokers did not answer in time, or did not take records.";
+    UnsupportedClusterError(ProduceError): "A broker is too old for what is asked.";
+    RecordTooLargeError(ProduceError): "A record is larger than its topic allows.";
 }
 
 /// An unknown word for an option.
@@ -85,8 +94,30 @@ pub fn scan(error: Failure) -> PyErr {
         ErrorKind::Protocol => BrokerProtocolError::new_err(text),
         ErrorKind::CorruptBatch => CorruptBatchError::new_err(text),
         ErrorKind::BatchTooLarge => BatchTooLargeError::new_err(text),
+        ErrorKind::BadValue => BadValueError::new_err(text),
         ErrorKind::Resources => PyOSError::new_err(text),
     }
+}
+
+/// Why records are not written, or a transaction is not ended.
+pub fn produce(error: NotProduced) -> PyErr {
+    let NotProduced { kind, text } = error;
+    match kind {
+        Kind::Argument => PyValueError::new_err(text),
+        Kind::Fenced => TransactionFencedError::new_err(text),
+        Kind::TooLarge => RecordTooLargeError::new_err(text),
+        Kind::Unavailable => ClusterUnavailableError::new_err(text),
+        Kind::Unsupported => UnsupportedClusterError::new_err(text),
+        Kind::Resources => PyOSError::new_err(text),
+        Kind::UnknownTopic | Kind::NotAuthorized | Kind::Protocol | Kind::Refused => {
+            ProduceError::new_err(text)
+        }
+    }
+}
+
+/// After a failure, or while another thread uses it.
+pub fn produce_away() -> PyErr {
+    ProduceError::new_err("the producer has failed, or is used by another thread: open another one")
 }
 
 /// A scan is read once.

@@ -14,6 +14,7 @@ mod log_config;
 mod member_requests;
 mod offsets;
 mod plane;
+mod produce;
 mod scan;
 #[cfg(feature = "sim")]
 mod sim;
@@ -38,9 +39,15 @@ mod _core {
     use crate::dump::dump_file;
     #[pymodule_export]
     use crate::errors::{
-        BatchTooLargeError, BrokerNotAvailableError, BrokerProtocolError, CorruptBatchError,
-        LeaderNotAvailableError, LogTruncatedError, NotAuthorizedError, OffsetOutOfRangeError,
-        ScanClosedError, ScanError, TopicDeletedError, UnknownTopicError, UnsupportedBrokerError,
+        BadValueError, BatchTooLargeError, BrokerNotAvailableError, BrokerProtocolError,
+        CorruptBatchError, LeaderNotAvailableError, LogTruncatedError, NotAuthorizedError,
+        OffsetOutOfRangeError, ScanClosedError, ScanError, TopicDeletedError, UnknownTopicError,
+        UnsupportedBrokerError,
+    };
+    #[pymodule_export]
+    use crate::errors::{
+        ClusterUnavailableError, ProduceError, RecordTooLargeError, TransactionFencedError,
+        UnsupportedClusterError,
     };
     #[pymodule_export]
     use crate::errors::{ForeignLogDirError, LogDirError, LogDirLockedError, PlaneClosedError};
@@ -58,6 +65,8 @@ mod _core {
     use crate::offsets::{CommitBatch, OffsetTable, commit_error};
     #[pymodule_export]
     use crate::plane::DataPlane;
+    #[pymodule_export]
+    use crate::produce::{Producer, Transactions, open_producer, open_transactions};
     #[pymodule_export]
     use crate::scan::{Scan, open_scan};
     #[pymodule_export]

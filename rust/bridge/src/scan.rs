@@ -11,13 +11,15 @@ use std::time::Duration;
 use arrow_array::ffi::{FFI_ArrowArray, FFI_ArrowSchema};
 use arrow_array::ffi_stream::FFI_ArrowArrayStream;
 use arrow_array::{Array, StructArray};
+use arrow_schema::ffi::Flags;
+use arrow_schema::{Field, Fields};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyCapsule;
 use pyrklog_client::{Address, Cancel, ClientConfig, Isolation};
 use pyrklog_scan::{
-    Column, Columns, ErrorKind, Interrupt, Missing, Plan, Position, ScanOptions, ScanReader,
-    Status, TopicPartitions, plan,
+    Column, Columns, Decode, ErrorKind, Interrupt, Missing, OnBad, Plan, Position, ScanOptions,
+    ScanReader, Status, TopicPartitions, plan,
 };
 
 use crate::errors;
@@ -33,8 +35,8 @@ const LOOK: Duration = Duration::from_millis(100);
 type Place = (String, i64, i32);
 /// (topic, partition, topic id, start, end).
 type SplitRow = (String, i32, [u8; 16], i64, i64);
-/// (position, leader epoch, records, bytes, skipped).
-type ProgressRow = (i64, i32, u64, u64, u64);
+/// (position, leader epoch, records, bytes, skipped, bad).
+type ProgressRow = (i64, i32, u64, u64, u64, u64);
 
 /// What the reader's thread met while it read.
 type Pending = Arc<Met>;
@@ -90,9 +92,9 @@ mod parking {
 #[pyfunction]
 pub fn open_scan(py: Python<'_>, settings: &Bound<'_, PyAny>) -> PyResult<Scan> {
     let options = options(settings)?;
-    let columns = Arc::clone(&options.columns);
     let cancel = Cancel::new().map_err(|error| errors::os(&error, None))?;
     let plan = make_plan(py, options, &cancel)?;
+    let columns = plan.columns();
     let splits = plan.splits.iter().map(|split| {
         let (start, end) = (split.start, split.end);
         let topic = split.topic.to_string();
@@ -143,10 +145,14 @@ impl Scan {
         self.splits.clone()
     }
 
-    /// Of each split, what was delivered: (position, leader epoch, records, bytes, skipped).
+    /// Of each split, what was delivered: (position, leader epoch, records, bytes, skipped, bad).
     fn progress(&self) -> Vec<ProgressRow> {
         match self.status.get() {
-            None => self.splits.iter().map(|row| (row.3, -1, 0, 0, 0)).collect(),
+            None => self
+                .splits
+                .iter()
+                .map(|row| (row.3, -1, 0, 0, 0, 0))
+                .collect(),
             Some(status) => status
                 .progress()
                 .into_iter()
@@ -157,6 +163,7 @@ impl Scan {
                         one.records,
                         one.bytes,
                         one.skipped,
+                        one.bad,
                     )
                 })
                 .collect(),
@@ -318,10 +325,52 @@ fn options(settings: &Bound<'_, PyAny>) -> PyResult<ScanOptions> {
         starts: positions(starts)?,
         ends: positions(ends)?,
         columns: Arc::new(Columns::new(&columns)),
+        decode: decode(settings)?,
         isolation: isolation,
         missing: missing,
         timeout: millis("timeout_ms")?,
     }))
+}
+
+/// How to decode values, if at all.
+fn decode(settings: &Bound<'_, PyAny>) -> PyResult<Option<Decode>> {
+    let py = settings.py();
+    let format: String = field(settings, pyo3::intern!(py, "decode"))?;
+    if format.is_empty() {
+        return Ok(None);
+    }
+    if format != "json" {
+        return Err(unknown("decode", &format));
+    }
+    let given: Option<Vec<Bound<'_, PyAny>>> = field(settings, pyo3::intern!(py, "schema"))?;
+    let one = |found: &Bound<'_, PyAny>| {
+        let schema = field_of(found)?;
+        Field::try_from(&schema).map_err(errors::arrow)
+    };
+    let schema = given.map(|given| given.iter().map(one).collect::<PyResult<Fields>>());
+    let on_bad: String = field(settings, pyo3::intern!(py, "on_bad"))?;
+    let on_bad = match on_bad.as_str() {
+        "null" => OnBad::Null,
+        "fail" => OnBad::Fail,
+        "drop" => OnBad::Drop,
+        other => return Err(unknown("on_bad", other)),
+    };
+    Ok(Some(Decode {
+        schema: schema.transpose()?,
+        fields: field(settings, pyo3::intern!(py, "fields"))?,
+        on_bad,
+    }))
+}
+
+/// A field as Arrow's C data interface has it: `CoreField` of `scanning/schemas.py`.
+fn field_of(found: &Bound<'_, PyAny>) -> PyResult<FFI_ArrowSchema> {
+    let (format, name, flags, children): (String, String, i64, Vec<Bound<'_, PyAny>>) =
+        found.extract()?;
+    let children: PyResult<Vec<_>> = children.iter().map(field_of).collect();
+    FFI_ArrowSchema::try_new(&format, children?, None)
+        .and_then(|schema| schema.with_name(&name))
+        .and_then(|schema| schema.with_flags(Flags::from_bits_truncate(flags)))
+        .map_err(errors::arrow)
 }
 
 fn positions(places: Vec<(String, i32, Place)>) -> PyResult<HashMap<(String, i32), Position>> {

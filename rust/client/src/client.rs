@@ -302,7 +302,10 @@ impl Client {
     }
 
     /// Asks the broker at `address`, on a connection that is kept unless it fails.
-    fn ask(
+    ///
+    /// # Errors
+    /// As [`Connection::exchange`], `Unsupported`.
+    pub fn ask(
         &mut self,
         address: &Address,
         api: Api,
@@ -322,8 +325,8 @@ impl Client {
         Ok(frame)
     }
 
-    /// Whom to ask for metadata, each once.
-    fn addresses(&self) -> Vec<Address> {
+    /// Whom to ask for what every broker knows, each once.
+    pub fn addresses(&self) -> Vec<Address> {
         let connected = self.connections.keys().cloned();
         let known = self.metadata.brokers.values();
         let known = known.map(|broker| broker.address.clone());

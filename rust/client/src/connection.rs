@@ -148,8 +148,9 @@ impl Connection {
         version: i16,
         body: impl FnOnce(&mut Vec<u8>, i16),
     ) -> Result<()> {
-        if self.sent == self.out.len() {
-            self.out.clear();
+        // What is sent makes room, also if the socket never takes all at once.
+        if self.sent >= self.out.len() / 2 {
+            self.out.drain(..self.sent);
             self.sent = 0;
         }
         self.correlation_id = self.correlation_id.wrapping_add(1) & i32::MAX;

@@ -50,6 +50,47 @@ pub mod api {
         min: 3,
         max: 4,
     };
+    pub const PRODUCE: Api = Api {
+        key: key::PRODUCE,
+        name: "Produce",
+        min: 3,
+        // From 12 on a partition is added by its first batch (KIP-890 part 2).
+        max: 11,
+    };
+    /// The highest version about a single key.
+    pub const FIND_COORDINATOR: Api = Api {
+        key: key::FIND_COORDINATOR,
+        name: "FindCoordinator",
+        min: 1,
+        max: 3,
+    };
+    pub const INIT_PRODUCER_ID: Api = Api {
+        key: key::INIT_PRODUCER_ID,
+        name: "InitProducerId",
+        min: 0,
+        max: 4,
+    };
+    /// The highest version for clients.
+    pub const ADD_PARTITIONS_TO_TXN: Api = Api {
+        key: key::ADD_PARTITIONS_TO_TXN,
+        name: "AddPartitionsToTxn",
+        min: 0,
+        max: 3,
+    };
+    /// The highest version that leaves the epoch as it is.
+    pub const END_TXN: Api = Api {
+        key: key::END_TXN,
+        name: "EndTxn",
+        min: 0,
+        max: 4,
+    };
+    /// From Kafka 3.0 on.
+    pub const LIST_TRANSACTIONS: Api = Api {
+        key: key::LIST_TRANSACTIONS,
+        name: "ListTransactions",
+        min: 0,
+        max: 0,
+    };
     pub const API_VERSIONS: Api = Api {
         key: key::API_VERSIONS,
         name: "ApiVersions",

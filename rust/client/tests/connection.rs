@@ -156,6 +156,53 @@ fn a_frame_above_the_limit_waits_until_it_is_allowed() {
 }
 
 #[test]
+fn requests_are_sent_whole_while_the_socket_is_behind() {
+    const REQUESTS: usize = 40;
+    let body = |number: usize| vec![number as u8; 700_000];
+    let address = server(move |mut stream| {
+        greet(&mut stream);
+        for number in 0..REQUESTS {
+            let mut len = [0; 4];
+            stream.read_exact(&mut len).unwrap();
+            let mut frame = vec![0; i32::from_be_bytes(len) as usize];
+            stream.read_exact(&mut frame).unwrap();
+            let (header, at) = RequestHeader::parse(&frame).unwrap();
+            assert!(frame[at..] == body(number), "request {number}");
+            let answer = self::frame(header.correlation_id, &[number as u8]);
+            stream.write_all(&answer).unwrap();
+        }
+    });
+    let mut connection = client(&address).opener().open(&address).unwrap();
+    // Two more are always on their way: the socket is never empty.
+    for number in 0..REQUESTS + 2 {
+        if number < REQUESTS {
+            connection
+                .push(api::METADATA.key, 4, |out, _| out.extend(body(number)))
+                .unwrap();
+        }
+        if number >= 2 {
+            assert_eq!(arrive_sending(&mut connection), Arrival::Frame);
+            let frame = connection.take_frame().unwrap();
+            assert_eq!(frame.body(), [number as u8 - 2]);
+        }
+    }
+}
+
+fn arrive_sending(connection: &mut Connection) -> Arrival {
+    use std::os::fd::AsFd;
+    loop {
+        connection.flush().unwrap();
+        match connection.receive().unwrap() {
+            Arrival::Nothing => {
+                let files = [(connection.as_fd(), connection.interest())];
+                wait(&files, Duration::from_secs(20)).unwrap();
+            }
+            arrival => return arrival,
+        }
+    }
+}
+
+#[test]
 fn an_answer_that_does_not_come_can_be_cancelled() {
     let address = server(|mut stream| {
         greet(&mut stream);

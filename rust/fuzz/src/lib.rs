@@ -24,6 +24,7 @@ mod responses;
 mod script;
 mod search;
 mod snapshots;
+mod typed_values;
 
 pub use search::{Found, search};
 
@@ -61,11 +62,14 @@ pub enum Target {
     Dumps,
     /// Fetched records, new and old formats, with transactions: a scan has the rows that are visible.
     Fetched,
+    /// JSON that a scan decodes: what fits has its fields, a bad value costs its own row, within
+    /// bounded memory.
+    TypedValues,
 }
 
 impl Target {
     /// All targets.
-    pub const ALL: [Target; 12] = [
+    pub const ALL: [Target; 13] = [
         Target::Frames,
         Target::Batches,
         Target::MessageSets,
@@ -78,6 +82,7 @@ impl Target {
         Target::Reads,
         Target::Dumps,
         Target::Fetched,
+        Target::TypedValues,
     ];
 
     /// The names of the bugs planted for it.
@@ -95,6 +100,7 @@ impl Target {
             Target::Reads => reads::PLANTED,
             Target::Dumps => dumps::PLANTED,
             Target::Fetched => fetched::PLANTED,
+            Target::TypedValues => typed_values::PLANTED,
         }
     }
 
@@ -114,6 +120,7 @@ impl Target {
             Target::Reads => reads::run(&mut script, planted),
             Target::Dumps => dumps::run(&mut script, planted),
             Target::Fetched => fetched::run(&mut script, planted),
+            Target::TypedValues => typed_values::run(&mut script, planted),
         }
     }
 

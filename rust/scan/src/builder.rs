@@ -13,6 +13,7 @@ use pyrklog_wire::batch::NO_TIMESTAMP;
 use pyrklog_wire::records::Record;
 
 use crate::columns::{Column, Columns, UTC, header_fields, header_item};
+use crate::typed::{OnBad, Typed, Unfit};
 
 /// What a row takes besides keys, values, headers and the topic's name: offsets, numbers, nulls.
 const ROW_BYTES: usize = 40;
@@ -29,6 +30,16 @@ pub(crate) struct Row {
     pub timestamp: i64,
     /// 0 CreateTime, 1 LogAppendTime, -1 none.
     pub timestamp_type: i32,
+}
+
+/// What became of a row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fit {
+    Good,
+    /// Its value did not fit, and is null.
+    Nulled,
+    /// Its value did not fit, and there is no row.
+    Dropped,
 }
 
 /// Binary or string data with its offsets.
@@ -150,6 +161,8 @@ pub(crate) struct BatchBuilder {
     runs: Vec<Run>,
     keys: BytesBuilder,
     values: BytesBuilder,
+    /// Instead of `values`.
+    typed: Option<Typed>,
     offsets: Vec<i64>,
     timestamps: Vec<i64>,
     timestamp_nulls: NullBufferBuilder,
@@ -158,10 +171,14 @@ pub(crate) struct BatchBuilder {
 }
 
 impl BatchBuilder {
-    pub fn new(columns: Arc<Columns>) -> Self {
+    /// No value takes more than `value_bytes` as typed columns.
+    pub fn new(columns: Arc<Columns>, value_bytes: usize) -> Self {
+        let decoding = columns.decoding().filter(|_| columns.has(Column::Value));
+        let typed = decoding.map(|decoding| Typed::new(decoding, value_bytes));
         BatchBuilder {
+            typed,
             has_key: columns.has(Column::Key),
-            has_value: columns.has(Column::Value),
+            has_value: columns.has(Column::Value) && columns.decoding().is_none(),
             has_offset: columns.has(Column::Offset),
             has_timestamp: columns.has(Column::Timestamp),
             has_type: columns.has(Column::TimestampType),
@@ -192,7 +209,7 @@ impl BatchBuilder {
 
     /// The rows that follow are of this partition.
     pub fn begin(&mut self, topic: &Arc<str>, partition: i32) {
-        self.row_bytes = ROW_BYTES;
+        self.row_bytes = ROW_BYTES + self.typed.as_ref().map_or(0, Typed::width);
         if self.columns.has(Column::Topic) {
             self.row_bytes += topic.len();
         }
@@ -216,7 +233,7 @@ impl BatchBuilder {
         if self.has_key {
             cost += record.key.map_or(0, <[u8]>::len);
         }
-        if self.has_value {
+        if self.has_value || self.typed.is_some() {
             cost += record.value.map_or(0, <[u8]>::len);
         }
         if self.has_headers && record.header_count > 0 {
@@ -225,20 +242,72 @@ impl BatchBuilder {
         cost
     }
 
+    /// Topic and partition begun last.
+    pub fn place(&self) -> (&str, i32) {
+        let last = self.runs.last();
+        last.map_or(("", -1), |run| (&*run.topic, run.partition))
+    }
+
     /// Appends a row of the partition begun last.
+    ///
+    /// # Errors
+    /// A value that does not fit is to end the scan ([`OnBad::Fail`]).
     #[inline]
-    pub fn push(&mut self, row: Row, record: &Record<'_>) {
+    pub fn push(&mut self, row: Row, record: &Record<'_>) -> Result<Fit, Box<Unfit>> {
+        let fit = match self.typed {
+            None => Fit::Good,
+            Some(_) => self.push_typed(record.value)?,
+        };
+        if fit == Fit::Dropped {
+            return Ok(fit);
+        }
         self.push_fields(row, record.key, record.value);
         if self.has_headers {
             self.bytes += self.headers.push(Some(record));
         }
+        Ok(fit)
     }
 
     /// Appends a row without headers.
-    pub fn push_message(&mut self, row: Row, key: Option<&[u8]>, value: Option<&[u8]>) {
+    ///
+    /// # Errors
+    /// As [`BatchBuilder::push`].
+    pub fn push_message(
+        &mut self,
+        row: Row,
+        key: Option<&[u8]>,
+        value: Option<&[u8]>,
+    ) -> Result<Fit, Box<Unfit>> {
+        let fit = self.push_typed(value)?;
+        if fit == Fit::Dropped {
+            return Ok(fit);
+        }
         self.push_fields(row, key, value);
         if self.has_headers {
             self.headers.push(None);
+        }
+        Ok(fit)
+    }
+
+    /// Decodes a value first: without a row nothing else of its record is kept.
+    #[inline(never)]
+    fn push_typed(&mut self, value: Option<&[u8]>) -> Result<Fit, Box<Unfit>> {
+        let Some(typed) = &mut self.typed else {
+            return Ok(Fit::Good);
+        };
+        match typed.push(value) {
+            Ok(bytes) => {
+                self.bytes += bytes;
+                Ok(Fit::Good)
+            }
+            Err(unfit) => match typed.on_bad {
+                OnBad::Fail => Err(Box::new(unfit)),
+                OnBad::Drop => Ok(Fit::Dropped),
+                OnBad::Null => {
+                    typed.push_null();
+                    Ok(Fit::Nulled)
+                }
+            },
         }
     }
 
@@ -292,7 +361,10 @@ impl BatchBuilder {
     fn array(&mut self, column: Column) -> Result<ArrayRef, ArrowError> {
         Ok(match column {
             Column::Key => Arc::new(self.keys.finish_binary()?),
-            Column::Value => Arc::new(self.values.finish_binary()?),
+            Column::Value => match &mut self.typed {
+                Some(typed) => typed.finish()?,
+                None => Arc::new(self.values.finish_binary()?),
+            },
             Column::Topic => Arc::new(self.topics()?),
             Column::Partition => {
                 let runs = self.runs.iter();

@@ -5,6 +5,8 @@ use std::sync::Arc;
 use arrow_schema::{DataType, Field, Fields, Schema, SchemaRef, TimeUnit};
 use thiserror::Error;
 
+use crate::typed::Decoding;
+
 /// The time zone of timestamps.
 pub(crate) const UTC: &str = "UTC";
 
@@ -97,11 +99,21 @@ pub struct Columns {
     list: Vec<Column>,
     schema: SchemaRef,
     wanted: [bool; 8],
+    decoding: Option<Decoding>,
 }
 
 impl Columns {
     /// Each once; doubles are left out.
     pub fn new(columns: &[Column]) -> Columns {
+        Columns::build(columns, None)
+    }
+
+    /// The same with values decoded to typed columns.
+    pub fn decoded(columns: &[Column], decoding: Decoding) -> Columns {
+        Columns::build(columns, Some(decoding))
+    }
+
+    fn build(columns: &[Column], decoding: Option<Decoding>) -> Columns {
         let mut wanted = [false; 8];
         let mut list = Vec::with_capacity(columns.len());
         for column in columns {
@@ -109,11 +121,16 @@ impl Columns {
                 list.push(*column);
             }
         }
-        let fields: Vec<Field> = list.iter().map(|column| column.field()).collect();
+        let field = |column: &Column| match (column, &decoding) {
+            (Column::Value, Some(decoding)) => decoding.field("value"),
+            _ => column.field(),
+        };
+        let fields: Vec<Field> = list.iter().map(field).collect();
         Columns {
             list,
             schema: Arc::new(Schema::new(fields)),
             wanted,
+            decoding,
         }
     }
 
@@ -125,6 +142,10 @@ impl Columns {
     /// Their schema.
     pub fn schema(&self) -> SchemaRef {
         Arc::clone(&self.schema)
+    }
+
+    pub(crate) fn decoding(&self) -> Option<&Decoding> {
+        self.decoding.as_ref()
     }
 
     pub(crate) fn has(&self, column: Column) -> bool {

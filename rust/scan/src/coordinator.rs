@@ -6,8 +6,9 @@
 //!    +------- leader moved, connection lost, other replica ---+
 //! ```
 //!
-//! Epochs: [`epochs`].
+//! Epochs: [`epochs`]. Metadata that may be old: [`doubts`].
 
+mod doubts;
 mod epochs;
 
 use std::collections::{BTreeSet, HashMap};
@@ -19,7 +20,7 @@ use pyrklog_client::{Client, ClientError, Connection, Metadata, OffsetAnswer, Of
 use pyrklog_wire::list_offsets::{EARLIEST_TIMESTAMP, LATEST_TIMESTAMP};
 use pyrklog_wire::{ErrorCode, Uuid};
 
-use self::epochs::Older;
+use self::doubts::Doubts;
 use crate::ask::FetchTerms;
 use crate::assign::{Choice, Lanes};
 use crate::error::{ErrorKind, Result, ScanError};
@@ -32,8 +33,8 @@ use crate::worker::{Command, Event, Shared};
 
 /// How often the coordinator looks whether the scan was closed.
 const LOOK: Duration = Duration::from_millis(100);
-/// How long a topic may be unknown to the brokers that are asked before it counts as deleted: one
-/// that has just started may not know it yet.
+/// How long a topic may be unknown to all brokers, or have another id, before it counts as deleted:
+/// one that has just started may not know it yet, and one that is cut off never hears of it.
 const DELETED_AFTER: Duration = Duration::from_secs(3);
 /// How long a replica is preferred before the leader is asked again, as Java's clients do.
 const PREFERRED_FOR: Duration = Duration::from_secs(300);
@@ -45,10 +46,10 @@ struct Waiting {
     due: Instant,
     /// Why it waits, for the message if it does so for too long.
     reason: Option<String>,
-    /// Since when its topic is unknown.
-    unknown_since: Option<Instant>,
+    /// Who does not know its topic, or another one of that name.
+    gone: Option<Doubts>,
     /// Who has named a leader epoch that is older than the one known.
-    older: Option<Older>,
+    older: Option<Doubts>,
 }
 
 /// A worker's ear.
@@ -96,7 +97,7 @@ impl Coordinator {
             cursor,
             due,
             reason: None,
-            unknown_since: None,
+            gone: None,
             older: None,
         };
         Coordinator {
@@ -175,7 +176,7 @@ impl Coordinator {
                 };
                 self.tell(worker, Command::Open(lane, connection));
                 for cursor in waiting {
-                    self.tell(worker, Command::Assign(lane, Box::new(cursor)));
+                    self.hand_over(worker, lane, cursor);
                 }
                 Ok(())
             }
@@ -225,7 +226,7 @@ impl Coordinator {
             cursor,
             due: now,
             reason: None,
-            unknown_since: None,
+            gone: None,
             older: None,
         };
         match wait {
@@ -277,25 +278,26 @@ impl Coordinator {
     fn with_leader(&mut self, mut one: Waiting) -> Result<Option<Waiting>> {
         match find_leader(self.client.metadata(), &one.cursor)? {
             Found::Leader => {
-                one.unknown_since = None;
+                one.gone = None;
                 Ok(Some(one))
             }
             Found::None(reason) => {
-                one.unknown_since = None;
+                one.gone = None;
                 self.is_stale = true;
                 self.wait_again(one, &reason)?;
                 Ok(None)
             }
-            Found::Unknown => {
+            Found::Gone(gone) => {
                 let now = Instant::now();
-                let since = *one.unknown_since.get_or_insert(now);
-                let name = one.cursor.name();
-                if now.saturating_duration_since(since) >= DELETED_AFTER {
-                    let text = format!("partition {name} is gone: the topic was deleted");
-                    return Err(ScanError::new(ErrorKind::TopicDeleted, text));
+                let mut doubts = one.gone.take().unwrap_or_else(|| Doubts::new(now));
+                self.doubt(&mut doubts);
+                if doubts.are_of_all(self.client.metadata(), now, DELETED_AFTER) {
+                    return Err(ScanError::new(ErrorKind::TopicDeleted, gone.text));
                 }
-                self.is_stale = true;
-                self.wait_again(one, "the brokers do not know the topic")?;
+                let backoff = &mut one.cursor.backoff;
+                let wait = doubts.next_wait(self.client.metadata(), backoff);
+                one.gone = Some(doubts);
+                self.wait_for(wait, one, gone.reason)?;
                 Ok(None)
             }
         }
@@ -345,6 +347,7 @@ impl Coordinator {
                     leader_epoch: -1,
                     records: 0,
                     bytes: 0,
+                    bad: 0,
                 }])?;
                 continue;
             }
@@ -396,8 +399,13 @@ impl Coordinator {
         if let Some(worker) = self.lanes.assigned(id)
             && let Some(cursor) = self.openers.wait(id, cursor)
         {
-            self.tell(worker, Command::Assign(id, Box::new(cursor)));
+            self.hand_over(worker, id, cursor);
         }
+    }
+
+    fn hand_over(&self, worker: usize, id: LaneId, mut cursor: Cursor) {
+        cursor.handed_over(Instant::now());
+        self.tell(worker, Command::Assign(id, Box::new(cursor)));
     }
 
     fn tell(&self, worker: usize, command: Command) {
@@ -407,8 +415,13 @@ impl Coordinator {
         worker.waker.wake();
     }
 
-    /// The split waits for better times, unless it has done so for too long.
+    /// The split waits for better times, longer each time, unless it has done so for too long.
     fn wait_again(&mut self, mut one: Waiting, reason: &str) -> Result<()> {
+        let wait = one.cursor.backoff.next_wait();
+        self.wait_for(wait, one, reason)
+    }
+
+    fn wait_for(&mut self, wait: Duration, mut one: Waiting, reason: &str) -> Result<()> {
         let now = Instant::now();
         if one.cursor.stalled_for(now) >= self.terms.timeout {
             let name = one.cursor.name();
@@ -423,7 +436,7 @@ impl Coordinator {
             );
             return Err(ScanError::new(ErrorKind::LeaderNotAvailable, text));
         }
-        one.due = now + one.cursor.backoff.next_wait();
+        one.due = now + wait;
         one.reason.get_or_insert_with(|| reason.to_owned());
         self.waiting.push(one);
         Ok(())
@@ -434,18 +447,31 @@ enum Found {
     Leader,
     /// None now, and why.
     None(String),
-    /// The broker does not know the topic or the partition.
-    Unknown,
+    /// The broker does not know the topic or the partition, or another topic of that name.
+    Gone(Gone),
+}
+
+struct Gone {
+    /// Why it is asked for again.
+    reason: &'static str,
+    /// What that means if all brokers say so.
+    text: String,
 }
 
 /// Looks a split's partition up.
 fn find_leader(metadata: &Metadata, cursor: &Cursor) -> Result<Found> {
+    let unknown = || {
+        Found::Gone(Gone {
+            reason: "the brokers do not know the topic",
+            text: format!("partition {} is gone: the topic was deleted", cursor.name()),
+        })
+    };
     let Some(topic) = metadata.topics.get(&cursor.topic) else {
-        return Ok(Found::Unknown);
+        return Ok(unknown());
     };
     match topic.error {
         ErrorCode::NONE | ErrorCode::LEADER_NOT_AVAILABLE => {}
-        ErrorCode::UNKNOWN_TOPIC_OR_PARTITION => return Ok(Found::Unknown),
+        ErrorCode::UNKNOWN_TOPIC_OR_PARTITION => return Ok(unknown()),
         ErrorCode::TOPIC_AUTHORIZATION_FAILED => {
             let text = format!("this client may not read topic {}", cursor.topic);
             return Err(ScanError::new(ErrorKind::NotAuthorized, text));
@@ -454,14 +480,16 @@ fn find_leader(metadata: &Metadata, cursor: &Cursor) -> Result<Found> {
     }
     let known = [topic.id, cursor.topic_id];
     if known[0] != known[1] && known.iter().all(|id| *id != Uuid::default()) {
-        let text = format!(
-            "topic {} was deleted and created anew during the scan",
-            cursor.topic
-        );
-        return Err(ScanError::new(ErrorKind::TopicDeleted, text));
+        return Ok(Found::Gone(Gone {
+            reason: "the brokers know another topic of that name",
+            text: format!(
+                "topic {} was deleted and created anew during the scan",
+                cursor.topic
+            ),
+        }));
     }
     match topic.partition(cursor.partition) {
-        None => Ok(Found::Unknown),
+        None => Ok(unknown()),
         Some(_) if metadata.leader(&cursor.topic, cursor.partition).is_some() => Ok(Found::Leader),
         Some(_) => Ok(Found::None(format!(
             "partition {} has no leader",
@@ -497,4 +525,4 @@ pub(crate) fn leaders(metadata: &Metadata, cursors: &[Cursor]) -> usize {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

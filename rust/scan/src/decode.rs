@@ -63,7 +63,11 @@ impl Bad {
     fn at(self, cursor: &Cursor, position: i64) -> ScanError {
         let place = format!("partition {} at offset {position}", cursor.name());
         let (kind, reason) = match self {
-            Bad::Scan(error) if error.kind == ErrorKind::Cancelled => return error,
+            Bad::Scan(error)
+                if matches!(error.kind, ErrorKind::Cancelled | ErrorKind::BadValue) =>
+            {
+                return error;
+            }
             Bad::Scan(error) => (error.kind, error.text),
             Bad::Decode(error) => (ErrorKind::CorruptBatch, error.to_string()),
             Bad::Expand(error @ DecompressError::TooLarge { .. }) => {

@@ -39,6 +39,8 @@ pub enum ErrorKind {
     CorruptBatch,
     /// A batch or record beyond the limit, perhaps a decompression bomb.
     BatchTooLarge,
+    /// A value that is not what the schema says.
+    BadValue,
     /// Threads or memory ran out.
     Resources,
 }

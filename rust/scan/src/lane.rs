@@ -28,6 +28,12 @@ const BYTES_PER_SECOND_MIN: u64 = 16 << 10;
 const WANTED_BYTES_PER_SECOND_MIN: u64 = 1 << 20;
 const EMPTY_WAIT: Duration = Duration::from_millis(20);
 const THROTTLE_MAX: Duration = Duration::from_secs(30);
+/// How long a replica that is not the leader may give nothing before the leader is asked again; half
+/// of the scan's time-out if that is less.
+const STUCK_REPLICA_FOR: Duration = Duration::from_secs(5);
+
+/// So many time-outs of throttling without a record in between are waited for.
+const THROTTLED_TIMEOUTS_MAX: u32 = 5;
 
 /// A lane's name: the broker, and which of several connections to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -78,6 +84,8 @@ pub(crate) struct Lane {
     /// When the request in flight was sent, less the time in which its worker did not receive.
     sent_at: Option<Instant>,
     resume_at: Option<Instant>,
+    /// Since when the broker's quota forbids to ask.
+    throttled_since: Option<Instant>,
     /// Its worker has the right to a large frame for it.
     pub has_large: bool,
     /// A large frame waits for that right.
@@ -98,13 +106,15 @@ impl Lane {
             asked: Vec::new(),
             sent_at: None,
             resume_at: None,
+            throttled_since: None,
             has_large: false,
             is_blocked: false,
             wanted: None,
         }
     }
 
-    pub fn add(&mut self, cursor: Cursor) {
+    pub fn add(&mut self, mut cursor: Cursor, now: Instant) {
+        cursor.taken_over(now);
         self.cursors.push_back(cursor);
     }
 
@@ -126,11 +136,15 @@ impl Lane {
         }
     }
 
-    /// Its worker did not look for what arrived from `since` on: no answer is late for that.
+    /// Its worker did not look for what arrived from `since` on: no answer is late for that, and no
+    /// split has made no progress.
     pub fn was_left_alone(&mut self, since: Instant, now: Instant) {
         let wanted = self.wanted.as_mut().map(|(at, _)| at);
         for at in self.sent_at.iter_mut().chain(wanted) {
             *at += now.saturating_duration_since(since.max(*at));
+        }
+        for cursor in self.cursors.iter_mut().chain(&mut self.asked) {
+            cursor.was_left_alone(since, now);
         }
     }
 
@@ -181,6 +195,11 @@ impl Lane {
             return Ok(());
         }
         self.resume_at = None;
+        if let Some(since) = self.throttled_since.take() {
+            let most = self.terms.timeout * THROTTLED_TIMEOUTS_MAX;
+            let cursors = self.cursors.iter_mut();
+            cursors.for_each(|cursor| cursor.was_throttled(since, now, most));
+        }
         (self.ask, self.asked) = ask::choose(&mut self.cursors, self.terms.isolation);
         let has_ids = self.asked.iter().all(|one| one.topic_id != Uuid::default());
         let fetch = if has_ids {
@@ -209,6 +228,7 @@ impl Lane {
         let throttle = u64::try_from(response.head.throttle_ms).unwrap_or(0);
         if throttle > 0 {
             self.resume_at = Some(now + Duration::from_millis(throttle).min(THROTTLE_MAX));
+            self.throttled_since = Some(now);
         }
         let mut answer = Answer::default();
         let code = response.head.error_code;
@@ -311,7 +331,7 @@ impl Lane {
         match self.ask {
             Ask::Records => {}
             Ask::Next => return self.sort_out_next(cursor, records, now, answer),
-            Ask::Last => return self.sort_out_last(cursor, records, now),
+            Ask::Last => return self.sort_out_last(cursor, records, now, answer),
         }
         let (position, epoch) = position_after(records, cursor.position, cursor.end)
             .map_err(|error| corrupt(&cursor, &error.to_string()))?;
@@ -336,23 +356,15 @@ impl Lane {
             Isolation::ReadUncommitted => one.head.high_watermark,
         };
         if visible < cursor.end {
-            cursor.empties = 0;
-            if cursor.stalled_for(now) >= self.terms.timeout {
-                let text = format!(
-                    "partition {} is to be read up to offset {}, but ends at {visible}",
-                    cursor.name(),
-                    cursor.end
-                );
-                return Err(ScanError::new(ErrorKind::OffsetOutOfRange, text));
-            }
-            self.cursors.push_back(cursor);
+            self.end_not_shown(cursor, visible, now, answer)?;
         } else if is_first {
             if !records.is_empty() && cursor.empties >= EMPTIES_MAX {
                 return Err(corrupt(&cursor, "the broker sends a part of a batch only"));
             }
-            self.nothing_found(cursor, now)?;
+            self.nothing_found(cursor, now, answer)?;
         } else {
             // There was no room for it, or the broker reads one partition at a time.
+            cursor.was_behind();
             self.cursors.push_back(cursor);
         }
         Ok(None)
@@ -377,23 +389,24 @@ impl Lane {
         if is_over {
             answer.finished.push(cursor);
         } else {
-            self.nothing_found(cursor, now)?;
+            self.nothing_found(cursor, now, answer)?;
         }
         Ok(None)
     }
 
     /// What lies where a split's last record was read. A record of an older epoch is not the one
     /// that was read. That nothing is there any more is compaction's work.
-    fn sort_out_last(
+    fn sort_out_last<'f>(
         &mut self,
         mut cursor: Cursor,
-        records: &[u8],
+        records: &'f [u8],
         now: Instant,
+        answer: &mut Answer<'f>,
     ) -> Result<Option<Cursor>> {
         let last = entry_behind(records, cursor.position - 1)
             .map_err(|error| corrupt(&cursor, &error.to_string()))?;
         let Some(last) = last else {
-            self.nothing_found(cursor, now)?;
+            self.nothing_found(cursor, now, answer)?;
             return Ok(None);
         };
         if let Entry::Batch(last) = last
@@ -414,9 +427,57 @@ impl Lane {
         Ok(None)
     }
 
+    /// The split's end is waited for, unless it was for too long. That is no loss: a leader may have
+    /// records for long that it does not show.
+    fn end_not_shown(
+        &mut self,
+        mut cursor: Cursor,
+        visible: i64,
+        now: Instant,
+        answer: &mut Answer<'_>,
+    ) -> Result<()> {
+        cursor.empties = 0;
+        let Some(mut cursor) = self.unless_stuck(cursor, now, answer) else {
+            return Ok(());
+        };
+        if cursor.stalled_for(now) >= self.terms.timeout {
+            let (name, end) = (cursor.name(), cursor.end);
+            let text =
+                format!("partition {name} is to be read up to offset {end}, but ends at {visible}");
+            return Err(ScanError::new(ErrorKind::LeaderNotAvailable, text));
+        }
+        self.cursors.push_back(cursor);
+        Ok(())
+    }
+
+    /// Gives the split back, unless it leaves a replica that is stuck: the leader may be ahead.
+    fn unless_stuck(
+        &self,
+        mut cursor: Cursor,
+        now: Instant,
+        answer: &mut Answer<'_>,
+    ) -> Option<Cursor> {
+        let most = STUCK_REPLICA_FOR.min(self.terms.timeout / 2);
+        if cursor.preferred.is_none() || cursor.stalled_for(now) < most {
+            return Some(cursor);
+        }
+        let (replica, end) = (self.id.broker, cursor.end);
+        let text = format!("replica {replica} gives nothing more of what comes before {end}");
+        answer.released.push((cursor, Why::Moved(text)));
+        None
+    }
+
     /// The split is asked for again, unless it was for too long.
-    fn nothing_found(&mut self, mut cursor: Cursor, now: Instant) -> Result<()> {
+    fn nothing_found(
+        &mut self,
+        mut cursor: Cursor,
+        now: Instant,
+        answer: &mut Answer<'_>,
+    ) -> Result<()> {
         cursor.empties = cursor.empties.saturating_add(1);
+        let Some(mut cursor) = self.unless_stuck(cursor, now, answer) else {
+            return Ok(());
+        };
         if cursor.stalled_for(now) < self.terms.timeout {
             self.cursors.push_back(cursor);
             return Ok(());
@@ -470,3 +531,6 @@ fn corrupt(cursor: &Cursor, reason: &str) -> ScanError {
     let text = format!("partition {name} at offset {position}: {reason}");
     ScanError::new(ErrorKind::CorruptBatch, text)
 }
+
+#[cfg(test)]
+mod tests;

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! plan          offsets to read of each partition: splits
+//! sample        the first values of them, for a schema
 //! coordinator   one thread: finds leaders, checks epochs, hands out splits
 //! openers       threads for a moment: connect side by side
 //! worker        a few threads: each polls its lanes, decodes, fills a batch
@@ -34,19 +35,23 @@ mod progress;
 mod queue;
 mod reader;
 mod rows;
+mod sample;
 mod split;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
 mod threads;
+mod typed;
 mod worker;
 
 pub use columns::{Column, Columns, UnknownColumn};
 pub use error::{ErrorKind, Result, ScanError};
 pub use options::{ALL_PARTITIONS, Missing, OptionsError, Position, ScanOptions, TopicPartitions};
-pub use plan::{Plan, plan};
+pub use plan::Plan;
 pub use progress::SplitProgress;
 pub use reader::{Interrupt, ScanReader, Status};
+pub use sample::plan;
 pub use split::Split;
+pub use typed::{Decode, Decoding, OnBad, infer};
 
 #[cfg(test)]
 mod tests;

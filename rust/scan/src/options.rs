@@ -8,6 +8,7 @@ use pyrklog_client::{ClientConfig, Isolation};
 use thiserror::Error;
 
 use crate::columns::Columns;
+use crate::typed::Decode;
 
 /// Least and most memory of a scan.
 const MEMORY_BYTES: std::ops::RangeInclusive<usize> = 16 << 20..=64 << 30;
@@ -80,6 +81,8 @@ pub struct ScanOptions {
     pub ends: HashMap<(String, i32), Position>,
     /// What to build.
     pub columns: Arc<Columns>,
+    /// Values as typed columns; the plan has what comes of it in `columns`.
+    pub decode: Option<Decode>,
     /// Which records the reader sees.
     pub isolation: Isolation,
     /// The reader's rack, for replicas in it (KIP-392); empty for none.

@@ -8,6 +8,7 @@ use pyrklog_client::{Backoff, Cancel, Client, Isolation, OffsetQuery, Topic};
 use pyrklog_wire::ErrorCode;
 use pyrklog_wire::list_offsets::{EARLIEST_TIMESTAMP, LATEST_TIMESTAMP};
 
+use crate::columns::Columns;
 use crate::error::{ErrorKind, Result, ScanError};
 use crate::openers;
 use crate::options::{ALL_PARTITIONS, Position, ScanOptions};
@@ -30,11 +31,11 @@ pub struct Plan {
     pub(crate) client: Client,
 }
 
-/// Asks the cluster. Blocks up to `options.timeout`, or until `cancel` is used.
+/// Asks the cluster; leaves `options.decode` to others. Blocks up to `options.timeout`, or until `cancel` is used.
 ///
 /// # Errors
 /// [`ScanError`] of all kinds but those of records.
-pub fn plan(options: ScanOptions, cancel: Cancel) -> Result<Plan> {
+pub(crate) fn plan(options: ScanOptions, cancel: Cancel) -> Result<Plan> {
     let bad = |text: String| ScanError::new(ErrorKind::Argument, text);
     options.check().map_err(|error| bad(error.to_string()))?;
     let client = Client::new(options.client.clone(), cancel);
@@ -55,6 +56,13 @@ pub fn plan(options: ScanOptions, cancel: Cancel) -> Result<Plan> {
         options,
         client,
     })
+}
+
+impl Plan {
+    /// What is built.
+    pub fn columns(&self) -> Arc<Columns> {
+        Arc::clone(&self.options.columns)
+    }
 }
 
 /// Which end of the ranges.

@@ -17,6 +17,8 @@ pub struct SplitProgress {
     pub bytes: u64,
     /// Offsets that were deleted before they were read (`Missing::Skip`).
     pub skipped: u64,
+    /// Values that did not fit the schema.
+    pub bad: u64,
 }
 
 /// What a batch holds of a split.
@@ -27,6 +29,7 @@ pub(crate) struct Delivered {
     pub leader_epoch: i32,
     pub records: u64,
     pub bytes: u64,
+    pub bad: u64,
 }
 
 #[derive(Debug)]
@@ -36,6 +39,7 @@ struct Figures {
     records: AtomicU64,
     bytes: AtomicU64,
     skipped: AtomicU64,
+    bad: AtomicU64,
 }
 
 /// Figures of all splits.
@@ -53,6 +57,7 @@ impl Progress {
             records: AtomicU64::new(0),
             bytes: AtomicU64::new(0),
             skipped: AtomicU64::new(0),
+            bad: AtomicU64::new(0),
         });
         Progress(figures.collect())
     }
@@ -66,6 +71,7 @@ impl Progress {
                 .store(part.leader_epoch, Ordering::Relaxed);
             figures.records.fetch_add(part.records, Ordering::Relaxed);
             figures.bytes.fetch_add(part.bytes, Ordering::Relaxed);
+            figures.bad.fetch_add(part.bad, Ordering::Relaxed);
         }
     }
 
@@ -80,6 +86,7 @@ impl Progress {
             records: figures.records.load(Ordering::Relaxed),
             bytes: figures.bytes.load(Ordering::Relaxed),
             skipped: figures.skipped.load(Ordering::Relaxed),
+            bad: figures.bad.load(Ordering::Relaxed),
         };
         self.0.iter().map(read).collect()
     }

@@ -269,6 +269,7 @@ fn start_worker(
         lanes: Vec::new(),
         rows_since: None,
         finished: Vec::new(),
+        awake_since: Instant::now(),
     };
     threads::start(&format!("scan-worker-{number}"), move || worker.run())?;
     Ok(WorkerHandle { commands, waker })
@@ -320,6 +321,7 @@ mod tests {
             starts: HashMap::new(),
             ends: HashMap::new(),
             columns: Arc::new(Columns::new(&[Column::Value])),
+            decode: None,
             isolation: Isolation::ReadCommitted,
             rack: String::new(),
             missing: Missing::Fail,

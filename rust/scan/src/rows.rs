@@ -4,12 +4,13 @@ use std::sync::Arc;
 
 use pyrklog_wire::records::Record;
 
-use crate::builder::{BatchBuilder, Row};
+use crate::builder::{BatchBuilder, Fit, Row};
 use crate::columns::Columns;
 use crate::error::{ErrorKind, Result, ScanError};
 use crate::progress::Delivered;
 use crate::queue::{Output, Queue};
 use crate::split::Cursor;
+use crate::typed::Unfit;
 
 /// Of one batch: splits without a visible record count as well.
 const PARTS_MAX: usize = 4096;
@@ -39,7 +40,7 @@ pub(crate) struct Rows {
 impl Rows {
     pub fn new(columns: Arc<Columns>, limits: BatchLimits, queue: Arc<Queue>) -> Rows {
         Rows {
-            builder: BatchBuilder::new(columns),
+            builder: BatchBuilder::new(columns, limits.record_bytes),
             limits,
             queue,
             parts: Vec::new(),
@@ -73,6 +74,7 @@ impl Rows {
                 leader_epoch: cursor.known_epoch(),
                 records: 0,
                 bytes: 0,
+                bad: 0,
             });
         }
         Ok(())
@@ -87,7 +89,7 @@ impl Rows {
     /// Appends a record.
     ///
     /// # Errors
-    /// The scan was closed; a record above the limit.
+    /// The scan was closed; a record above the limit; a value that does not fit.
     #[inline]
     pub fn push(&mut self, row: Row, record: &Record<'_>) -> Result<()> {
         let cost = self.builder.cost(record);
@@ -96,9 +98,8 @@ impl Rows {
         {
             self.make_room(row.offset, cost)?;
         }
-        self.builder.push(row, record);
-        self.count();
-        Ok(())
+        let fit = self.builder.push(row, record);
+        self.count(row.offset, fit)
     }
 
     /// The same for a message of format 0 or 1.
@@ -117,17 +118,29 @@ impl Rows {
         {
             self.make_room(row.offset, cost)?;
         }
-        self.builder.push_message(row, key, value);
-        self.count();
-        Ok(())
+        let fit = self.builder.push_message(row, key, value);
+        self.count(row.offset, fit)
     }
 
     #[inline]
-    fn count(&mut self) {
+    fn count(&mut self, offset: i64, fit: Result<Fit, Box<Unfit>>) -> Result<()> {
+        let fit = fit.map_err(|unfit| self.bad_value(offset, &unfit))?;
         if let Some(part) = self.parts.last_mut() {
-            part.records += 1;
+            part.records += u64::from(fit != Fit::Dropped);
+            part.bad += u64::from(fit != Fit::Good);
         }
         self.pushed_epoch = Some(self.batch_epoch);
+        Ok(())
+    }
+
+    #[cold]
+    fn bad_value(&self, offset: i64, unfit: &Unfit) -> ScanError {
+        let (topic, partition) = self.builder.place();
+        let text = format!(
+            "topic {topic} partition {partition} offset {offset}: the value does not fit the \
+             schema: {unfit}"
+        );
+        ScanError::new(ErrorKind::BadValue, text)
     }
 
     /// All up to `position` of the split begun last is in the rows.
@@ -163,6 +176,7 @@ impl Rows {
             leader_epoch,
             records: 0,
             bytes: 0,
+            bad: 0,
         });
         Ok(())
     }

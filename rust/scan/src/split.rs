@@ -50,8 +50,13 @@ pub(crate) struct Cursor {
     pub is_doubted: bool,
     /// Fetches in a row that found nothing though the end is visible.
     pub empties: u32,
-    /// Since when there is no progress, and the tries.
-    pub stalled_since: Option<Instant>,
+    /// Since when there is no progress, less the time in which nobody asked for it.
+    stalled_since: Option<Instant>,
+    /// How long brokers' quotas have held it up meanwhile.
+    throttled: Duration,
+    /// When it was given to a worker that has not taken it yet.
+    handed_at: Option<Instant>,
+    /// The tries.
     pub backoff: Backoff,
 }
 
@@ -72,6 +77,8 @@ impl Cursor {
             is_doubted: false,
             empties: 0,
             stalled_since: None,
+            throttled: Duration::ZERO,
+            handed_at: None,
             backoff: Backoff::default(),
         }
     }
@@ -92,7 +99,8 @@ impl Cursor {
     pub fn moved_to(&mut self, position: i64) {
         self.position = position;
         self.empties = 0;
-        self.stalled_since = None;
+        self.was_behind();
+        self.throttled = Duration::ZERO;
         self.is_out_of_range = false;
         self.backoff.reset();
     }
@@ -100,6 +108,39 @@ impl Cursor {
     /// How long there was no progress; counts from the first call.
     pub fn stalled_for(&mut self, now: Instant) -> Duration {
         now.saturating_duration_since(*self.stalled_since.get_or_insert(now))
+    }
+
+    /// Others took the room of an answer: nothing is wrong with it.
+    pub fn was_behind(&mut self) {
+        self.stalled_since = None;
+    }
+
+    /// Nobody asked for it from `since` on: that does not count.
+    pub fn was_left_alone(&mut self, since: Instant, now: Instant) {
+        if let Some(at) = &mut self.stalled_since {
+            *at += now.saturating_duration_since(since.max(*at));
+        }
+    }
+
+    /// A broker's quota forbade to ask from `since` on. That does not count either, up to `most`
+    /// without progress.
+    pub fn was_throttled(&mut self, since: Instant, now: Instant, most: Duration) {
+        let wait = now.saturating_duration_since(since);
+        let counted = wait.min(most.saturating_sub(self.throttled));
+        self.throttled += counted;
+        self.was_left_alone(now - counted, now);
+    }
+
+    /// It is on its way to a worker.
+    pub fn handed_over(&mut self, now: Instant) {
+        self.handed_at = Some(now);
+    }
+
+    /// The worker has it, which may have been held up by the caller.
+    pub fn taken_over(&mut self, now: Instant) {
+        if let Some(since) = self.handed_at.take() {
+            self.was_left_alone(since, now);
+        }
     }
 
     /// "topic-3", for messages.

@@ -12,7 +12,7 @@ use crate::decode::{DecodeLimits, Decoder};
 use crate::entries::position_after;
 use crate::error::{ErrorKind, Result, ScanError};
 use crate::large::LargeGate;
-use crate::progress::Progress;
+use crate::progress::{Progress, SplitProgress};
 use crate::queue::{Popped, Queue};
 use crate::rows::{BatchLimits, Rows};
 use crate::split::{Cursor, Split};
@@ -56,6 +56,23 @@ pub fn decode(
     records: &[u8],
     aborted: &[AbortedTransaction],
 ) -> Result<(Vec<RecordBatch>, i64)> {
+    let (batches, progress) = decode_columns(how, Columns::new(columns), records, aborted)?;
+    Ok((batches, progress.position))
+}
+
+/// The same for any columns, with the figures of the split.
+///
+/// # Errors
+/// As [`decode`].
+///
+/// # Panics
+/// As [`decode`].
+pub fn decode_columns(
+    how: How,
+    columns: Columns,
+    records: &[u8],
+    aborted: &[AbortedTransaction],
+) -> Result<(Vec<RecordBatch>, SplitProgress)> {
     let split = Split {
         topic: Arc::from("topic"),
         topic_id: [1; 16],
@@ -82,19 +99,20 @@ pub fn decode(
         assert!(output.batch.num_rows() <= how.batch_rows);
         batches.push(output.batch);
     }
-    let reached = progress.read()[0].position;
+    let figures = progress.read()[0];
+    let reached = figures.position;
     let end = cursor.end.max(cursor.position);
     assert_eq!(reached, position.min(end), "the decoder's position");
-    Ok((batches, reached))
+    Ok((batches, figures))
 }
 
-fn decoder(how: How, columns: &[Column], queue: &Arc<Queue>) -> Decoder {
+fn decoder(how: How, columns: Columns, queue: &Arc<Queue>) -> Decoder {
     let limits = BatchLimits {
         rows: how.batch_rows,
         bytes: how.batch_bytes,
         record_bytes: how.large_bytes,
     };
-    let rows = Rows::new(Arc::new(Columns::new(columns)), limits, Arc::clone(queue));
+    let rows = Rows::new(Arc::new(columns), limits, Arc::clone(queue));
     let limits = DecodeLimits {
         expanded_bytes: how.expanded_bytes,
         large_bytes: how.large_bytes,

@@ -3,6 +3,8 @@
 mod decode;
 mod hostile;
 mod old_formats;
+mod typed;
+mod typed_model;
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Int32Type, Int64Type, TimestampMicrosecondType};

@@ -99,6 +99,8 @@ pub(crate) struct Worker {
     pub rows_since: Option<Instant>,
     /// Lanes of splits whose last rows are not in the queue yet.
     pub finished: Vec<LaneId>,
+    /// Since when it has not looked for what arrived.
+    pub awake_since: Instant,
 }
 
 impl Worker {
@@ -112,7 +114,6 @@ impl Worker {
     }
 
     fn work(&mut self) -> Result<()> {
-        let mut awake_since = Instant::now();
         loop {
             self.take_commands()?;
             let now = Instant::now();
@@ -127,10 +128,10 @@ impl Worker {
             // The caller may have stopped this worker, at a full queue.
             let now = Instant::now();
             for lane in &mut self.lanes {
-                lane.was_left_alone(awake_since, now);
+                lane.was_left_alone(self.awake_since, now);
             }
             let ready = self.wait()?;
-            awake_since = Instant::now();
+            self.awake_since = Instant::now();
             if self.shared.cancel.is_cancelled() {
                 return Err(ScanError::cancelled());
             }
@@ -167,9 +168,12 @@ impl Worker {
                 Command::Close(id) => self.lanes.retain(|lane| lane.id != id),
                 Command::Assign(id, cursor) => {
                     match self.lanes.iter_mut().find(|lane| lane.id == id) {
-                        Some(lane) => lane.add(*cursor),
+                        Some(lane) => lane.add(*cursor, Instant::now()),
                         // It was lost on the way.
-                        None => self.release(id, *cursor, Why::Moved("connection lost".into())),
+                        None => {
+                            let why = Why::Moved("connection lost".into());
+                            self.release(id, *cursor, why);
+                        }
                     }
                 }
             }
@@ -231,7 +235,8 @@ impl Worker {
         let lane = &mut self.lanes[number];
         let is_wanted = lane.has_large && self.shared.frames.is_wanted(now);
         lane.set_wanted(is_wanted, now);
-        let Some(doing) = lane.late(now) else {
+        // The caller may have stopped this worker since it looked.
+        let Some(doing) = lane.late(self.awake_since) else {
             return Ok(());
         };
         let error = ClientError::TimedOut {
@@ -264,12 +269,12 @@ impl Worker {
     }
 
     fn answered(&mut self, number: usize, frame: pyrklog_client::Frame) -> Result<()> {
-        let now = Instant::now();
         let lane = &mut self.lanes[number];
         let id = lane.id;
-        let answer = lane.answered(&frame, now)?;
+        // The caller may have stopped this worker since the answer came.
+        let answer = lane.answered(&frame, self.awake_since)?;
         // The broker works on the next request while this answer is decoded.
-        let asked = lane.ask(now);
+        let asked = lane.ask(Instant::now());
         let Answer {
             parts,
             finished,
@@ -317,7 +322,10 @@ impl Worker {
     }
 
     /// Gives a split back to the coordinator, which is there until the scan is over.
-    fn release(&self, lane: LaneId, cursor: Cursor, why: Why) {
+    fn release(&self, lane: LaneId, mut cursor: Cursor, why: Why) {
+        let now = Instant::now();
+        cursor.taken_over(now);
+        cursor.was_left_alone(self.awake_since, now);
         let event = Event::Released(lane, Box::new(cursor), why);
         self.events.send(event).ok();
     }
@@ -328,7 +336,8 @@ impl Worker {
             return Err(error.into());
         }
         self.flush()?;
-        let lane = self.lanes.swap_remove(number);
+        let mut lane = self.lanes.swap_remove(number);
+        lane.was_left_alone(self.awake_since, Instant::now());
         if lane.has_large {
             self.shared.frames.give_back();
         }

@@ -344,9 +344,37 @@ fn an_end_that_does_not_come_fails_the_scan_in_time() {
     };
     broker.state().log.push((100, Vec::new()));
     let error = read(options).unwrap_err();
-    assert_eq!(error.kind, ErrorKind::OffsetOutOfRange);
+    // It may come yet: only an offset that a leader refuses is out of range.
+    assert_eq!(error.kind, ErrorKind::LeaderNotAvailable);
     let text = "partition t-0 is to be read up to offset 101, but ends at 100";
     assert_eq!(error.text, text);
+}
+
+/// Broker 1 sends its readers to broker 2 once; that one shows nothing from 60 on, or shows it and
+/// does not send it.
+#[test]
+fn a_replica_that_is_stuck_is_left_for_the_leader() {
+    for visible in [60, 100] {
+        let replica = FakeBroker::start(|_, offset| match offset {
+            ..60 => piecewise(offset),
+            _ => Reply::Records(Vec::new()),
+        });
+        let leader = FakeBroker::start(|number, _| match number {
+            0 => Reply::Preferred(2),
+            _ => Reply::Log,
+        });
+        leader.state().others = vec![(2, replica.port)];
+        {
+            let mut state = replica.state();
+            (state.id, state.others) = (2, vec![(1, leader.port)]);
+            state.high_watermark = visible;
+        }
+        let mut options = leader.options();
+        options.timeout = Duration::from_secs(6);
+        let (offsets, _) = read(options).unwrap();
+        assert_eq!(offsets, all(0, 100), "{visible}");
+        assert!(replica.state().fetches > 6, "the replica was not read");
+    }
 }
 
 #[test]

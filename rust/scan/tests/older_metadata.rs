@@ -6,7 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use common::{FakeBroker, Reply, batch, offsets_of, read, start};
-use pyrklog_scan::{ErrorKind, Position, ScanError, ScanOptions};
+use pyrklog_client::Cancel;
+use pyrklog_scan::{ErrorKind, Position, ScanError, ScanOptions, ScanReader, plan};
 use pyrklog_wire::ErrorCode;
 use pyrklog_wire::api::key;
 
@@ -116,6 +117,29 @@ fn a_topic_that_was_created_anew_without_an_id_is_noticed() {
     }
 }
 
+/// A stream's look for truncations has five seconds.
+#[test]
+fn many_brokers_are_asked_in_time_whether_a_topic_was_created_anew() {
+    let brokers: Vec<FakeBroker> = (0..12)
+        .map(|_| FakeBroker::start(|_, _| panic!("it is read")))
+        .collect();
+    let ports: Vec<u16> = brokers.iter().map(|broker| broker.port).collect();
+    for (number, broker) in brokers.iter().enumerate() {
+        let others = (1..).zip(&ports).filter(|(id, _)| *id != number as i32 + 1);
+        let mut state = broker.state();
+        state.others = others.map(|(id, port)| (id, *port)).collect();
+        (state.id, state.topic_id) = (number as i32 + 1, Some([0; 16]));
+        (state.leader_epoch, state.epoch_end) = (0, (-1, -1));
+    }
+    let options = ScanOptions {
+        start: at(50, 5),
+        end: at(51, -1),
+        timeout: Duration::from_secs(5),
+        ..brokers[0].options()
+    };
+    assert_eq!(read(options).unwrap_err().kind, ErrorKind::LogTruncated);
+}
+
 #[test]
 fn a_broker_that_is_away_may_know_better() {
     // Nobody listens on port 1.
@@ -141,4 +165,46 @@ fn a_new_epoch_of_brokers_that_cannot_be_asked_about_it_is_read_on_in() {
     let mut options = broker.options();
     options.timeout = Duration::from_secs(3);
     assert_eq!(read(options).unwrap().0, all(0, 100));
+}
+
+/// Broker 1 is cut off after the first Fetch, and knows the topic as it was before, or not at all.
+#[test]
+fn one_broker_does_not_decide_that_a_topic_was_deleted() {
+    for id in [None, Some([2; 16])] {
+        let leader = FakeBroker::start(|number, offset| match number {
+            1 => Reply::Error(ErrorCode::KAFKA_STORAGE_ERROR),
+            _ => piecewise(offset),
+        });
+        let cut_off = FakeBroker::start(|_, _| panic!("the old leader is read"));
+        for (broker, another) in [(&leader, (1, cut_off.port)), (&cut_off, (2, leader.port))] {
+            let mut state = broker.state();
+            (state.others, state.leaders) = (vec![another], vec![2]);
+        }
+        leader.state().id = 2;
+        let mut options = cut_off.options();
+        options.start = at(0, -1);
+        options.end = at(100, -1);
+        let plan = plan(options, Cancel::new().unwrap()).unwrap();
+        cut_off.state().topic_id = id;
+        let mut reader = ScanReader::start(plan, None).unwrap();
+        let mut offsets = Vec::new();
+        while let Some(batch) = reader.next_batch().unwrap() {
+            offsets.extend(offsets_of(&batch));
+        }
+        assert_eq!(offsets, all(0, 100));
+    }
+}
+
+/// Nobody listens on port 1: that broker may know the topic.
+#[test]
+fn a_broker_that_is_away_may_know_a_topic_that_the_others_do_not() {
+    let broker = FakeBroker::start(|_, _| Reply::Error(ErrorCode::UNKNOWN_TOPIC_ID));
+    broker.state().others = vec![(2, 1)];
+    let mut options = broker.options();
+    options.timeout = Duration::from_secs(5);
+    let mut reader = start(options).unwrap();
+    broker.state().topic_id = Some([2; 16]);
+    let error = reader.next_batch().unwrap_err();
+    assert_eq!(error.kind, ErrorKind::LeaderNotAvailable);
+    assert!(error.text.contains("another topic of that name"), "{error}");
 }

@@ -29,6 +29,7 @@ pub mod produce;
 pub mod reader;
 pub mod records;
 pub mod span;
+pub mod transactions;
 pub mod varint;
 pub mod writer;
 

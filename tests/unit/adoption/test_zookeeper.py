@@ -5,10 +5,12 @@ from collections.abc import Collection, Mapping
 import pytest
 from kazoo.exceptions import NoAuthError
 
+from pyrklog.adoption import zookeeper
 from pyrklog.adoption.kraft import ALL_BROKERS
 from pyrklog.adoption.zookeeper import read_tree
-from pyrklog.errors import ConfigError
+from pyrklog.errors import ConfigError, TemporaryError
 from pyrklog.metastore import znodes
+from pyrklog.testing.broker import free_port
 
 TREE = {
     znodes.CLUSTER_ID: znodes.encode_cluster_id("c"),
@@ -79,3 +81,14 @@ def test_options_that_only_brokers_may_read_are_known_to_be_unknown() -> None:
 def test_another_cluster_is_refused() -> None:
     with pytest.raises(ConfigError, match="knows cluster c, but the log directory belongs to d"):
         read_tree(Tree(TREE), "d")
+
+
+def test_a_dead_zookeeper_is_one_error(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Without kazoo's own lines before it, which an unconfigured logging would print."""
+    monkeypatch.setattr(zookeeper, "CONNECT_TIMEOUT_S", 0.5)
+    address = f"127.0.0.1:{free_port()}"
+    with pytest.raises(TemporaryError, match=f"No ZooKeeper answers at {address}"):
+        zookeeper.read_zookeeper(address, "c")
+    assert [record.getMessage() for record in caplog.records] == []

@@ -273,6 +273,10 @@ def test_an_empty_name_is_the_users_mistake(command: list[str], said: str, nobod
         (["topic", "trim", "a", "--partition", "1"], "topic trim takes TOPIC:P"),
         (["config", "alter", "topic", "a", "--add-config", "b=c"], "takes --set NAME=VALUE"),
         (["cluster", "txns", "abort", "--topic", "a"], "takes --partition TOPIC:P"),
+        (["serve", "--port", "9093"], "serve takes --listen HOST:PORT"),
+        (["topic", "list", "--port", "9093"], "-b HOST:PORT"),
+        (["topic", "list", "--json"], "`-o json` prints JSON"),
+        (["consume", "a", "--json"], "consume takes -f jsonl"),
     ],
     ids=lambda one: str(one),
 )
@@ -375,6 +379,21 @@ def test_each_hint_is_for_an_option_that_the_command_does_not_have() -> None:
             command = command.commands[word]
         known = {option for one in command.params for option in one.opts}
         assert not known & hints.keys(), name
+
+
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [
+        ("serve server.properties", "; serve takes --config FILE, and --data DIR"),
+        ("config describe topics a", "; it is `pyrklog config describe topic NAME`"),
+        ("config alter brokers 1 --set a=b", "; it is `pyrklog config alter broker NAME`"),
+        ("config alter topic a retention.ms=5", "; fix: give --set retention.ms=5"),
+    ],
+)
+def test_words_in_the_wrong_place_are_answered(command: str, said: str) -> None:
+    code, out, err = invoke(*command.split())
+    assert (code, out) == (2, "")
+    assert err.rstrip().endswith(said)
 
 
 def test_other_unknown_options_are_told_as_ever() -> None:

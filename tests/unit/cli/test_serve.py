@@ -123,6 +123,15 @@ def test_temporary_data_excludes_a_directory(tmp_path: Path) -> None:
     assert done.stderr.startswith("error: --tmp and --data exclude each other")
 
 
+def test_temporary_data_beside_log_directories_that_stay(tmp_path: Path) -> None:
+    kept = tmp_path / "kept"
+    done = run("serve", "--tmp", "--check", "--set", f"log.dirs={kept}")
+    assert done.returncode == 78
+    assert done.stderr.startswith("error: --tmp removes the broker's data at the end, but log.dirs")
+    assert str(kept) in done.stderr
+    assert not kept.exists()
+
+
 def test_an_empty_directory_name_is_not_the_default() -> None:
     done = run("serve", "--data", "", "--check")
     assert done.returncode == 78

@@ -88,6 +88,14 @@ def test_a_file_of_kafkas_is_known_by_what_it_needs(
     assert config.with_dynamic(default={}, broker={}).has_kafka_file is is_kafkas
 
 
+def test_what_marks_a_file_as_kafkas_is_not_called_ignored(tmp_path: Path) -> None:
+    (notice,) = load_config(file=write(tmp_path, "process.roles=broker")).notices
+    assert notice.startswith("process.roles (server.properties line 1) marks the file as Kafka's")
+    assert "ignored" not in notice
+    (notice,) = load_config(overrides=["process.roles=broker"]).notices
+    assert notice == "process.roles (--set) has no effect in this version; ignored"
+
+
 def test_only_a_file_tells_what_kafka_started_with() -> None:
     assert not load_config(overrides=["process.roles=broker"]).has_kafka_file
 
@@ -199,6 +207,12 @@ def test_stray_commas_in_log_dirs_name_nothing() -> None:
         assert load_config(overrides=[f"log.dirs={text}"]).log_dirs == [Path("/a"), Path("/b")]
 
 
+def test_empty_log_dirs_are_refused_beside_a_log_dir_too() -> None:
+    """As in Kafka: they do not fall back to another place."""
+    with pytest.raises(ConfigError, match=r"log\.dirs \(--set\) names no directory"):
+        load_config(overrides=["log.dir=/a", "log.dirs="])
+
+
 def test_flags_of_serve(tmp_path: Path) -> None:
     config = load_config(
         flags={"pyrklog.data.dir": str(tmp_path), "listeners": "PLAINTEXT://0.0.0.0:0"}
@@ -227,6 +241,49 @@ def test_kafkas_own_file_for_kraft_mode_is_read_unchanged(tmp_path: Path) -> Non
     assert config.listeners.bound == [Endpoint("PLAINTEXT", "", 9092)]
     assert config.listeners.advertised == [Endpoint("PLAINTEXT", "localhost", 9092)]
     assert any("CONTROLLER is left out" in notice for notice in config.notices)
+
+
+@pytest.mark.parametrize(
+    ("lines", "said"),
+    [
+        (
+            "broker.id=1\nlisteners=SSL://:9093",
+            "PLAINTEXT only (listeners: server.properties line 2).",
+        ),
+        ("listeners=:9092", "NAME://HOST:PORT (listeners: server.properties line 1)."),
+        (
+            "listeners=PLAINTEXT://:9092\nadvertised.listeners=A://b:1",
+            "does not (listeners: server.properties line 1, advertised.listeners: "
+            "server.properties line 2).",
+        ),
+        (
+            "listener.security.protocol.map=PLAINTEXT",
+            "NAME:PROTOCOL (listener.security.protocol.map: server.properties line 1).",
+        ),
+    ],
+)
+def test_errors_of_listeners_name_their_lines(tmp_path: Path, lines: str, said: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        load_config(file=write(tmp_path, lines))
+    assert refused.value.what.endswith(said)
+
+
+def test_advertised_listeners_of_the_file_beside_other_listeners_are_told(tmp_path: Path) -> None:
+    file = write(tmp_path, "listeners=PLAINTEXT://:9092\nadvertised.listeners=PLAINTEXT://k:9092\n")
+    other = {"listeners": "PLAINTEXT://127.0.0.1:9095"}
+    (notice,) = load_config(file=file, flags=other).notices
+    assert notice.startswith(
+        "advertised.listeners (server.properties line 2) holds beside --listen: clients are told "
+        "PLAINTEXT://k:9092;"
+    )
+    (notice,) = load_config(file=file, overrides=["listeners=PLAINTEXT://:9095"]).notices
+    assert "holds beside listeners (--set): clients" in notice
+    for harmless in ("", "PLAINTEXT://127.0.0.1:9095"):
+        advertised = [f"advertised.listeners={harmless}"]
+        assert load_config(file=file, flags=other, overrides=advertised).notices == []
+    same = {"listeners": "PLAINTEXT://k:9092"}
+    assert load_config(file=file, flags=same).notices == []
+    assert load_config(file=file).notices == []
 
 
 def test_a_guessed_listener_between_brokers_is_told() -> None:
@@ -270,7 +327,9 @@ def test_passwords_are_never_shown() -> None:
         ("num.partitions=none", "num.partitions"),
         ("authorizer.class.name=kafka.security.Authorizer", "open to everyone"),
         ("listeners=SSL://:9093", "serves PLAINTEXT only"),
-        ("log.dirs= , ", r"log\.dirs names no directory"),
+        ("log.dirs= , ", r"log\.dirs \(--set\) names no directory"),
+        ("log.dirs=", r"log\.dirs \(--set\) names no directory"),
+        ("log.dir=", r"log\.dir \(--set\) names no directory"),
         ("node.id=-2", "at least -1"),
         ("log.retention.ms=0", "log.retention.ms: must be -1"),
         ("log.retention.minutes=0", r"log.retention.minutes \(--set\) must be -1"),

@@ -92,6 +92,113 @@ def test_a_broker_of_a_cluster_has_its_metadata_elsewhere(tmp_path: Path) -> Non
     assert load(log_dir, "zookeeper.connect=z:2181").log_dirs == [log_dir]
 
 
+def file_with(tmp_path: Path, log_dir: Path) -> Path:
+    file = tmp_path / "server.properties"
+    file.write_text(f"broker.id=1\nlog.dirs={log_dir}\n")
+    return file
+
+
+@pytest.mark.parametrize("own", ["logs", "."])
+def test_a_used_data_directory_beside_other_log_directories_is_refused(
+    tmp_path: Path, own: str
+) -> None:
+    """The broker would serve its metadata, with empty partitions made anew elsewhere."""
+    data, other = tmp_path / "x", tmp_path / "other"
+    used = logs(data / own)
+    flags = {"pyrklog.data.dir": str(data)}
+    file = file_with(tmp_path, other)
+    with pytest.raises(ConfigError) as refused:
+        load_config(file=file, flags=flags)
+    assert refused.value.exit_code == 78
+    assert f"--data is {data}, whose records are in {used}, but" in refused.value.what
+    assert f"log.dirs (server.properties line 2) names {other}:" in refused.value.what
+    assert refused.value.fix == (
+        f"to serve {data} add --set log.dirs={used}; to serve {other} leave --data out"
+    )
+    chosen = load_config(file=file, flags=flags, overrides=[f"log.dirs={used}"])
+    assert chosen.log_dirs == [used]
+    assert load_config(file=file).log_dirs == [other]
+    if own == "logs":  # else the metadata would lie in a log directory, which is refused too
+        both = load_config(file=file, flags=flags, overrides=[f"log.dirs={other},{used}"])
+        assert both.log_dirs == [other, used]
+
+
+def test_a_new_data_directory_may_have_log_directories_elsewhere(tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    config = load_config(
+        file=file_with(tmp_path, other), flags={"pyrklog.data.dir": str(tmp_path / "new")}
+    )
+    assert (config.log_dirs, config.meta_dir) == ([other], tmp_path / "new" / "meta")
+
+
+def partition(path: Path) -> None:
+    path.mkdir(parents=True)
+    (path / "00000000000000000000.log").touch()
+
+
+@pytest.mark.parametrize("has_properties", [True, False])
+def test_the_parent_of_a_log_directory_is_refused(tmp_path: Path, has_properties: bool) -> None:
+    place = tmp_path / "kafka"
+    partition(place / "data" / "my-topic-0")
+    (tmp_path / "kafka" / "config").mkdir()
+    if has_properties:
+        (place / "data" / "meta.properties").write_text("version=1\nnode.id=1\ncluster.id=c\n")
+    with pytest.raises(ConfigError) as refused:
+        load(place)
+    assert refused.value.exit_code == 78
+    assert f"{place} is no log directory, but holds {place}/data; a new" in refused.value.what
+    assert refused.value.fix is not None
+    assert f"give --data {place}/data; for a new broker" in refused.value.fix
+    with pytest.raises(ConfigError, match=f"{place} is no log directory") as named:
+        load_config(overrides=[f"log.dirs={place}"])
+    assert named.value.fix is not None
+    assert f"give --set log.dirs={place}/data;" in named.value.fix
+    named_itself = load_config(overrides=[f"log.dirs={place}/data"])
+    assert named_itself.log_dirs == [place / "data"]
+    assert load(place / "data", "log.dirs=" + str(place / "data")).log_dirs == [place / "data"]
+
+
+def test_several_log_directories_below_are_named(tmp_path: Path) -> None:
+    both = [logs(tmp_path / name) for name in ("d1", "d2")]
+    with pytest.raises(ConfigError) as refused:
+        load(tmp_path)
+    assert refused.value.fix is not None
+    assert f"--set log.dirs={both[0]},{both[1]};" in refused.value.fix
+
+
+def test_partitions_without_properties_are_no_data_directory(tmp_path: Path) -> None:
+    partition(tmp_path / "t-0")
+    with pytest.raises(ConfigError, match=f"{tmp_path} holds partitions; a new") as refused:
+        load(tmp_path)
+    assert refused.value.fix is not None
+    assert f"--set log.dirs={tmp_path};" in refused.value.fix
+    assert load_config(overrides=[f"log.dirs={tmp_path}"]).log_dirs == [tmp_path]
+
+
+def test_a_used_data_directory_may_hold_others(tmp_path: Path) -> None:
+    store(tmp_path / "meta")
+    logs(tmp_path / "kafka", "another")
+    assert load(tmp_path).log_dirs == [tmp_path / "logs"]
+
+
+def test_folders_that_look_like_partitions_are_no_partitions(tmp_path: Path) -> None:
+    (tmp_path / "release-3").mkdir()
+    (tmp_path / "x" / "release-4").mkdir(parents=True)
+    assert load(tmp_path).log_dirs == [tmp_path / "logs"]
+
+
+def test_nothing_is_adopted_from_an_empty_directory(tmp_path: Path) -> None:
+    adopt = "pyrklog.adopt.zookeeper=z:2181"
+    with pytest.raises(ConfigError, match=f"nothing to adopt: {tmp_path}/logs has no meta") as no:
+        load(tmp_path, adopt)
+    assert no.value.exit_code == 78
+    assert no.value.fix is not None
+    kafka = logs(tmp_path / "kafka")
+    assert load(kafka, adopt).log_dirs == [kafka]
+    store(tmp_path / "new" / "meta")  # later starts adopt nothing
+    assert load(tmp_path / "new", adopt).log_dirs == [tmp_path / "new" / "logs"]
+
+
 def test_nested_log_directories_are_refused(tmp_path: Path) -> None:
     outer, inner = tmp_path / "g1", tmp_path / "g1" / "in"
     for both in (f"{outer},{inner}", f"{inner},{outer}"):

@@ -94,6 +94,16 @@ def test_a_variable_without_a_value_is_an_error(tmp_path: Path, value: str, said
     assert said in str(refused.value)
 
 
+@pytest.mark.parametrize(
+    "value", ["${env:NOTHING}", "${file:/no/such/file:key}", "${vault:secret:key}"]
+)
+def test_a_variable_without_a_value_stays_where_it_has_no_effect(
+    tmp_path: Path, value: str
+) -> None:
+    config = load(tmp_path, f"{DEFINED}ssl.key.password=${{env:P}}-{value}", {"P": "p"})
+    assert config.given["ssl.key.password"].text == f"p-{value}"
+
+
 def test_only_allowed_variables_are_read(tmp_path: Path) -> None:
     environ = {"KAFKA_RACK": "r", "HOME": "/h"}
     allowed = f"{DEFINED}config.providers.env.param.allowlist.pattern=KAFKA_.*\nbroker.rack="
@@ -129,6 +139,16 @@ def test_only_allowed_paths_are_read(tmp_path: Path, provider: str) -> None:
             load(tmp_path, f"{DEFINED}{parameter}={wrong}")
 
 
+def test_a_variable_in_a_value_that_is_replaced_needs_none(tmp_path: Path) -> None:
+    """Kafka puts the options together first."""
+    lines = f"{DEFINED}num.partitions=${{env:NO}}\nbroker.rack=${{env:NO}}\nbroker.rack=r\n"
+    config = load(tmp_path, lines, {}, "num.partitions=3")
+    assert config.integer("num.partitions") == 3
+    assert config.string("broker.rack") == "r"
+    with pytest.raises(ConfigError, match=r"num.partitions \(--set\) has .*: the environment has"):
+        load(tmp_path, lines, {}, "num.partitions=${env:NEITHER}")
+
+
 def test_another_class_is_refused(tmp_path: Path) -> None:
     lines = "config.providers=vault\nconfig.providers.vault.class=com.example.Vault\n"
     with pytest.raises(ConfigError, match=r"config.providers.vault.class \(.* line 2\) is com.ex"):
@@ -138,6 +158,20 @@ def test_another_class_is_refused(tmp_path: Path) -> None:
     config = load(tmp_path, f"process.roles=broker\n{lines}", {}, "config.providers=")
     assert config.given["ssl.key.password"].text == "${vault:a:b}"
     assert "config.providers.vault.class" in " ".join(config.notices)
+
+
+def test_definitions_of_providers_that_are_not_listed_are_told(tmp_path: Path) -> None:
+    """As the error about a class proposes, in a file that is not Kafka's."""
+    lines = (
+        "config.providers=vault\nconfig.providers.vault.class=com.example.Vault\n"
+        "config.providers.vault.param.url=https://v\n"
+    )
+    config = load(tmp_path, lines, {}, "config.providers=")
+    assert [notice.partition(";")[0] for notice in config.notices] == [
+        f"config.providers.vault.{name} (server.properties line {line}) is of a provider that "
+        "config.providers does not name with its class"
+        for name, line in (("class", 2), ("param.url", 3))
+    ]
 
 
 def test_without_providers_a_variable_is_no_value(tmp_path: Path) -> None:

@@ -181,3 +181,19 @@ async def test_failure_during_an_announcement_is_announced_too() -> None:
             await trio.lowlevel.checkpoint()
         events.on_partition_failed("t", bytes(16), 2, "its leader epoch fell")
     assert store.created == 2
+
+
+async def test_numbers_of_notices_are_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[tuple[str, str, dict[str, Any]]] = []
+
+    class Log:
+        def log(self, level: str, event: str, fields: dict[str, Any]) -> None:
+            told.append((level, event, fields))
+
+    monkeypatch.setattr("pyrklog.handlers.events.plane_log", Log())
+    fields = {"topic": "7", "partition": "2", "scanned_bytes": "4096", "note": "1", "from": "/a"}
+    async with trio.open_nursery() as nursery:
+        events = handler_of(FakePlane(), Broken({}), nursery)
+        events.on_notice("log_recovered", fields, "info")
+    known = {"topic": "7", "partition": 2, "scanned_bytes": 4096, "note": "1", "from": "/a"}
+    assert told == [("info", "log_recovered", known)]

@@ -7,7 +7,9 @@ from typing import Any
 
 import pytest
 
+import pyrklog
 from pyrklog.scanning import Scan, ScanClosedError
+from pyrklog.scanning.settings import ScanSettings
 
 
 class Core:
@@ -22,6 +24,32 @@ def test_without_pyarrow_the_error_says_what_to_install(monkeypatch: pytest.Monk
     core: Any = Core()
     with pytest.raises(ImportError, match="is not installed: pip install pyarrow"):
         Scan(core).reader()
+
+
+@pytest.mark.parametrize(
+    ("named", "environment", "asked"),
+    [
+        (None, None, "127.0.0.1:9092"),
+        (None, "", "127.0.0.1:9092"),
+        (None, "k:1,l:2", "k:1,l:2"),
+        ("m:3", "k:1", "m:3"),
+    ],
+)
+def test_the_environment_names_brokers_as_for_commands(
+    monkeypatch: pytest.MonkeyPatch, named: str | None, environment: str | None, asked: str
+) -> None:
+    monkeypatch.delenv("PYRKLOG_BOOTSTRAP", raising=False)
+    if environment is not None:
+        monkeypatch.setenv("PYRKLOG_BOOTSTRAP", environment)
+    opened: list[ScanSettings] = []
+
+    def note(settings: ScanSettings) -> Any:
+        opened.append(settings)
+        return Core()
+
+    monkeypatch.setattr(sys.modules["pyrklog.scanning.scan"], "open_scan", note)
+    pyrklog.scan("t", bootstrap_servers=named)
+    assert [settings.bootstrap_servers for settings in opened] == [asked]
 
 
 class EndedCore:

@@ -9,7 +9,7 @@ from pyrklog.spark.offsets import OffsetRange
 from pyrklog.spark.options import parse
 from pyrklog.spark.resolve import SelectionError
 from pyrklog.spark.stream_engine import DataLossError
-from tests.support.fake_cluster import FakeCluster, FakeSizes
+from tests.support.fake_cluster import FakeCluster, FakeHighWatermarks, FakeSizes
 
 
 @pytest.fixture
@@ -31,7 +31,8 @@ def tasks(cluster: FakeCluster, **options: str) -> list[OffsetRange]:
     given = {"kafka.bootstrap.servers": "h:1"} | options
     if not {"assign", "subscribePattern"} & given.keys():
         given.setdefault("subscribe", "a")
-    return plan_batch(parse(given, is_stream=False), cluster, FakeSizes())
+    parsed = parse(given, is_stream=False)
+    return plan_batch(parsed, cluster, FakeHighWatermarks(cluster), FakeSizes())
 
 
 def test_everything(cluster: FakeCluster) -> None:
@@ -115,3 +116,15 @@ def test_offsets_that_are_gone_are_a_loss(cluster: FakeCluster) -> None:
     assert "a-0 begins at offset 3, behind the start 1" in str(caught.value)
     assert "a-1 ends at offset 20, before the end 25" in str(caught.value)
     assert plan(cluster, failOnDataLoss="false", **given) == [(0, 3, 8), (1, 0, 20)]
+
+
+def test_an_end_in_an_open_transaction_is_no_loss(cluster: FakeCluster) -> None:
+    """The task waits for it; who reads uncommitted records has no last stable offset."""
+    given = {"endingOffsets": '{"a": {"0": 8, "1": 25}}'}
+    cluster.log("a", 1).uncommitted = 5
+    assert plan(cluster, **given) == [(0, 3, 8), (1, 0, 25)]
+    with pytest.raises(DataLossError, match="a-1 ends at offset 20, before the end 25"):
+        plan(cluster, **given, **{"kafka.isolation.level": "read_uncommitted"})
+    cluster.log("a", 1).uncommitted = 4
+    with pytest.raises(DataLossError, match="a-1 ends at offset 20, before the end 25"):
+        plan(cluster, **given)

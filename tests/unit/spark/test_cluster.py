@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from confluent_kafka import OFFSET_INVALID, KafkaError, KafkaException, TopicCollection, Uuid
 
-from pyrklog.scanning import ListedOffset, LogTruncatedError, OffsetOutOfRangeError
+from pyrklog.scanning import LeaderNotAvailableError, ListedOffset, LogTruncatedError
 from pyrklog.spark import cluster
 from pyrklog.spark.cluster import ClusterError, GoneError, KafkaCluster
 from pyrklog.spark.connection import Connection
@@ -236,6 +236,7 @@ class FakeProbe:
     def __init__(self, truncated: set[int]) -> None:
         self.truncated = truncated
         self.asked: list[set[int]] = []
+        self.timeouts_s: list[float] = []
 
     def __call__(
         self,
@@ -243,8 +244,11 @@ class FakeProbe:
         starts: dict[str, dict[int, tuple[int, int]]],
         ends: dict[str, dict[int, int]],
         columns: list[str],
+        *,
+        timeout_s: float,
         **_: object,
     ) -> Any:
+        self.timeouts_s.append(timeout_s)
         numbers = set(topics["a"])
         assert starts["a"] == {number: ListedOffset(100 + number, 7) for number in numbers}
         assert all(isinstance(place, ListedOffset) for place in starts["a"].values())
@@ -255,7 +259,7 @@ class FakeProbe:
             yield object()
             if numbers & self.truncated:
                 raise LogTruncatedError("cut")
-            raise OffsetOutOfRangeError("no record yet")
+            raise LeaderNotAvailableError("no record yet")
 
         return nullcontext(batches())
 
@@ -275,4 +279,44 @@ def test_a_truncated_log_is_found_among_lagging_ones(
         return
     assert found is not None
     assert found.partition in truncated
-    assert len(probe.asked) <= 5
+    assert len(probe.asked) <= 6
+
+
+def test_a_truncation_that_is_not_said_again_is_of_no_partition(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The leader that said so is away when the halves are asked."""
+    probe = FakeProbe({0})
+    monkeypatch.setattr(cluster, "scan", probe)
+    asked = KafkaCluster(Connection("h:1"))
+    is_one_truncated = asked._is_one_truncated
+
+    def once(*arguments: Any) -> bool:
+        said = is_one_truncated(*arguments)
+        probe.truncated = set()
+        return said
+
+    monkeypatch.setattr(asked, "_is_one_truncated", once)
+    positions = {TopicPartition("a", number): Position(100 + number, 7) for number in range(4)}
+    assert asked.find_truncated(positions) is None
+    assert probe.asked[-1] == {3}
+
+
+def test_a_look_for_truncations_takes_longer_than_a_scan_doubts_old_epochs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Some truncations a scan tells after 3 s only. Lagging leaders do not cost that each time."""
+    probe = FakeProbe(set())
+    now_s = 1000.0
+    monkeypatch.setattr(cluster, "scan", probe)
+    monkeypatch.setattr("pyrklog.spark.cluster.time.monotonic", lambda: now_s)
+    lagging = {TopicPartition("a", number): Position(100 + number, 7) for number in range(4)}
+    asked = KafkaCluster(Connection("h:1", timeout_s=2.0))
+    for wait_s in (0.0, 5.0, 24.0, 1.0):
+        now_s += wait_s
+        assert asked.find_truncated(lagging) is None
+    assert probe.timeouts_s == [5.0, 1.0, 1.0, 5.0]
+    # A search that begins with time goes on with it.
+    probe.truncated, now_s = {2}, now_s + 30.0
+    assert asked.find_truncated(lagging) == TopicPartition("a", 2)
+    assert probe.timeouts_s[4:] == [5.0, 5.0, 5.0]

@@ -7,11 +7,11 @@ import re
 import pytest
 
 from pyrklog.spark.admission import Limits
+from pyrklog.spark.given import OptionError
 from pyrklog.spark.offsets import TopicPartition
 from pyrklog.spark.option_names import SPELLING
 from pyrklog.spark.options import (
     Assign,
-    OptionError,
     Pattern,
     SourceOptions,
     Subscribe,
@@ -145,7 +145,7 @@ def test_options_without_effect_are_named() -> None:
         ("kafka.sasl.jaas.config", "TLS and SASL are not supported yet"),
         ("kafka.ssl.truststore.location", "TLS and SASL are not supported yet"),
         ("decode", "not decoded yet"),
-        ("delivery", "no sink yet"),
+        ("delivery", "it is of writes"),
         ("path", "use option subscribe"),
         ("endingOffsets", "a stream has no end"),
         ("zzzzzzzz", "there is no option zzzzzzzz$"),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from types import SimpleNamespace
 from typing import Any
@@ -23,13 +23,14 @@ from pyrklog.scanning import (
     UnknownTopicError,
 )
 from pyrklog.spark import reading
+from pyrklog.spark.cluster import ClusterError
 from pyrklog.spark.columns import SchemaError, check_schema, converted, schema
 from pyrklog.spark.connection import Connection
+from pyrklog.spark.given import OptionError
 from pyrklog.spark.offsets import OffsetRange, TopicPartition
-from pyrklog.spark.options import OptionError
 from pyrklog.spark.reader import PyrklogReader, Task
 from pyrklog.spark.reading import TASK_MEMORY_BYTES, TRUNCATIONS_MAX, read_range
-from pyrklog.spark.sizes import OTHER_COLUMNS_BYTES, batch_bytes
+from pyrklog.spark.sizes import OTHER_COLUMNS_BYTES, samples_of
 from pyrklog.spark.source import PyrklogSource
 from pyrklog.spark.stream import PyrklogStreamReader
 
@@ -170,7 +171,7 @@ def test_a_truncation_at_the_start_drops_the_epoch() -> None:
 
 
 @pytest.mark.parametrize("loss", [OffsetOutOfRangeError, TopicDeletedError])
-def test_an_end_that_is_not_there_ends_the_range(loss: type[Exception]) -> None:
+def test_a_position_that_is_not_there_ends_the_range(loss: type[Exception]) -> None:
     scans = FakeScans((range(10, 12), loss("gone")))
     assert read(scans, fails=False) == [10, 11]
     assert len(scans.calls) == 1
@@ -226,6 +227,70 @@ def test_truncations_without_end_fail_the_task() -> None:
 def test_other_failures_fail_the_task_in_any_case() -> None:
     with pytest.raises(LeaderNotAvailableError):
         read(FakeScans((range(10, 11), LeaderNotAvailableError("away"))), fails=False)
+
+
+class FakeEnd:
+    """Stands for the leader's high watermark; None where nobody answers."""
+
+    def __init__(self, end: int | None) -> None:
+        self.end = end
+        self.closed = 0
+
+    def __call__(self, connection: object) -> FakeEnd:
+        return self
+
+    def ends(self, places: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        if self.end is None:
+            raise ClusterError("nobody answers")
+        return dict.fromkeys(places, self.end)
+
+    def close(self) -> None:
+        self.closed += 1
+
+
+AWAY = LeaderNotAvailableError("the end does not come")
+CUT = (range(10, 12), LogTruncatedError("cut"))
+
+
+def read_cut(scans: FakeScans, end: FakeEnd, *, fails: bool = False) -> list[Any]:
+    return list(
+        read_range(
+            RANGE,
+            ["offset"],
+            CONNECTION,
+            fail_on_data_loss=fails,
+            open_scan=scans,
+            high_watermarks=end,
+        )
+    )
+
+
+def test_after_a_truncation_the_range_ends_where_the_log_does() -> None:
+    scans, end = FakeScans(CUT, (range(12, 14), AWAY), (range(14, 15), None)), FakeEnd(15)
+    assert read_cut(scans, end) == list(range(10, 15))
+    assert [call["end"]["t"][3] for call in scans.calls] == [20, 20, 15]
+    assert scans.calls[2]["start"] == {"t": {3: 14}}
+    assert (scans.closed, end.closed) == (3, 1)
+
+
+def test_after_a_truncation_all_that_is_left_may_be_read() -> None:
+    scans, end = FakeScans(CUT, (range(12, 14), AWAY)), FakeEnd(14)
+    assert read_cut(scans, end) == list(range(10, 14))
+
+
+@pytest.mark.parametrize("shown", [None, 20, 25])
+def test_a_leader_that_is_away_after_a_truncation_fails_the_task(shown: int | None) -> None:
+    scans, end = FakeScans(CUT, (range(12, 14), AWAY)), FakeEnd(shown)
+    with pytest.raises(LeaderNotAvailableError):
+        read_cut(scans, end)
+    assert end.closed == 1
+
+
+def test_an_end_that_does_not_come_is_no_loss_without_a_truncation() -> None:
+    scans, end = FakeScans((range(10, 14), AWAY)), FakeEnd(14)
+    with pytest.raises(LeaderNotAvailableError):
+        read_cut(scans, end)
+    assert end.closed == 0
 
 
 def test_a_reader_that_stops_early_closes_the_scan() -> None:
@@ -301,9 +366,10 @@ def test_options_are_checked_before_anything_is_asked() -> None:
 
 def test_sampled_bytes() -> None:
     batch = pa.RecordBatch.from_pylist(ROWS, schema=SCANNED)
-    plain = batch.select(["topic", "partition", "key", "value"])
+    plain = batch.select(["topic", "partition", "offset", "key", "value"])
     place = TopicPartition("t", 3)
-    assert batch_bytes(plain) == {place: 2 + 2 * OTHER_COLUMNS_BYTES}
-    with_headers = batch_bytes(batch.select(["topic", "partition", "key", "value", "headers"]))
-    assert with_headers[place] > batch_bytes(plain)[place]
-    assert batch_bytes(plain.slice(0, 0)) == {}
+    sample = samples_of(plain)[place]
+    assert sample.bytes == 2 + 2 * OTHER_COLUMNS_BYTES
+    assert [sample.first, sample.last] == [row["offset"] for row in ROWS]
+    assert samples_of(batch)[place].bytes > sample.bytes
+    assert samples_of(plain.slice(0, 0)) == {}

@@ -18,7 +18,13 @@ from pyrklog.spark.options import parse
 from pyrklog.spark.resolve import SelectionError
 from pyrklog.spark.stream_engine import LAGGING_MOST_S, DataLossError, StreamEngine
 from pyrklog.spark.view import TopicView
-from tests.support.fake_cluster import FakeCluster, FakeGroup, FakeLog, FakeSizes
+from tests.support.fake_cluster import (
+    FakeCluster,
+    FakeGroup,
+    FakeHighWatermarks,
+    FakeLog,
+    FakeSizes,
+)
 
 REQUIRED = {"kafka.bootstrap.servers": "h:9092", "subscribe": "a"}
 
@@ -29,6 +35,7 @@ class Stream:
     def __init__(self, cluster: FakeCluster, **options: str) -> None:
         self.cluster = cluster
         self.options = REQUIRED | {"startingOffsets": "earliest"} | options
+        self.high_watermarks = FakeHighWatermarks(cluster)
         self.sizes = FakeSizes()
         self.group = FakeGroup()
         self.now_s = 0.0
@@ -39,8 +46,17 @@ class Stream:
     def restart(self) -> None:
         options = parse(self.options, is_stream=True)
         self.engine = StreamEngine(
-            options, self.cluster, self.sizes, self.group, lambda: self.now_s
+            options,
+            self.cluster,
+            self.high_watermarks,
+            self.sizes,
+            self.group,
+            lambda: self.now_s,
+            self._sleep,
         )
+
+    def _sleep(self, seconds: float) -> None:
+        self.now_s += seconds
 
     def start(self) -> Any:
         return json.loads(self.kept[-1]) if self.kept else self.engine.initial()
@@ -292,6 +308,74 @@ def test_without_an_epoch_an_end_is_waited_for_a_minute(cluster: FakeCluster) ->
     assert cluster.truncation_checks == 0
 
 
+@pytest.mark.parametrize("fails", [True, False])
+def test_available_now_tells_a_log_that_was_made_anew(cluster: FakeCluster, fails: bool) -> None:
+    """Without epoch and id no question tells it from a leader that lags: the run waits for that,
+    after it has read all else."""
+    stream = Stream(cluster, failOnDataLoss=str(fails).lower())
+    stream.kept.append('{"a": {"0": 12, "1": 15}}')
+    stream.engine.prepare_available_now()
+    assert stream.batch() == {"a-1": (15, 20)}
+    assert stream.now_s == 0
+    if fails:
+        with pytest.raises(DataLossError, match="a-0 ends at offset 10 since 60 s"):
+            stream.plan()
+        assert stream.now_s == LAGGING_MOST_S
+        return
+    assert stream.plan()
+    assert stream.last_ranges() == {}
+    assert not stream.plan()
+    stream.restart()
+    cluster.log("a").last = 13
+    stream.engine.prepare_available_now()
+    assert stream.batch() == {"a-0": (10, 13)}
+
+
+def test_available_now_goes_on_when_a_leader_has_caught_up(cluster: FakeCluster) -> None:
+    stream = Stream(cluster)
+    stream.kept.append('{"a": {"0": 12, "1": 20}}')
+    stream.engine.prepare_available_now()
+    looks = iter(range(3))
+
+    def catch_up(seconds: float) -> None:
+        stream.now_s += seconds
+        cluster.log("a").last += next(looks)
+
+    stream.engine._sleep = catch_up
+    assert not stream.plan()
+    assert cluster.log("a").last == 13
+
+
+def test_what_an_open_transaction_holds_back_is_no_loss(cluster: FakeCluster) -> None:
+    """As a checkpoint of a query that read uncommitted records."""
+    stream = Stream(cluster)
+    stream.kept.append('{"a": {"0": 14, "1": 20}}')
+    cluster.log("a").uncommitted = 4
+    for _ in range(3):
+        assert not stream.plan()
+        stream.now_s += LAGGING_MOST_S
+    stream.engine.prepare_available_now()
+    before_s = stream.now_s
+    assert not stream.plan()
+    assert stream.now_s == before_s
+    cluster.log("a").last, cluster.log("a").uncommitted = 16, 0
+    stream.engine.prepare_available_now()
+    assert stream.batch() == {"a-0": (14, 16)}
+
+
+@pytest.mark.parametrize("gone", [True, False])
+def test_open_transactions_hide_no_loss(cluster: FakeCluster, gone: bool) -> None:
+    """Too few records of theirs, or a topic that is gone when this is asked."""
+    stream = Stream(cluster)
+    stream.kept.append('{"a": {"0": 14, "1": 20}}')
+    cluster.log("a").uncommitted = 4 if gone else 3
+    stream.high_watermarks.are_gone = gone
+    assert not stream.plan()
+    stream.now_s = LAGGING_MOST_S
+    with pytest.raises(DataLossError, match="a-0 ends at offset 10 since 60 s"):
+        stream.plan()
+
+
 def test_many_losses_are_told_in_few_lines(cluster: FakeCluster) -> None:
     cluster.topic("a", *[10] * 40)
     stream = Stream(cluster)
@@ -366,6 +450,7 @@ def test_the_group_is_told_what_is_finished(cluster: FakeCluster) -> None:
     stream.engine.stop()
     assert stream.group.is_closed
     assert cluster.is_closed
+    assert stream.high_watermarks.is_closed
 
 
 def test_the_report_is_what_the_brokers_have(cluster: FakeCluster) -> None:
@@ -391,6 +476,46 @@ def test_a_stock_checkpoint_goes_on(cluster: FakeCluster) -> None:
 def test_the_start_must_exist(cluster: FakeCluster) -> None:
     with pytest.raises(SelectionError, match="there is no topic b, c"):
         Stream(cluster, subscribe="a,b,c").start()
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "told"),
+    [
+        ("subscribe", "a,orders,z", "there is no topic orders, z"),
+        ("assign", '{"a": [0, 1], "orders": [0]}', "there is no topic orders"),
+        ("assign", '{"a": [0, 1, 7]}', "there is no partition a-7"),
+    ],
+)
+def test_a_name_that_a_restart_adds_must_exist(
+    cluster: FakeCluster, caplog: pytest.LogCaptureFixture, name: str, value: str, told: str
+) -> None:
+    """Else a misspelt topic would be waited for in silence."""
+    stream = Stream(cluster)
+    stream.batch()
+    del stream.options["subscribe"]
+    stream.options[name] = value
+    stream.restart()
+    for _ in range(2):
+        with pytest.raises(SelectionError, match=told):
+            stream.plan()
+    stream.options["failOnDataLoss"] = "false"
+    stream.restart()
+    cluster.log("a").last = 12
+    assert stream.batch() == {"a-0": (10, 12)}
+    assert stream.batch() == {}
+    assert [told in one.getMessage() for one in caplog.records] == [True]
+
+
+def test_a_name_that_the_stream_knew_is_a_loss(cluster: FakeCluster) -> None:
+    """Also after a restart, and by number."""
+    stream = Stream(cluster)
+    stream.batch()
+    del stream.options["subscribe"]
+    stream.options["assign"] = '{"a": [0, 1]}'
+    cluster.delete("a")
+    stream.restart()
+    with pytest.raises(DataLossError, match="topic a does not exist any more"):
+        stream.plan()
 
 
 def test_topics_that_the_query_gives_up_are_no_loss(cluster: FakeCluster) -> None:

@@ -76,4 +76,6 @@ def test_missing_folders_without_a_checkpoint_are_reported(
     lines = told(output)
     assert lines.keys() == {"partition_folders_missing"}
     assert lines["partition_folders_missing"]["folders"] == ["t-1", "t-2"]
-    assert "unless" in lines["partition_folders_missing"]["consequence"]
+    consequence = lines["partition_folders_missing"]["consequence"]
+    assert "gone" not in consequence
+    assert "if their records lie elsewhere, stop the broker" in consequence

@@ -7,27 +7,21 @@
 //! One that is older comes from a broker that is cut off, perhaps the old leader itself, which has
 //! records that the cluster has lost. It is not used, and another broker is asked.
 
-use std::collections::HashSet;
 use std::time::{Duration, Instant};
 
-use pyrklog_client::{Address, ClientError, EpochEnd, EpochQuery, Metadata};
+use pyrklog_client::{ClientError, EpochEnd, EpochQuery, Metadata};
 use pyrklog_wire::ErrorCode;
 
+use super::doubts::Doubts;
 use super::{Coordinator, Waiting};
 use crate::error::{ErrorKind, Result, ScanError};
 use crate::openers;
 use crate::split::Cursor;
 
 /// How long all brokers may name an older leader epoch before it counts: one that has just become
-/// leader may not have its own metadata yet.
+/// leader may not have its own metadata yet. A stream's look for truncations takes longer
+/// (`python/pyrklog/spark/cluster.py`).
 const OLDER_FOR: Duration = Duration::from_secs(3);
-
-/// Brokers that named a leader epoch which is older than the one known.
-#[derive(Debug)]
-pub(super) struct Older {
-    since: Instant,
-    brokers: HashSet<Address>,
-}
 
 impl Coordinator {
     /// Asks new leaders whether the splits' positions are in their logs. Returns those whose
@@ -85,15 +79,10 @@ impl Coordinator {
     /// The split waits for metadata of another broker.
     fn wait_for_newer(&mut self, mut one: Waiting, epoch: i32) -> Result<()> {
         let now = Instant::now();
-        let older = one.older.get_or_insert_with(|| Older {
-            since: now,
-            brokers: HashSet::new(),
-        });
-        older.brokers.extend(self.client.doubt().cloned());
+        let mut older = one.older.take().unwrap_or_else(|| Doubts::new(now));
+        self.doubt(&mut older);
         let known = one.cursor.leader_epoch.max(one.cursor.last_epoch);
-        let mut brokers = self.client.metadata().brokers.values();
-        let have_all = brokers.all(|broker| older.brokers.contains(&broker.address));
-        if have_all && now.saturating_duration_since(older.since) >= OLDER_FOR {
+        if older.are_of_all(self.client.metadata(), now, OLDER_FOR) {
             let (name, position) = (one.cursor.name(), one.cursor.position);
             let text = format!(
                 "partition {name} was truncated or created anew: it was to be read on at offset \
@@ -101,10 +90,11 @@ impl Coordinator {
             );
             return Err(ScanError::new(ErrorKind::LogTruncated, text));
         }
-        self.is_stale = true;
+        let wait = older.next_wait(self.client.metadata(), &mut one.cursor.backoff);
+        one.older = Some(older);
         let reason =
             format!("the metadata is out of date: it has leader epoch {epoch}, {known} is known");
-        self.wait_again(one, &reason)
+        self.wait_for(wait, one, &reason)
     }
 }
 

@@ -22,7 +22,7 @@ const LANE: LaneId = LaneId {
 };
 
 /// A broker that tells its versions, and no more.
-fn broker() -> Address {
+pub(crate) fn broker() -> Address {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
     thread::spawn(move || {
@@ -48,7 +48,7 @@ fn broker() -> Address {
     }
 }
 
-fn cursor(partition: i32) -> Cursor {
+pub(crate) fn cursor(partition: i32) -> Cursor {
     let split = Split {
         topic: Arc::from("t"),
         topic_id: [1; 16],

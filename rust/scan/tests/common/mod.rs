@@ -204,6 +204,7 @@ impl FakeBroker {
             starts: HashMap::new(),
             ends: HashMap::new(),
             columns: Arc::new(Columns::new(&columns)),
+            decode: None,
             isolation: Isolation::ReadCommitted,
             rack: String::new(),
             missing: Missing::Fail,

@@ -1,0 +1,25 @@
+"""The producer of the Rust extension, and its exceptions."""
+
+from pyrklog._core import (
+    ClusterUnavailableError,
+    ProduceError,
+    RecordTooLargeError,
+    TransactionFencedError,
+    UnsupportedClusterError,
+    open_producer,
+    open_transactions,
+)
+from pyrklog._core import Producer as CoreProducer
+from pyrklog._core import Transactions as CoreTransactions
+
+__all__ = [
+    "ClusterUnavailableError",
+    "CoreProducer",
+    "CoreTransactions",
+    "ProduceError",
+    "RecordTooLargeError",
+    "TransactionFencedError",
+    "UnsupportedClusterError",
+    "open_producer",
+    "open_transactions",
+]

@@ -1,0 +1,25 @@
+"""What the Rust side of a producer is given: read there by the names of the fields."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class ProducerSettings(NamedTuple):
+    """Of ``rust/produce/src/options.rs``. Sizes are bytes."""
+
+    bootstrap_servers: str
+    columns: list[str]
+    """In the order of the batches: ``key``, ``value``, ``topic``, ``partition``, ``headers``,
+    ``timestamp``; an empty name is passed over."""
+    topic: str | None = None
+    client_id: str = "pyrklog-producer"
+    codec: str = "none"
+    batch_bytes: int = 512 << 10
+    memory_bytes: int = 32 << 20
+    request_bytes: int = 1 << 20
+    delivery_timeout_ms: int = 120_000
+    request_timeout_ms: int = 30_000
+    connect_timeout_ms: int = 10_000
+    transactional_id: str | None = None
+    transaction_timeout_ms: int = 900_000

@@ -1,0 +1,214 @@
+"""The log of decisions: which transactions a number of a sink consists of.
+
+Kept in a compacted topic of the cluster that is written to; ``docs/understanding/spark-sink.md``.
+"""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Protocol
+
+from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from pyrklog.producing import OpenTransaction, ProduceError, Producer, ProducerSettings
+from pyrklog.producing.transactions import SHORT_TIMEOUT_MS
+from pyrklog.scanning import ScanError, UnknownTopicError, scan
+from pyrklog.scanning.places import Places
+from pyrklog.spark.connection import Connection
+from pyrklog.spark.sink_slots import decision_id
+
+if TYPE_CHECKING:
+    import pyarrow
+
+TOPIC = "__pyrklog_spark_sink"
+PARTITIONS = 16
+VERSION = 1
+
+_REPLICAS_MAX = 3
+_CONFIG = {
+    "cleanup.policy": "compact",
+    "segment.bytes": str(1 << 20),
+    "min.cleanable.dirty.ratio": "0.1",
+    "compression.type": "producer",
+    "min.compaction.lag.ms": "0",
+}
+# A dead driver's decision that is open is in the way for as long as its time-out, which brokers
+# look for every ten seconds.
+_READ_TIMEOUT_S = SHORT_TIMEOUT_MS / 1000 + 60.0
+
+
+class DecisionLogError(ProduceError):
+    """The log of decisions cannot be read or created; the message says why."""
+
+
+@dataclass(frozen=True)
+class Decision:
+    """The transactions of a number. Once all have been committed it is done, and has none."""
+
+    number: int
+    transactions: tuple[OpenTransaction, ...] = ()
+    is_done: bool = False
+
+
+class DecisionLog(Protocol):
+    """Of one sink. All methods raise ProduceError."""
+
+    def take_over(self) -> None:
+        """From now on nobody writes decisions but this log, until another one takes over. A
+        decision that somebody was writing is written or is not."""
+
+    def peek(self) -> Decision | None:
+        """The last decision that can be seen without waiting. There may be a later one."""
+
+    def last(self) -> Decision | None:
+        """The last decision that is written: of who has taken over, for as long as nobody else
+        does. May wait for other sinks' dead drivers."""
+
+    def write(self, decision: Decision) -> None:
+        """Writes a decision, if nobody else has taken over since ``last``. An exception leaves open
+        whether it is written: who takes over next will see."""
+
+
+def encoded(decision: Decision) -> bytes:
+    """As in the topic."""
+    document = {
+        "version": VERSION,
+        "number": decision.number,
+        "state": "done" if decision.is_done else "decided",
+        "transactions": [list(one[:3]) for one in decision.transactions],
+    }
+    return json.dumps(document, separators=(",", ":")).encode()
+
+
+def decoded(value: bytes) -> Decision:
+    """Raises DecisionLogError for what a newer version wrote, or something else."""
+    try:
+        document = json.loads(value)
+        version = document["version"]
+        if version != VERSION:
+            raise DecisionLogError(
+                f"a decision in topic {TOPIC} has version {version}, and this is {VERSION}: use "
+                "the version of pyrklog that wrote it, or a later one"
+            )
+        rows = document["transactions"]
+        transactions = tuple(OpenTransaction(str(a), int(b), int(c)) for a, b, c in rows)
+        state = document["state"]
+        if state not in {"decided", "done"}:
+            raise ValueError(f"state {state!r}")
+        return Decision(int(document["number"]), transactions, state == "done")
+    except (ValueError, KeyError, TypeError) as error:
+        raise DecisionLogError(f"topic {TOPIC} has a value that is no decision: {error}") from error
+
+
+def partition_of(sink: str) -> int:
+    """Fixed for ever: a decision that is looked for elsewhere is not found."""
+    return zlib.crc32(sink.encode()) % PARTITIONS
+
+
+class KafkaDecisions:
+    """The log of a sink on a cluster."""
+
+    def __init__(
+        self,
+        connection: Connection,
+        settings: ProducerSettings,
+        sink: str,
+        create_topic: Callable[[Connection], None] | None = None,
+    ) -> None:
+        self._connection = connection
+        self._settings = settings._replace(
+            topic=TOPIC,
+            columns=["key", "value", "partition"],
+            codec="none",
+            transactional_id=decision_id(sink),
+            transaction_timeout_ms=min(SHORT_TIMEOUT_MS, settings.transaction_timeout_ms),
+        )
+        self._sink = sink
+        self._create_topic = create_topic or create_decisions
+        self._producer: Producer | None = None
+        self._is_missing = False
+
+    def take_over(self) -> None:
+        self._producer = Producer(self._settings)
+
+    def peek(self) -> Decision | None:
+        return self._found(partial(self._visible, "latest"))
+
+    def last(self) -> Decision | None:
+        return self._found(self._all)
+
+    def _found(self, read: Callable[[], Iterable[tuple[bytes, bytes]]]) -> Decision | None:
+        try:
+            found = [value for key, value in read() if key == self._sink.encode()]
+        except UnknownTopicError:
+            self._is_missing = True
+            return None
+        except ScanError as error:
+            raise DecisionLogError(f"topic {TOPIC} cannot be read: {error}") from error
+        return decoded(found[-1]) if found else None
+
+    def write(self, decision: Decision) -> None:
+        if self._producer is None:
+            self.take_over()
+        assert self._producer is not None
+        producer, self._producer = self._producer, None
+        if self._is_missing:
+            self._create_topic(self._connection)
+            self._is_missing = False
+        producer.send(self._row(decision))
+        producer.commit()
+        self._producer = producer
+
+    def _row(self, decision: Decision) -> pyarrow.RecordBatch:
+        import pyarrow
+
+        return pyarrow.record_batch(
+            {
+                "key": pyarrow.array([self._sink.encode()], pyarrow.binary()),
+                "value": pyarrow.array([encoded(decision)], pyarrow.binary()),
+                "partition": pyarrow.array([partition_of(self._sink)], pyarrow.int32()),
+            }
+        )
+
+    def _all(self) -> Iterable[tuple[bytes, bytes]]:
+        """Up to the present end: what another sink's open transaction hides is waited for."""
+        arguments = self._connection.scan_arguments()
+        arguments["isolation"] = "read_uncommitted"
+        partition = partition_of(self._sink)
+        with scan({TOPIC: [partition]}, columns=[], threads=1, **arguments) as everything:
+            end = everything.progress()[0].end
+        return self._visible({TOPIC: {partition: end}})
+
+    def _visible(self, end: Places) -> Iterable[tuple[bytes, bytes]]:
+        """Committed records."""
+        arguments = self._connection.scan_arguments()
+        arguments["isolation"] = "read_committed"
+        arguments["timeout_s"] = _READ_TIMEOUT_S
+        topics = {TOPIC: [partition_of(self._sink)]}
+        columns = ["key", "value"]
+        with scan(topics, end=end, columns=columns, threads=1, **arguments) as reading:
+            table = reading.reader().read_all()
+        rows = zip(*(table.column(name).to_pylist() for name in columns), strict=True)
+        return [(key, value) for key, value in rows if key is not None and value is not None]
+
+
+def create_decisions(connection: Connection) -> None:
+    """Creates the topic, unless it exists. Raises DecisionLogError."""
+    admin = AdminClient(connection.librdkafka())
+    try:
+        brokers = len(admin.list_topics(timeout=connection.timeout_s).brokers)
+        replicas = min(_REPLICAS_MAX, max(1, brokers))
+        topic = NewTopic(TOPIC, PARTITIONS, replicas, config=_CONFIG)
+        admin.create_topics([topic], request_timeout=connection.request_timeout_s)[TOPIC].result()
+    except KafkaException as error:
+        failure = error.args[0]
+        if failure.code() != KafkaError.TOPIC_ALREADY_EXISTS:
+            raise DecisionLogError(
+                f"topic {TOPIC}, which keeps the sink's decisions, cannot be created: "
+                f"{failure.str()}"
+            ) from error

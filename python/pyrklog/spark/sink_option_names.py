@@ -1,0 +1,91 @@
+"""The names of the sink's options, and what becomes of those of Kafka's producer."""
+
+from __future__ import annotations
+
+from pyrklog.spark.option_names import KAFKA_PREFIX, KAFKA_SECURITY_PREFIXES, nearest
+
+STOCK = ("topic",)
+OURS = ("delivery", "failOnDataLoss", "txnAppId", "txnVersion")
+# Spark gives a stream's options to its sink, too.
+OF_SPARK = ("checkpointLocation",)
+
+KAFKA_USED = (
+    "acks",
+    "batch.size",
+    "bootstrap.servers",
+    "buffer.memory",
+    "client.id",
+    "compression.type",
+    "delivery.timeout.ms",
+    "enable.idempotence",
+    "max.request.size",
+    "request.timeout.ms",
+    "security.protocol",
+    "socket.connection.setup.timeout.ms",
+    "transaction.timeout.ms",
+)
+
+_LEVEL = "batches are compressed at the codec's default level"
+KAFKA_REFUSED = {
+    "compression.gzip.level": _LEVEL,
+    "compression.lz4.level": _LEVEL,
+    "compression.zstd.level": _LEVEL,
+    "interceptor.classes": "there is no Java producer",
+    "key.serializer": "keys are strings or binary: cast or encode them in the query",
+    "partitioner.class": "there is no Java producer: compute the column partition in the query",
+    "partitioner.ignore.keys": "compute the column partition in the query",
+    "transaction.two.phase.commit.enable": "transactions are the sink's: use delivery",
+    "transactional.id": "the sink gives each task its own",
+    "value.serializer": "values are strings or binary: cast or encode them in the query",
+}
+
+KAFKA_WITHOUT_EFFECT = (
+    "auto.include.jmx.reporter",
+    "client.dns.lookup",
+    "connections.max.idle.ms",
+    "enable.metrics.push",
+    "linger.ms",
+    "max.block.ms",
+    "max.in.flight.requests.per.connection",
+    "metadata.max.age.ms",
+    "metadata.max.idle.ms",
+    "metadata.recovery.strategy",
+    "metric.reporters",
+    "metrics.num.samples",
+    "metrics.recording.level",
+    "metrics.sample.window.ms",
+    "partitioner.adaptive.partitioning.enable",
+    "partitioner.availability.timeout.ms",
+    "receive.buffer.bytes",
+    "reconnect.backoff.max.ms",
+    "reconnect.backoff.ms",
+    "retries",
+    "retry.backoff.max.ms",
+    "retry.backoff.ms",
+    "send.buffer.bytes",
+    "socket.connection.setup.timeout.max.ms",
+)
+
+_KAFKA_ALL = (*KAFKA_USED, *KAFKA_REFUSED, *KAFKA_WITHOUT_EFFECT)
+SPELLING = {
+    name.lower(): name
+    for name in (*STOCK, *OURS, *OF_SPARK, *(KAFKA_PREFIX + name for name in _KAFKA_ALL))
+}
+"""Of each known name in lower case, as users write it."""
+
+
+def mistake_in(name: str) -> str | None:
+    """Why an option of this name, in lower case, is refused, as a sentence; None if it is known."""
+    if name.startswith(KAFKA_PREFIX):
+        bare = name.removeprefix(KAFKA_PREFIX)
+        if bare.startswith(KAFKA_SECURITY_PREFIXES):
+            return f"option {name}: TLS and SASL are not supported yet"
+        if bare in KAFKA_REFUSED:
+            return f"option {name}: {KAFKA_REFUSED[bare]}"
+    if name in SPELLING:
+        return None
+    if name == "path":
+        return "a sink takes no path: use option topic, or a column topic"
+    near = nearest(name, SPELLING)
+    hint = f"; did you mean {SPELLING[near]}?" if near is not None else ""
+    return f"there is no option {name} of the sink{hint}"

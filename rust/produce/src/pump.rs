@@ -1,0 +1,301 @@
+//! A producer's turn: sends what can be sent, takes the answers that are there, and may wait.
+
+use std::collections::BTreeMap;
+use std::os::fd::AsFd;
+use std::time::{Duration, Instant};
+
+use pyrklog_client::{Address, ClientError, Frame, Ready, wait};
+use pyrklog_wire::ErrorCode;
+use pyrklog_wire::produce::ProduceResponse;
+
+use crate::error::{ErrorKind, ProduceError, Result, is_retried};
+use crate::lane::{Lane, Place, ToSend};
+use crate::producer::Producer;
+
+/// Looks again after this at the latest.
+const LONGEST_WAIT: Duration = Duration::from_millis(500);
+/// Records that an answer may name as refused.
+const RECORD_ERRORS_MAX: usize = 100_000;
+
+/// Of a partition's answer: code and the broker's sentence.
+type Answer = (Place, ErrorCode, Option<String>);
+
+impl Producer {
+    /// One turn. With `is_waiting` it ends when something has happened, or after a while.
+    pub(crate) fn pump(&mut self, is_waiting: bool) -> Result<()> {
+        self.add_partitions()?;
+        self.refresh()?;
+        self.dispatch()?;
+        if !self.receive()? && is_waiting {
+            self.wait()?;
+            self.receive()?;
+        }
+        self.check_deadlines()
+    }
+
+    /// Looks for leaders, if one was not found or has refused.
+    fn refresh(&mut self) -> Result<()> {
+        let now = Instant::now();
+        if !self.is_stale || now < self.refresh_at {
+            return Ok(());
+        }
+        let names: Vec<_> = self.topics.iter().map(|one| one.name.clone()).collect();
+        let names: Vec<&str> = names.iter().map(|one| &**one).collect();
+        self.refresh_at = now + self.refreshes.next_wait();
+        match self.client.refresh(&names) {
+            Ok(_) => self.is_stale = false,
+            Err(error) if error.is_retriable() => {}
+            Err(error) => return Err(error.into()),
+        }
+        Ok(())
+    }
+
+    /// Sends the first batch of each partition that waits for none.
+    fn dispatch(&mut self) -> Result<()> {
+        let now = Instant::now();
+        let is_transactional = self.options.transactional_id.is_some();
+        let mut by_leader: BTreeMap<(String, u16), Vec<Place>> = BTreeMap::new();
+        for (at, topic) in self.topics.iter_mut().enumerate() {
+            for (index, partition) in topic.partitions.iter_mut().enumerate() {
+                let is_due = partition.retry_at.is_none_or(|then| then <= now);
+                let is_open = partition.is_added || !is_transactional;
+                let Some(first) = partition.queue.front_mut() else {
+                    continue;
+                };
+                if partition.in_flight || !is_due || !is_open {
+                    continue;
+                }
+                first.first_try.get_or_insert(now);
+                match self.client.metadata().leader(&topic.name, index as i32) {
+                    Some(leader) => {
+                        let Address { host, port } = &leader.address;
+                        let key = (host.clone(), *port);
+                        by_leader.entry(key).or_default().push((at, index));
+                    }
+                    None => {
+                        partition.refuse(now, "it has no leader".into());
+                        self.is_stale = true;
+                    }
+                }
+            }
+        }
+        for ((host, port), places) in by_leader {
+            self.dispatch_to(Address { host, port }, places)?;
+        }
+        Ok(())
+    }
+
+    fn dispatch_to(&mut self, address: Address, places: Vec<Place>) -> Result<()> {
+        if !self.lanes.contains_key(&address) {
+            match self.opener.open(&address) {
+                Ok(connection) => {
+                    self.lanes.insert(address.clone(), Lane::new(connection));
+                }
+                Err(error) => return self.refuse_all(places, error),
+            }
+        }
+        let mut rest = &places[..];
+        while !rest.is_empty() {
+            let Some(lane) = self.lanes.get_mut(&address) else {
+                return Ok(());
+            };
+            if lane.is_full() {
+                return Ok(());
+            }
+            let mut bytes = 0;
+            let mut batches: Vec<ToSend<'_>> = Vec::new();
+            for (at, index) in rest {
+                let topic = &self.topics[*at];
+                let Some(full) = topic.partitions[*index].queue.front() else {
+                    continue;
+                };
+                if !batches.is_empty() && bytes + full.bytes.len() > self.options.request_bytes {
+                    break;
+                }
+                bytes += full.bytes.len();
+                let place = (*at, *index);
+                batches.push((place, &topic.name, *index as i32, &full.bytes));
+            }
+            let count = batches.len();
+            let id = self.options.transactional_id.as_deref();
+            let timeout = self.options.client.request_timeout;
+            let sent = lane.send(Instant::now(), id, timeout, &batches);
+            let (now_sent, later) = rest.split_at(count);
+            rest = later;
+            for (at, index) in now_sent {
+                self.topics[*at].partitions[*index].in_flight = true;
+            }
+            if let Err(error) = sent {
+                let more = now_sent.to_vec();
+                self.lose_lane(&address, error, more)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes what is there. True if there was anything.
+    fn receive(&mut self) -> Result<bool> {
+        let timeout = self.options.client.request_timeout;
+        let addresses: Vec<Address> = self.lanes.keys().cloned().collect();
+        let mut has_received = false;
+        for address in addresses {
+            while let Some(lane) = self.lanes.get_mut(&address) {
+                match lane.receive(Instant::now(), timeout) {
+                    Ok(None) => break,
+                    Ok(Some((frame, places))) => {
+                        has_received = true;
+                        let answers = self.answers(&address, &frame, &places)?;
+                        if let Some(lane) = self.lanes.get_mut(&address) {
+                            lane.give_back(frame);
+                        }
+                        for answer in answers {
+                            self.take(answer)?;
+                        }
+                    }
+                    Err(error) => {
+                        has_received = true;
+                        self.lose_lane(&address, error, Vec::new())?;
+                    }
+                }
+            }
+        }
+        Ok(has_received)
+    }
+
+    fn answers(&self, address: &Address, frame: &Frame, places: &[Place]) -> Result<Vec<Answer>> {
+        let wrong = |reason: String| {
+            let text = format!("broker {address} does not follow Kafka's protocol: {reason}");
+            ProduceError::new(ErrorKind::Protocol, text)
+        };
+        let most = 2 * places.len() + RECORD_ERRORS_MAX;
+        let response = ProduceResponse::decode_bounded(frame.body(), frame.version, most)
+            .map_err(|error| wrong(error.to_string()))?;
+        let mut answers: Vec<Answer> = Vec::with_capacity(places.len());
+        for topic in &response.topics {
+            for one in &topic.partitions {
+                let at = self.by_name.get(topic.name).copied();
+                let index = usize::try_from(one.index).ok();
+                let Some(place) = at.zip(index).filter(|place| places.contains(place)) else {
+                    return Err(wrong("an answer for a partition that was not sent".into()));
+                };
+                if answers.iter().any(|answer| answer.0 == place) {
+                    return Err(wrong("two answers for a partition".into()));
+                }
+                let text = one.error_message.as_deref().map(str::to_owned);
+                answers.push((place, one.error_code, text));
+            }
+        }
+        match answers.len() == places.len() {
+            true => Ok(answers),
+            false => Err(wrong("no answer for a partition that was sent".into())),
+        }
+    }
+
+    fn take(&mut self, ((at, index), code, text): Answer) -> Result<()> {
+        let name = self.topics[at].name.clone();
+        let partition = &mut self.topics[at].partitions[index];
+        match code {
+            // The second: an earlier request had it in the log, and its answer was lost.
+            ErrorCode::NONE | ErrorCode::DUPLICATE_SEQUENCE_NUMBER => {
+                if let Some(full) = partition.acknowledge() {
+                    self.queued_bytes -= full.bytes.len();
+                    self.acknowledged_bytes += full.bytes.len() as u64;
+                }
+                self.refreshes.reset();
+                Ok(())
+            }
+            ErrorCode::MESSAGE_TOO_LARGE | ErrorCode::RECORD_LIST_TOO_LARGE => {
+                let grown = partition.halve(&self.recipe).map_err(|error| {
+                    let text = format!(
+                        "topic {name} takes no record so large (max.message.bytes): {error}"
+                    );
+                    ProduceError::new(error.kind, text)
+                })?;
+                self.queued_bytes = self.queued_bytes.saturating_add_signed(grown);
+                Ok(())
+            }
+            code if is_retried(code) => {
+                partition.refuse(Instant::now(), code.to_string());
+                self.is_stale = true;
+                Ok(())
+            }
+            code => {
+                let text = text.map_or_else(String::new, |text| format!(" ({text})"));
+                let what = format!("partition {index} of topic {name} is not written{text}");
+                Err(ProduceError::of_code(code, &what))
+            }
+        }
+    }
+
+    /// A connection is gone: what it had not answered is sent again, perhaps to another leader.
+    fn lose_lane(
+        &mut self,
+        address: &Address,
+        error: ClientError,
+        mut places: Vec<Place>,
+    ) -> Result<()> {
+        if let Some(lane) = self.lanes.remove(address) {
+            places.extend(lane.unanswered());
+        }
+        self.refuse_all(places, error)
+    }
+
+    fn refuse_all(&mut self, places: Vec<Place>, error: ClientError) -> Result<()> {
+        if !error.is_retriable() {
+            return Err(error.into());
+        }
+        let now = Instant::now();
+        for (at, index) in places {
+            self.topics[at].partitions[index].refuse(now, error.to_string());
+        }
+        self.is_stale = true;
+        Ok(())
+    }
+
+    fn check_deadlines(&self) -> Result<()> {
+        let now = Instant::now();
+        let timeout = self.options.delivery_timeout;
+        for topic in &self.topics {
+            for (index, partition) in topic.partitions.iter().enumerate() {
+                let first = partition.queue.front().and_then(|full| full.first_try);
+                let is_late = first.is_some_and(|first| now - first > timeout);
+                if is_late && !partition.in_flight {
+                    let text = format!(
+                        "partition {index} of topic {} was not written within {:.1} s: {}",
+                        topic.name,
+                        timeout.as_secs_f64(),
+                        partition.reason
+                    );
+                    return Err(ProduceError::new(ErrorKind::Unavailable, text));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Until a socket is ready or something is due.
+    fn wait(&mut self) -> Result<()> {
+        let now = Instant::now();
+        let timeout = self.options.client.request_timeout;
+        let partitions = self.topics.iter().flat_map(|topic| &topic.partitions);
+        let retries = partitions.filter_map(|one| one.retry_at);
+        let answers = self.lanes.values().filter_map(|lane| lane.oldest());
+        let refresh = self.is_stale.then_some(self.refresh_at);
+        let next = retries
+            .chain(answers.map(|at| at + timeout))
+            .chain(refresh)
+            .min()
+            .map_or(LONGEST_WAIT, |at| at.saturating_duration_since(now));
+        let files: Vec<_> = self
+            .lanes
+            .values()
+            .filter(|lane| lane.oldest().is_some())
+            .map(|lane| (lane.connection.as_fd(), lane.connection.interest()))
+            .chain([(self.client.cancel().as_fd(), Ready::Read)])
+            .collect();
+        let most = next.clamp(Duration::from_millis(1), LONGEST_WAIT);
+        wait(&files, most)
+            .map(|_| ())
+            .map_err(|error| ProduceError::new(ErrorKind::Resources, error.to_string()))
+    }
+}

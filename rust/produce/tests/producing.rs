@@ -1,0 +1,234 @@
+//! A producer and brokers that fail, move, refuse and lie.
+
+mod common;
+
+use std::time::Duration;
+
+use common::{FakeCluster, PRODUCER, Reply, TOPIC, expected, rows, write};
+use pyrklog_produce::{ErrorKind, Producer, partition_of_key};
+use pyrklog_wire::ErrorCode;
+use pyrklog_wire::api::key;
+use pyrklog_wire::batch::Compression;
+
+const ROWS: usize = 2000;
+
+fn sorted(cluster: &FakeCluster) -> Vec<Vec<u8>> {
+    let mut values = cluster.values();
+    values.sort();
+    values
+}
+
+#[test]
+fn rows_arrive_once_and_in_order_in_the_partitions_of_their_keys() {
+    for codec in [
+        Compression::None,
+        Compression::Gzip,
+        Compression::Snappy,
+        Compression::Lz4,
+        Compression::Zstd,
+    ] {
+        let cluster = FakeCluster::start(3, 5, |_, _| Reply::Serve);
+        let mut options = cluster.options();
+        options.codec = codec;
+        let mut producer = Producer::open(options).unwrap();
+        assert_eq!(producer.id(), PRODUCER);
+        write(&mut producer, ROWS).unwrap();
+        assert_eq!(sorted(&cluster), expected(ROWS));
+        for (partition, records) in &cluster.state().log {
+            let values: Vec<&Vec<u8>> = records.iter().map(|one| &one.1).collect();
+            assert!(values.is_sorted());
+            let placed = |value: &&Vec<u8>| partition_of_key(value, 5) == *partition as usize;
+            assert!(values.iter().all(placed));
+        }
+        let written = producer.written();
+        assert_eq!(written.len(), 5);
+        let records: u64 = written.iter().map(|one| one.records).sum();
+        assert_eq!(records, ROWS as u64);
+        assert!(cluster.state().largest_batch <= 400);
+    }
+}
+
+#[test]
+fn what_has_no_answer_is_sent_again_with_the_same_sequence() {
+    let cluster = FakeCluster::start(2, 3, |api, number| match (api, number % 7) {
+        (key::PRODUCE, 1 | 3) => Reply::Lose,
+        (key::PRODUCE, 5) => Reply::Close,
+        _ => Reply::Serve,
+    });
+    let mut producer = Producer::open(cluster.options()).unwrap();
+    write(&mut producer, 600).unwrap();
+    assert_eq!(sorted(&cluster), expected(600));
+}
+
+#[test]
+fn passing_errors_are_waited_for() {
+    for code in [
+        ErrorCode::NOT_LEADER_OR_FOLLOWER,
+        ErrorCode::NOT_ENOUGH_REPLICAS,
+        ErrorCode::NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+        ErrorCode::REQUEST_TIMED_OUT,
+        ErrorCode::KAFKA_STORAGE_ERROR,
+        ErrorCode::UNKNOWN_TOPIC_OR_PARTITION,
+    ] {
+        let cluster = FakeCluster::start(1, 2, move |api, number| match (api, number % 4) {
+            (key::PRODUCE, 1) => Reply::Error(code),
+            _ => Reply::Serve,
+        });
+        let mut producer = Producer::open(cluster.options()).unwrap();
+        write(&mut producer, 200).unwrap();
+        assert_eq!(sorted(&cluster), expected(200));
+    }
+}
+
+#[test]
+fn a_leader_that_moves_is_followed() {
+    let cluster = FakeCluster::start(3, 1, |_, _| Reply::Serve);
+    let mut producer = Producer::open(cluster.options()).unwrap();
+    for leader in [1, 2, 0, 1] {
+        cluster.state().leaders = vec![leader];
+        let before = cluster.state().log.get(&0).map_or(0, Vec::len);
+        producer.send(&rows(before..before + 50, true)).unwrap();
+        producer.flush().unwrap();
+    }
+    assert_eq!(sorted(&cluster), expected(200));
+}
+
+#[test]
+fn a_partition_without_a_leader_is_waited_for_and_told() {
+    let cluster = FakeCluster::start(1, 1, |_, _| Reply::Serve);
+    cluster.state().leaders = vec![-1];
+    let mut options = cluster.options();
+    options.delivery_timeout = Duration::from_millis(300);
+    let error = write(&mut Producer::open(options).unwrap(), 10).unwrap_err();
+    assert_eq!(error.kind, ErrorKind::Unavailable);
+    assert!(
+        error
+            .text
+            .starts_with("partition 0 of topic t was not written within 0.3 s: it has no"),
+        "{error}"
+    );
+}
+
+#[test]
+fn a_broker_that_does_not_answer_is_given_up() {
+    let cluster = FakeCluster::start(1, 1, |api, _| match api {
+        key::PRODUCE => Reply::Silence,
+        _ => Reply::Serve,
+    });
+    let mut options = cluster.options();
+    options.client.request_timeout = Duration::from_millis(200);
+    options.delivery_timeout = Duration::from_millis(500);
+    let error = write(&mut Producer::open(options).unwrap(), 10).unwrap_err();
+    assert_eq!(error.kind, ErrorKind::Unavailable);
+    assert!(error.text.contains("no answer to Produce"), "{error}");
+}
+
+#[test]
+fn batches_that_are_too_large_are_halved() {
+    let cluster = FakeCluster::start(1, 2, |_, _| Reply::Serve);
+    cluster.state().batch_bytes_max = 150;
+    let mut producer = Producer::open(cluster.options()).unwrap();
+    write(&mut producer, 300).unwrap();
+    assert_eq!(sorted(&cluster), expected(300));
+    assert!(cluster.state().largest_batch <= 150);
+    cluster.state().batch_bytes_max = 50;
+    let error = write(&mut producer, 1).unwrap_err();
+    assert_eq!(error.kind, ErrorKind::TooLarge);
+    assert!(error.text.contains("max.message.bytes"), "{error}");
+}
+
+#[test]
+fn what_is_refused_for_good_is_told() {
+    for (code, kind) in [
+        (ErrorCode::OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorKind::Refused),
+        (ErrorCode::INVALID_PRODUCER_EPOCH, ErrorKind::Fenced),
+        (
+            ErrorCode::TOPIC_AUTHORIZATION_FAILED,
+            ErrorKind::NotAuthorized,
+        ),
+        (ErrorCode::INVALID_RECORD, ErrorKind::Refused),
+    ] {
+        let cluster = FakeCluster::start(1, 1, move |api, _| match api {
+            key::PRODUCE => Reply::Error(code),
+            _ => Reply::Serve,
+        });
+        let error = write(&mut Producer::open(cluster.options()).unwrap(), 1).unwrap_err();
+        assert_eq!(error.kind, kind);
+        assert_eq!(
+            error.text,
+            format!("partition 0 of topic {TOPIC} is not written: {code}")
+        );
+    }
+}
+
+#[test]
+fn answers_that_do_not_fit_are_refused() {
+    for reply in [Reply::Nothing, Reply::Twice] {
+        let cluster = FakeCluster::start(1, 1, move |api, _| match api {
+            key::PRODUCE => reply,
+            _ => Reply::Serve,
+        });
+        let error = write(&mut Producer::open(cluster.options()).unwrap(), 1).unwrap_err();
+        assert_eq!(error.kind, ErrorKind::Protocol, "{error}");
+    }
+}
+
+#[test]
+fn memory_is_bounded_while_a_broker_does_not_answer() {
+    let cluster = FakeCluster::start(1, 8, |api, _| match api {
+        key::PRODUCE => Reply::Silence,
+        _ => Reply::Serve,
+    });
+    let mut options = cluster.options();
+    options.client.request_timeout = Duration::from_millis(300);
+    options.delivery_timeout = Duration::from_millis(300);
+    let mut producer = Producer::open(options).unwrap();
+    let mut sent = 0;
+    let error = loop {
+        match producer.send(&rows(sent..sent + 10, true)) {
+            Ok(()) => sent += 10,
+            Err(error) => break error,
+        }
+    };
+    assert_eq!(error.kind, ErrorKind::Unavailable);
+    // Of 4000 bytes; a record takes more than 16.
+    assert!((10..250).contains(&sent), "{sent} rows");
+}
+
+#[test]
+fn a_topic_that_does_not_exist_is_told() {
+    let cluster = FakeCluster::start(1, 1, |_, _| Reply::Serve);
+    cluster.state().topic_error = ErrorCode::UNKNOWN_TOPIC_OR_PARTITION;
+    let mut options = cluster.options();
+    options.delivery_timeout = Duration::from_millis(200);
+    let error = write(&mut Producer::open(options).unwrap(), 1).unwrap_err();
+    assert_eq!(error.kind, ErrorKind::UnknownTopic);
+    assert_eq!(error.text, "there is no topic t: create it first");
+    cluster.state().topic_error = ErrorCode::TOPIC_AUTHORIZATION_FAILED;
+    let error = write(&mut Producer::open(cluster.options()).unwrap(), 1).unwrap_err();
+    assert_eq!(error.kind, ErrorKind::NotAuthorized);
+}
+
+#[test]
+fn kafka_0_11_is_written_to() {
+    let cluster = FakeCluster::start(1, 2, |_, _| Reply::Serve);
+    cluster.state().ranges = [
+        (key::PRODUCE, (0, 3)),
+        (key::METADATA, (0, 4)),
+        (key::FIND_COORDINATOR, (0, 1)),
+        (key::INIT_PRODUCER_ID, (0, 0)),
+        (key::ADD_PARTITIONS_TO_TXN, (0, 0)),
+        (key::END_TXN, (0, 0)),
+    ]
+    .into();
+    let mut options = cluster.options();
+    options.transactional_id = Some("id".into());
+    let mut producer = Producer::open(options).unwrap();
+    write(&mut producer, 100).unwrap();
+    producer.end(true).unwrap();
+    assert_eq!(sorted(&cluster), expected(100));
+    assert_eq!(cluster.state().ends, [("id".to_owned(), PRODUCER, true)]);
+    cluster.state().ranges.insert(key::PRODUCE, (0, 2));
+    let error = write(&mut Producer::open(cluster.options()).unwrap(), 1).unwrap_err();
+    assert_eq!(error.kind, ErrorKind::Unsupported);
+}

@@ -1,0 +1,116 @@
+"""Topics that are deleted, or created anew, while they are read."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+from confluent_kafka import KafkaError
+
+from pyrklog.cli import topic_watch
+from pyrklog.cli.connection import Connection
+from pyrklog.cli.failures import CliError, Exit
+from pyrklog.cli.options import Settings
+from pyrklog.cli.topic_watch import MISSING_LOOKS, TopicWatch
+from tests.unit.cli.test_consumer import PlainReader
+
+
+class Topics:
+    """The ids of topics, as brokers know them now."""
+
+    def __init__(self, **ids: str | None) -> None:
+        self.ids: dict[str, str | None] = dict(ids)
+        self.looks = 0
+
+    def __call__(self) -> Mapping[str, str | None]:
+        self.looks += 1
+        return dict(self.ids)
+
+
+@pytest.fixture
+def topics() -> Topics:
+    return Topics(t="one", u="two")
+
+
+def test_a_topic_that_stays_missing_was_deleted(topics: Topics) -> None:
+    watch = TopicWatch(topics, follows=False)
+    topics.ids["u"] = None
+    for _ in range(MISSING_LOOKS - 1):
+        watch.check(MISSING_LOOKS)
+    with pytest.raises(CliError, match="topic u was deleted while it was read") as ended:
+        watch.check(MISSING_LOOKS)
+    assert ended.value.code is Exit.NOT_FOUND
+
+
+def test_a_broker_that_knows_a_topic_later_deletes_none(topics: Topics) -> None:
+    watch = TopicWatch(topics, follows=False)
+    for known in (None, "one") * 2 * MISSING_LOOKS:
+        topics.ids["t"] = known
+        watch.check(MISSING_LOOKS)
+    topics.ids.clear()  # no broker answers
+    watch.check()
+    topics.ids["t"] = None
+    with pytest.raises(CliError):
+        watch.check()
+
+
+def test_another_id_is_another_topic(topics: Topics) -> None:
+    watch = TopicWatch(topics, follows=False)
+    follower = TopicWatch(topics, follows=True)
+    topics.ids["t"] = "three"
+    follower.check()
+    with pytest.raises(CliError, match="topic t was deleted and created anew") as ended:
+        watch.check()
+    assert ended.value.code is Exit.FAILED
+    assert ended.value.fix == "start again to read the new topic"
+
+
+def test_it_looks_now_and_then(topics: Topics, monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [100.0]
+    monkeypatch.setattr("pyrklog.cli.topic_watch.time.monotonic", lambda: now[0])
+    watch = TopicWatch(topics, follows=False)
+    watch.check_now_and_then()
+    assert topics.looks == 1
+    now[0] += topic_watch.LOOK_INTERVAL_S
+    watch.check_now_and_then()
+    watch.check_now_and_then()
+    assert topics.looks == 2
+
+
+def test_offsets_out_of_range_are_those_of_a_new_topic(topics: Topics) -> None:
+    reader = PlainReader(Settings(bootstrap="nowhere:1"), ["t"], read_committed=False)
+    reader.start()
+    error = KafkaError(KafkaError._AUTO_OFFSET_RESET, "out of range")
+    reader._watch = TopicWatch(topics, follows=False)
+    with pytest.raises(CliError, match="out of range") as moved:
+        reader._on_error(error, ("t", 0))
+    assert moved.value.fix == "start again with another -o"
+    topics.ids["t"] = "three"
+    with pytest.raises(CliError, match="topic t was deleted and created anew"):
+        reader._on_error(error, ("t", 0))
+
+
+def test_an_idle_reader_ends_when_its_topic_is_gone(
+    topics: Topics, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reader = PlainReader(Settings(bootstrap="nowhere:1"), ["t"], read_committed=False)
+    reader.start()
+    monkeypatch.setattr(topic_watch, "LOOK_INTERVAL_S", 0.0)
+    reader._watch = TopicWatch(topics, follows=False)
+    assert reader.read(10, 0.0) == []
+    topics.ids["t"] = None
+    for _ in range(MISSING_LOOKS - 1):
+        assert reader.read(10, 0.0) == []
+    with pytest.raises(CliError, match="topic t was deleted"):
+        reader.read(10, 0.0)
+
+
+def test_only_a_broker_that_answers_tells_of_topics() -> None:
+    class Silent(Connection):
+        def __init__(self) -> None:
+            self.settings = Settings(bootstrap="nowhere:1")
+
+        @property
+        def admin(self) -> Any:
+            raise CliError(Exit.UNREACHABLE, "no broker reached")
+
+    assert topic_watch.topic_ids(Silent(), ["t"]) == {}
