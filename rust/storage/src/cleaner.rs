@@ -303,15 +303,31 @@ impl Cleaners {
             let removed = removed.ok_or(CleanError::Stale)??;
             dir.syncer
                 .delete_later(removed.due_ms, Deletion::Segments(removed));
+            // A cleaning that is not finished has cleaned so much all the same.
+            self.note_cleaned(partition, dir, job, Log::swapped_end)?;
         }
+        self.note_cleaned(partition, dir, job, |_| job.end())
+    }
+
+    /// Raises the checkpoint of what is cleaned.
+    fn note_cleaned(
+        &self,
+        partition: &Partition,
+        dir: &LogDirState,
+        job: &CleanJob,
+        cleaned_end: impl Fn(&Log) -> i64,
+    ) -> Result<(), CleanError> {
         let _no_cut_between = dir.checkpoints.lock();
-        let log_end = with_log(partition, |log| log.log_end_offset()).ok_or(CleanError::Stale)?;
+        let end = with_log(partition, |log| cleaned_end(log).min(log.log_end_offset()));
+        let end = end.ok_or(CleanError::Stale)?;
         if !is_cleaned_by(partition, job) {
             return Err(CleanError::Stale);
         }
         let (topic, index) = (&partition.topic.name, partition.index);
-        let end = job.end().min(log_end);
-        Ok(dir.files.write_cleaned_end(topic, index, end)?)
+        match dir.files.cleaned_end(topic, index) {
+            Some(before) if before >= end => Ok(()),
+            _ => Ok(dir.files.write_cleaned_end(topic, index, end)?),
+        }
     }
 
     fn cleaned(&self, partition: &Partition, job: &CleanJob, took_ms: i64) {

@@ -26,6 +26,10 @@ const PIECE_BYTES: usize = 1 << 20;
 /// What a reading counts at least, since each may be one of the disk. Short segments end a piece.
 const READING_MIN_BYTES: usize = 64 << 10;
 
+/// A first batch that is larger is converted alone, at the queue for large batches, and only within
+/// reply memory: its messages may be as large.
+const ALONE_BYTES: usize = 2 * CONVERTED_MAX_BYTES;
+
 /// What a part needs besides a turn at a fetch queue.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Left {
@@ -36,6 +40,8 @@ pub enum Left {
     Turn,
     /// A turn at the queue for large batches.
     Large,
+    /// Reply memory of so many bytes, and then the same.
+    Room(usize),
 }
 
 /// What a reader has done for a fetch without serving others.
@@ -93,6 +99,11 @@ impl Convert {
             let Some(slice) = part.read.slice.take() else {
                 return;
             };
+            if slice.len() > ALONE_BYTES && !part.has_room {
+                part.left = Left::Room(slice.len());
+                part.read = self.read(part, 0, true);
+                return;
+            }
             turn.note_reading(slice.len());
             let wanted = DownConvert {
                 magic: self.magic,
