@@ -4,10 +4,12 @@ mod common;
 
 use std::net::TcpListener;
 use std::sync::{Arc, Barrier};
+use std::thread;
 use std::time::Duration;
 
 use common::{FakeBroker, Reply, read, start};
 use pyrklog_scan::{ErrorKind, Position, ScanOptions, TopicPartitions};
+use pyrklog_wire::ErrorCode;
 
 const COUNT: usize = 8;
 
@@ -102,4 +104,36 @@ fn brokers_that_are_away_end_a_scan_in_time() {
         partitions: Some(vec![COUNT as i32]),
     }];
     assert_eq!(read(options).unwrap().0.len(), 100);
+}
+
+/// Splits that ask by turns: as many as there are brokers, with the same pauses.
+#[test]
+fn a_topic_that_was_created_anew_is_noticed_by_all_its_partitions() {
+    let after = [100, 103, 106].map(Duration::from_millis);
+    let brokers = after.map(|pause| {
+        FakeBroker::start(move |_, _| {
+            thread::sleep(pause);
+            Reply::Error(ErrorCode::UNKNOWN_TOPIC_ID)
+        })
+    });
+    let ports = [0, 1, 2].map(|number: usize| brokers[number].port);
+    for (number, broker) in (1..).zip(&brokers) {
+        let mut state = broker.state();
+        state.id = number;
+        let all = (1..).zip(ports);
+        state.others = all.filter(|one| one.0 != number).collect();
+        state.leaders = vec![1, 2, 3];
+    }
+    let options = ScanOptions {
+        start: at(0),
+        end: at(100),
+        timeout: Duration::from_secs(9),
+        ..brokers[0].options()
+    };
+    let mut reader = start(options).unwrap();
+    for broker in &brokers {
+        broker.state().topic_id = Some([9; 16]);
+    }
+    let error = reader.next_batch().unwrap_err();
+    assert_eq!(error.kind, ErrorKind::TopicDeleted, "{error}");
 }
