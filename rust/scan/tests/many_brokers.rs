@@ -5,7 +5,7 @@ mod common;
 use std::net::TcpListener;
 use std::sync::{Arc, Barrier};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use common::{FakeBroker, Reply, read, start};
 use pyrklog_scan::{ErrorKind, Position, ScanOptions, TopicPartitions};
@@ -106,13 +106,14 @@ fn brokers_that_are_away_end_a_scan_in_time() {
     assert_eq!(read(options).unwrap().0.len(), 100);
 }
 
-/// Splits that ask by turns: as many as there are brokers, with the same pauses.
-#[test]
-fn a_topic_that_was_created_anew_is_noticed_by_all_its_partitions() {
-    let after = [100, 103, 106].map(Duration::from_millis);
-    let brokers = after.map(|pause| {
+/// How a scan of three partitions ends whose topic was created anew: each hears of it from its own
+/// leader, one so much later than the other, and asks all three.
+fn created_anew(apart: Duration) -> ErrorKind {
+    let begin = Instant::now();
+    let brokers = [0, 1, 2].map(|number| {
+        let pause = Duration::from_millis(300) + number * apart;
         FakeBroker::start(move |_, _| {
-            thread::sleep(pause);
+            thread::sleep(pause.saturating_sub(begin.elapsed()));
             Reply::Error(ErrorCode::UNKNOWN_TOPIC_ID)
         })
     });
@@ -134,6 +135,19 @@ fn a_topic_that_was_created_anew_is_noticed_by_all_its_partitions() {
     for broker in &brokers {
         broker.state().topic_id = Some([9; 16]);
     }
-    let error = reader.next_batch().unwrap_err();
-    assert_eq!(error.kind, ErrorKind::TopicDeleted, "{error}");
+    reader.next_batch().unwrap_err().kind
+}
+
+/// Partitions that ask by turns would each hear the same broker again and again.
+#[test]
+fn a_topic_that_was_created_anew_is_noticed_by_all_its_partitions() {
+    thread::scope(|scope| {
+        let scans = (4..12).map(|half_ms| {
+            let apart = Duration::from_micros(500 * half_ms);
+            scope.spawn(move || created_anew(apart))
+        });
+        for scan in scans.collect::<Vec<_>>() {
+            assert_eq!(scan.join().unwrap(), ErrorKind::TopicDeleted);
+        }
+    });
 }
