@@ -134,6 +134,16 @@ def test_a_write_that_is_repeated_is_written_once(spark: Any, bootstrap: str, to
     assert everything == expected(0, 400), "a repeated write sent rows"
 
 
+def test_a_batch_may_be_written_to_two_topics(spark: Any, bootstrap: str, topic: str) -> None:
+    """As ``foreachBatch`` does."""
+    names = [topic, f"{topic}-audit"]
+    options = {"delivery": "exactly_once", "txnAppId": topic, "txnVersion": "1"}
+    for name in names:
+        create_topic(bootstrap, name, 1)
+        sink(numbers(spark, 0, 20), bootstrap, name, **options).save()
+    assert [values(bootstrap, name) for name in names] == [expected(0, 20)] * 2
+
+
 def test_a_write_whose_task_fails_is_aborted(spark: Any, bootstrap: str, topic: str) -> None:
     create_topic(bootstrap, topic, 2)
     options = {"delivery": "exactly_once", "txnAppId": topic, "txnVersion": "1"}

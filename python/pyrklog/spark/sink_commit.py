@@ -76,6 +76,13 @@ class Committer:
             self._finish(last)
         if last is not None and last.number >= number:
             self._ends.abort(written)
+            if not self._is_stream:
+                logger.warning(
+                    "%s was written before (the last one is %d): nothing is written. A new "
+                    "checkpoint counts from 0 again and needs another txnAppId",
+                    self._name(number),
+                    last.number,
+                )
         else:
             self._decide(number, found, written)
         self._sweep()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections import Counter
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -84,6 +85,48 @@ def test_the_batch_that_may_be_repeated_is_left_alone(tmp_path: Path) -> None:
     hours.compact(tmp_path, before=3, files_most=1)
     for hour in (0, 1):
         assert (tmp_path / f"hour=2013-01-01T0{hour}" / "batches=3-3").is_dir()
+
+
+def test_times_of_any_year_stay(tmp_path: Path) -> None:
+    """Spark writes them as INT96 unless it is told otherwise; merged twice."""
+    years = [1, 1500, 1677, 2013, 2262, 2500, 9999]
+    for batch, year in enumerate(years):
+        place = hours.staging(tmp_path) / "hour=2013-01-01T00"
+        place.mkdir(parents=True)
+        times = pa.array([datetime(year, 1, 1, 5)], pa.timestamp("us"))
+        table = pa.table({"time": times})
+        pq.write_table(table, place / "part.parquet", use_deprecated_int96_timestamps=True)
+        hours.publish(tmp_path, batch)
+        hours.compact(tmp_path, before=batch + 1, files_most=2)
+    files = [file for path in hours.folders(tmp_path) for file in path.glob("*.parquet")]
+    assert len(files) <= 2
+    tables = [pq.ParquetFile(one, coerce_int96_timestamp_unit="us").read() for one in files]
+    assert [time.year for time in pa.concat_tables(tables)["time"].to_pylist()] == years
+
+
+def test_a_late_row_does_not_write_its_hour_anew(tmp_path: Path) -> None:
+    """The large part stays; the small ones that follow become one."""
+    for batch, count in enumerate([100_000, *[1] * 9]):
+        place = hours.staging(tmp_path) / "hour=2013-01-01T00"
+        place.mkdir(parents=True)
+        pq.write_table(
+            pa.table({"row": [f"{batch}:{n}" for n in range(count)]}), place / "0.parquet"
+        )
+        names = hours.publish(tmp_path, batch)
+        hours.compact(tmp_path, before=batch + 1, names=names, files_most=2)
+    parts = [path.name for path in hours.folders(tmp_path)]
+    assert parts[0] == "batches=0-0"
+    assert len(parts) <= 3
+    assert rows(tmp_path).total() == 100_009
+
+
+def test_only_the_hours_that_are_named_are_looked_at(tmp_path: Path) -> None:
+    run(tmp_path, [], 2)
+    before = hours.folders(tmp_path)
+    hours.compact(tmp_path, before=2, names=[], files_most=1)
+    assert hours.folders(tmp_path) == before
+    hours.compact(tmp_path, before=2, names=["hour=2013-01-01T01"], files_most=1)
+    assert len(hours.folders(tmp_path)) == len(before) - 1
 
 
 def test_a_kill_at_any_step(tmp_path: Path, steps: Steps) -> None:

@@ -83,6 +83,15 @@ def test_a_batch_write_names_its_transaction() -> None:
     assert batch().batch is None
 
 
+def test_an_application_has_a_sink_for_each_topic() -> None:
+    given = {**ONCE, "txnAppId": "copy", "txnVersion": "0"}
+    sinks = [batch(**given, topic=topic).batch for topic in ("orders", "audit")]
+    assert [one.sink for one in sinks if one is not None] == ["copy@orders", "copy@audit"]
+    by_rows = batch(**given).batch
+    assert by_rows is not None
+    assert by_rows.sink == "copy@"
+
+
 @pytest.mark.parametrize(
     ("options", "told"),
     [

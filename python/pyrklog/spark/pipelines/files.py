@@ -6,6 +6,7 @@ How the folders are laid out, and why a kill at any moment neither loses nor dou
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -24,9 +25,13 @@ def start(run: Run) -> list[StreamingQuery]:
 
 
 def to_hours(run: Run, folder: Path, **options: str) -> StreamingQuery:
+    # At the start of a query any hour may have many files.
+    touched: Sequence[str] | None = None
+
     def write(flights: DataFrame, batch: int) -> None:
+        nonlocal touched
         # What is before this batch is finished: Spark repeats none of it any more.
-        hours.compact(folder, before=batch)
+        hours.compact(folder, before=batch, names=touched)
         staging = hours.staging(folder)
         # In UTC, which has no hour twice.
         utc = f.to_utc_timestamp("time", f.current_timezone())
@@ -37,6 +42,6 @@ def to_hours(run: Run, folder: Path, **options: str) -> StreamingQuery:
             .partitionBy("hour")
             .parquet(str(staging))
         )
-        hours.publish(folder, batch)
+        touched = hours.publish(folder, batch)
 
     return run.writer(run.rows("flights", FLIGHT, **options), "files").foreachBatch(write).start()

@@ -39,6 +39,7 @@ def with_weather(run: Run) -> DataFrame:
 
 def with_planes(run: Run) -> StreamingQuery:
     name = "flights-with-planes"
+    app_id = run.app_id(name)
 
     def write(flights: DataFrame, batch: int) -> None:
         planes = parsed(
@@ -56,7 +57,7 @@ def with_planes(run: Run) -> StreamingQuery:
             .option("kafka.bootstrap.servers", run.bootstrap)
             .option("topic", name)
             .option("delivery", "exactly_once")
-            .option("txnAppId", name)
+            .option("txnAppId", app_id)
             .option("txnVersion", batch)
             .save()
         )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -32,6 +34,18 @@ class Run:
     """Of checkpoints and files: as durable as what is written."""
     trigger: Mapping[str, Any] = field(default_factory=lambda: {"availableNow": True})
     records_a_batch: int | None = None
+
+    def app_id(self, name: str) -> str:
+        """Of the batch writes of a query: made with its checkpoint, and lost with it, so that a new
+        checkpoint, whose batches count from 0 again, is not taken for the old one."""
+        folder = self.folder / "checkpoints"
+        place = folder / f"{name}.id"
+        if not place.exists():
+            folder.mkdir(parents=True, exist_ok=True)
+            draft = folder / f".{name}.id"
+            draft.write_text(f"{name}-{secrets.token_hex(8)}")
+            os.replace(draft, place)
+        return place.read_text()
 
     def stream(self, topic: str, **options: str) -> DataFrame:
         """All records, from the first on, as keys and values in bytes."""
