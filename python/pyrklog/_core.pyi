@@ -53,6 +53,7 @@ __all__ = [
     "Producer",
     "RecordTooLargeError",
     "RecordsDeleted",
+    "RegistryNotAvailableError",
     "ReplicaDigestDone",
     "Request",
     "Scan",
@@ -136,6 +137,9 @@ class CorruptBatchError(ScanError):
 
 class BadValueError(ScanError):
     """A value is not what the schema of a scan says."""
+
+class RegistryNotAvailableError(ScanError):
+    """A registry of schemas gave no answer in time."""
 
 class BatchTooLargeError(ScanError):
     """A batch or record exceeds the limit."""

@@ -205,7 +205,9 @@ def test_what_cannot_be_decoded_is_refused_at_once(bootstrap: str, topic: str) -
     produce(bootstrap, topic, [b"1", b"no JSON"])
     with pytest.raises(ValueError, match="none of the 2 values in the sample is a JSON object"):
         scan(bootstrap, topic)
-    with pytest.raises(ValueError, match="unknown decode 'yaml'; it can be json"):
+    with pytest.raises(
+        ValueError, match="unknown decode 'yaml'; it can be json or avro or protobuf"
+    ):
         scan(bootstrap, topic, decode="yaml")
     with pytest.raises(ValueError, match="unknown on_bad 'skip'; it can be null or drop or fail"):
         scan(bootstrap, topic, on_bad="skip")

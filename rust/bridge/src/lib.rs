@@ -41,8 +41,8 @@ mod _core {
     use crate::errors::{
         BadValueError, BatchTooLargeError, BrokerNotAvailableError, BrokerProtocolError,
         CorruptBatchError, LeaderNotAvailableError, LogTruncatedError, NotAuthorizedError,
-        OffsetOutOfRangeError, ScanClosedError, ScanError, TopicDeletedError, UnknownTopicError,
-        UnsupportedBrokerError,
+        OffsetOutOfRangeError, RegistryNotAvailableError, ScanClosedError, ScanError,
+        TopicDeletedError, UnknownTopicError, UnsupportedBrokerError,
     };
     #[pymodule_export]
     use crate::errors::{

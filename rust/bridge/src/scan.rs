@@ -18,8 +18,8 @@ use pyo3::prelude::*;
 use pyo3::types::PyCapsule;
 use pyrklog_client::{Address, Cancel, ClientConfig, Isolation};
 use pyrklog_scan::{
-    Column, Columns, Decode, ErrorKind, Interrupt, Missing, OnBad, Plan, Position, ScanOptions,
-    ScanReader, Status, TopicPartitions, plan,
+    Column, Columns, Decode, ErrorKind, Format, Interrupt, Missing, OnBad, Plan, Position,
+    ScanOptions, ScanReader, Status, TopicPartitions, plan,
 };
 
 use crate::errors;
@@ -332,22 +332,14 @@ fn options(settings: &Bound<'_, PyAny>) -> PyResult<ScanOptions> {
     }))
 }
 
-/// How to decode values, if at all.
+/// How to decode values, if at all: reads `CoreDecode`.
 fn decode(settings: &Bound<'_, PyAny>) -> PyResult<Option<Decode>> {
     let py = settings.py();
-    let format: String = field(settings, pyo3::intern!(py, "decode"))?;
-    if format.is_empty() {
+    let Some(settings): Option<Bound<'_, PyAny>> = field(settings, pyo3::intern!(py, "decode"))?
+    else {
         return Ok(None);
-    }
-    if format != "json" {
-        return Err(unknown("decode", &format));
-    }
-    let given: Option<Vec<Bound<'_, PyAny>>> = field(settings, pyo3::intern!(py, "schema"))?;
-    let one = |found: &Bound<'_, PyAny>| {
-        let schema = field_of(found)?;
-        Field::try_from(&schema).map_err(errors::arrow)
     };
-    let schema = given.map(|given| given.iter().map(one).collect::<PyResult<Fields>>());
+    let settings = &settings;
     let on_bad: String = field(settings, pyo3::intern!(py, "on_bad"))?;
     let on_bad = match on_bad.as_str() {
         "null" => OnBad::Null,
@@ -356,10 +348,48 @@ fn decode(settings: &Bound<'_, PyAny>) -> PyResult<Option<Decode>> {
         other => return Err(unknown("on_bad", other)),
     };
     Ok(Some(Decode {
-        schema: schema.transpose()?,
+        format: format(settings)?,
         fields: field(settings, pyo3::intern!(py, "fields"))?,
         on_bad,
     }))
+}
+
+/// What values are.
+fn format(settings: &Bound<'_, PyAny>) -> PyResult<Format> {
+    let py = settings.py();
+    let word: String = field(settings, pyo3::intern!(py, "format"))?;
+    let schema: Option<String> = field(settings, pyo3::intern!(py, "avro_schema"))?;
+    let registry: Option<String> = field(settings, pyo3::intern!(py, "registry"))?;
+    match (word.as_str(), registry, schema) {
+        ("json", ..) => Ok(Format::Json {
+            schema: json_schema(settings)?,
+        }),
+        ("avro", Some(registry), schema) => Ok(Format::Registered { schema, registry }),
+        ("avro", None, Some(schema)) => Ok(Format::Avro {
+            schema,
+            writer: field(settings, pyo3::intern!(py, "writer_schema"))?,
+        }),
+        ("protobuf", ..) => Ok(Format::Protobuf {
+            descriptors: field(settings, pyo3::intern!(py, "descriptors"))?,
+            message: field(settings, pyo3::intern!(py, "message"))?,
+            is_framed: field(settings, pyo3::intern!(py, "is_framed"))?,
+        }),
+        ("avro", None, None) => Err(PyValueError::new_err("there is no schema")),
+        (other, ..) => Err(unknown("decode", other)),
+    }
+}
+
+/// The fields of JSON objects, if they are given.
+fn json_schema(settings: &Bound<'_, PyAny>) -> PyResult<Option<Fields>> {
+    let py = settings.py();
+    let given: Option<Vec<Bound<'_, PyAny>>> = field(settings, pyo3::intern!(py, "schema"))?;
+    let one = |found: &Bound<'_, PyAny>| {
+        let schema = field_of(found)?;
+        Field::try_from(&schema).map_err(errors::arrow)
+    };
+    given
+        .map(|given| given.iter().map(one).collect())
+        .transpose()
 }
 
 /// A field as Arrow's C data interface has it: `CoreField` of `scanning/schemas.py`.
