@@ -7,7 +7,7 @@ from pyrklog.spark.option_names import KAFKA_PREFIX, KAFKA_SECURITY_PREFIXES, ne
 STOCK = ("topic",)
 OURS = ("delivery", "failOnDataLoss", "txnAppId", "txnVersion")
 # Spark gives a stream's options to its sink, too.
-OF_SPARK = ("checkpointLocation",)
+OF_SPARK = ("checkpointLocation", "queryName")
 
 KAFKA_USED = (
     "acks",
