@@ -167,3 +167,68 @@ fn lengths_and_counts_are_not_believed() {
         read_as(&one(&list(json!("int"))), &thin, &value).unwrap_err();
     }
 }
+
+#[test]
+fn what_is_passed_over_costs_no_more_than_its_bytes() {
+    // Were each of these nulls looked at, a value of a few MiB would take minutes.
+    let nulls = |first: Value| {
+        let field = |at| json!({"name": format!("n{at}"), "type": "null"});
+        let fields: Vec<_> = std::iter::once(first).chain((0..9000).map(field)).collect();
+        json!({"type": "record", "name": "N", "fields": fields})
+    };
+    let list = |items: Value| json!({"type": "array", "items": items});
+    let bool = json!({"name": "b", "type": "boolean"});
+    let null = json!({"name": "b", "type": "null"});
+    let count = 3 << 20;
+    let value = [number(count), vec![0; count as usize], vec![0]].concat();
+    let thin = json!({"type": "record", "name": "R", "fields": [
+        {"name": "b", "type": "int", "default": 1}]});
+    for items in [nulls(bool), list(nulls(null))] {
+        let found = read_as(&one(&list(items)), &thin.to_string(), &value);
+        assert_eq!(found, Ok(json!({"b": 1})));
+    }
+    // Nor between fields that are read.
+    let mut fields: Vec<_> = (0..4500)
+        .map(|at| json!({"name": format!("n{at}"), "type": {"type": "fixed", "name": format!("F{at}"), "size": 0}}))
+        .collect();
+    fields.push(json!({"name": "x", "type": "boolean"}));
+    let wide = json!({"type": "record", "name": "W", "fields": fields});
+    let small =
+        json!({"type": "record", "name": "W", "fields": [{"name": "x", "type": "boolean"}]});
+    let count = 1 << 20;
+    let value = [number(count), vec![1; count as usize], vec![0]].concat();
+    let found = read_as(&one(&list(wide)), &one(&list(small)), &value).unwrap();
+    assert_eq!(found["a"].as_array().map(Vec::len), Some(1 << 20));
+}
+
+#[test]
+fn a_plan_is_bounded_with_its_texts() {
+    let branches = |count: usize| -> Value {
+        let branch = |at: usize| json!({"type": "record", "name": "S", "namespace": format!("n{at}"), "fields": []});
+        (0..count).map(branch).collect::<Vec<_>>().into()
+    };
+    let reason = |field: Value| {
+        let reader = one(&json!({"type": "record", "name": "S", "fields": [field]}));
+        read_as(&one(&branches(2000)), &reader, &[0]).unwrap_err()
+    };
+    let symbols: Vec<_> = (0..9000).map(|at| format!("s{at}")).collect();
+    let symbols = json!({"type": "enum", "name": "E", "symbols": symbols});
+    let long = "x".repeat(100_000);
+    for field in [
+        json!({"name": "e", "type": symbols, "default": "s0"}),
+        json!({"name": "e", "type": "string", "default": long}),
+        json!({"name": "e", "type": "bytes", "default": long}),
+        json!({"name": "e", "type": {"type": "map", "values": "int"}, "default": {&long: 1}}),
+    ] {
+        let found = reason(field);
+        assert!(
+            found.contains("a plan of more than 100000 parts"),
+            "{found}"
+        );
+    }
+    // The reason of each branch has names of a bounded length.
+    let wide = json!({"type": "fixed", "name": long, "size": 1});
+    let found = read_as(&one(&wide), &one(&json!("int")), &[0]).unwrap_err();
+    assert!(found.contains(&"x".repeat(100)), "{found}");
+    assert!(found.len() < 1000, "{}", found.len());
+}

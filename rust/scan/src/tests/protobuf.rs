@@ -392,6 +392,110 @@ fn schemas_that_cannot_be_used_are_refused() {
     assert_eq!(refused(&one(of("", 99)), "p.M"), "f: it has the type 99");
 }
 
+/// p.M with a oneof of two messages of many fields.
+fn wide_oneof() -> Vec<u8> {
+    let fields: Vec<_> = (1..=4000)
+        .map(|at| field(&format!("f{at}"), at, 1, 5, &[]))
+        .collect();
+    let one = |name, place| field(name, place, 1, 11, &[bytes(6, ".p.W"), int(9, 0)]);
+    let root = message("M", &[one("a", 1), one("b", 2), field("id", 3, 1, 5, &[])]);
+    let wide = message("W", &fields);
+    file("proto3", &[bytes(4, root), bytes(4, wide)])
+}
+
+#[test]
+fn what_is_taken_back_again_and_again_is_bounded() {
+    let turns = |parts: &[Vec<u8>]| parts.concat().repeat(1000);
+    let only = |name: &str| Some(vec![name.to_owned()]);
+    let cases = [
+        (turns(&[bytes(1, ""), bytes(2, "")]), None),
+        (turns(&[bytes(1, "")]), None),
+        // The other one is not asked for.
+        (turns(&[bytes(1, ""), bytes(2, "")]), only("a")),
+        (turns(&[bytes(1, ""), bytes(1, "")]), only("a")),
+    ];
+    for (value, names) in cases {
+        let set = wide_oneof();
+        let made = Decoding::protobuf(&set, "p.M", false, names.as_deref(), OnBad::Fail);
+        let error = decoded(How::default(), made.unwrap(), &[Some(&value)]).unwrap_err();
+        assert!(
+            error
+                .text
+                .ends_with("it takes more than 8388608 bytes as columns"),
+            "{}",
+            error.text
+        );
+    }
+}
+
+#[test]
+fn a_oneof_of_messages_is_the_last_one_whatever_is_asked_for() {
+    let first = bytes(1, int(1, 7));
+    let cases = [
+        (vec![first.clone(), first.clone(), bytes(2, "")], None),
+        (vec![bytes(2, ""), first.clone()], Some((7, 0))),
+        (vec![first.clone(), bytes(1, int(2, 8))], Some((0, 8))),
+    ];
+    for (value, expected) in cases {
+        for names in [vec!["a"], vec!["a", "b"], vec!["id", "a"]] {
+            let names: Vec<String> = names.into_iter().map(str::to_owned).collect();
+            let set = wide_oneof();
+            let made = Decoding::protobuf(&set, "p.M", false, Some(&names), OnBad::Fail);
+            let value = value.concat();
+            let (found, _) = decoded(How::default(), made.unwrap(), &[Some(&value)]).unwrap();
+            let found = &cells(&found)[0]["a"];
+            let fields = found.as_object().map(|one| (&one["f1"], &one["f2"]));
+            let expected = expected.map(|(one, other)| (json!(one), json!(other)));
+            assert_eq!(fields, expected.as_ref().map(|(one, other)| (one, other)));
+        }
+    }
+}
+
+#[test]
+fn descriptors_are_bounded_however_they_are_written() {
+    // An outer message's name is in those of all messages in it.
+    let inner: Vec<_> = (0..100).map(|_| bytes(3, message("x", &[]))).collect();
+    let root = message(&"M".repeat(1 << 20), &inner);
+    let refused = |set: &[u8], name: &str| {
+        Decoding::protobuf(set, name, false, None, OnBad::Null).unwrap_err()
+    };
+    let text = refused(&file("proto3", &[bytes(4, root)]), "p.M");
+    assert!(
+        text.ends_with("the names of its types take more than 67108864 bytes"),
+        "{text}"
+    );
+    // Messages in one another: in their declarations, and as fields.
+    let mut deep = message("x", &[]);
+    for _ in 0..70 {
+        deep = message("x", &[bytes(3, deep)]);
+    }
+    let text = refused(&file("proto3", &[bytes(4, deep)]), "p.x");
+    assert!(
+        text.ends_with("more than 63 messages in one another"),
+        "{text}"
+    );
+    let of = |at: usize| bytes(6, format!(".p.M{at}"));
+    let chain = |twice: bool| {
+        let mut declarations = vec![bytes(4, message("M70", &[]))];
+        for at in 0..70 {
+            let mut parts = vec![field("a", 1, 1, 11, &[of(at + 1)])];
+            if twice {
+                parts.push(field("b", 2, 1, 11, &[of(at + 1)]));
+            }
+            declarations.push(bytes(4, message(&format!("M{at}"), &parts)));
+        }
+        file("proto3", &declarations)
+    };
+    let text = refused(&chain(false), "p.M0");
+    assert!(text.ends_with("a schema has at most 63 levels"), "{text}");
+    let text = refused(&chain(true), "p.M8");
+    assert!(
+        text.ends_with("a schema has at most 10000 fields"),
+        "{text}"
+    );
+    assert!(text.len() < 1000, "{}", text.len());
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(500))]
 

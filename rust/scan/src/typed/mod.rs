@@ -10,6 +10,7 @@ mod node;
 mod numbers;
 mod protobuf;
 mod unfit;
+mod words;
 
 use std::sync::Arc;
 

@@ -6,6 +6,8 @@ use crate::typed::avro::schema::{Kind, Record, Schema};
 
 /// Of a plan, for all branches of the writer's unions, and of defaults.
 const PARTS_MAX: usize = 100_000;
+/// Of a default's texts: so many are a part.
+const PART_BYTES: usize = 64;
 
 /// How many parts a plan may still get.
 #[derive(Debug)]
@@ -26,6 +28,15 @@ impl Parts {
         self.check()?;
         self.left -= 1;
         Ok(())
+    }
+
+    /// Counts some.
+    ///
+    /// # Errors
+    /// There are too many.
+    pub fn add(&mut self, count: usize) -> Result<(), String> {
+        self.left = self.left.saturating_sub(count);
+        self.check()
     }
 
     /// Whether there may be more.
@@ -74,10 +85,14 @@ pub(crate) fn encode(
             let number = value.as_f64().ok_or_else(wrong)?;
             out.extend_from_slice(&number.to_le_bytes());
         }
-        Kind::String => write_bytes(out, value.as_str().ok_or_else(wrong)?.as_bytes()),
-        Kind::Bytes => write_bytes(out, &bytes(value).ok_or_else(wrong)?),
+        Kind::String => {
+            let text = value.as_str().ok_or_else(wrong)?;
+            write_bytes(out, text.as_bytes(), parts)?;
+        }
+        Kind::Bytes => write_bytes(out, &bytes(value).ok_or_else(wrong)?, parts)?,
         Kind::Fixed(fixed) => {
             let bytes = bytes(value).filter(|bytes| bytes.len() == fixed.size);
+            parts.add(fixed.size / PART_BYTES)?;
             out.extend_from_slice(&bytes.ok_or_else(wrong)?);
         }
         Kind::Enum(one) => {
@@ -85,7 +100,7 @@ pub(crate) fn encode(
             let at = one
                 .symbols
                 .iter()
-                .position(|known| Some(known.as_str()) == symbol);
+                .position(|known| Some(&**known) == symbol);
             write_number(out, at.ok_or_else(wrong)? as i64);
         }
         Kind::Array(item) => {
@@ -100,25 +115,37 @@ pub(crate) fn encode(
             let all = value.as_object().ok_or_else(wrong)?;
             block(out, all.len());
             for (key, one) in all {
-                write_bytes(out, key.as_bytes());
+                write_bytes(out, key.as_bytes(), parts)?;
                 encode(values, one, out, parts)?;
             }
             out.push(0);
         }
         Kind::Record(record) => fields(record, value, out, parts)?,
         Kind::Union(branches) => {
-            let start = out.len();
-            for (at, branch) in branches.iter().enumerate() {
-                write_number(out, at as i64);
-                if encode(branch, value, out, parts).is_ok() {
-                    return Ok(());
-                }
-                out.truncate(start);
+            if !first_that_fits(branches, value, out, parts) {
+                return Err(wrong());
             }
-            return Err(wrong());
         }
     }
     Ok(())
+}
+
+/// Whether the default is of one of a union's types; the first one is written.
+fn first_that_fits(
+    branches: &[Schema],
+    value: &Value,
+    out: &mut Vec<u8>,
+    parts: &mut Parts,
+) -> bool {
+    let start = out.len();
+    for (at, branch) in branches.iter().enumerate() {
+        write_number(out, at as i64);
+        if encode(branch, value, out, parts).is_ok() {
+            return true;
+        }
+        out.truncate(start);
+    }
+    false
 }
 
 fn fields(
@@ -149,9 +176,11 @@ fn block(out: &mut Vec<u8>, len: usize) {
     }
 }
 
-fn write_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
+fn write_bytes(out: &mut Vec<u8>, bytes: &[u8], parts: &mut Parts) -> Result<(), String> {
+    parts.add(bytes.len() / PART_BYTES)?;
     write_number(out, bytes.len() as i64);
     out.extend_from_slice(bytes);
+    Ok(())
 }
 
 /// Zigzag, seven bits a byte.

@@ -1,9 +1,11 @@
 //! How values of a writer's schema come into a reader's columns: Avro's rules of resolution.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 
 use crate::typed::avro::defaults::{Parts, encode};
 use crate::typed::avro::schema::{Enum, Kind, Logical, Record, Schema};
+use crate::typed::words::within;
 
 /// What to read next, for one column.
 #[derive(Debug)]
@@ -24,7 +26,7 @@ pub(crate) enum Read {
     DecimalFixed(usize),
     UuidFixed,
     /// Texts of the writer's symbols; `None` for one that the reader has not.
-    Enum(Vec<Option<String>>),
+    Enum(Vec<Option<Arc<str>>>),
     Array(Box<Read>),
     Map(Box<Read>),
     Record(Vec<Step>, Vec<Absent>),
@@ -49,7 +51,8 @@ pub(crate) struct Absent {
     pub read: Read,
 }
 
-/// What nobody asked for.
+/// What nobody asked for. Each part takes a byte of a value at least, but for `Bytes(0)`, which is
+/// never one of `All`: what is passed over costs no more than its bytes.
 #[derive(Debug)]
 pub(crate) enum Skip {
     Bytes(usize),
@@ -62,12 +65,20 @@ pub(crate) enum Skip {
 }
 
 impl Skip {
-    /// Whether it takes no bytes, whatever the value.
-    pub fn is_empty(&self) -> bool {
-        match self {
-            Skip::Bytes(0) => true,
-            Skip::All(all) => all.iter().all(Skip::is_empty),
-            _ => false,
+    /// Several, one after the other.
+    fn all(parts: Vec<Skip>) -> Skip {
+        let mut found: Vec<Skip> = Vec::with_capacity(parts.len());
+        for part in parts {
+            match (part, found.last_mut()) {
+                (Skip::Bytes(0), _) => {}
+                (Skip::Bytes(more), Some(Skip::Bytes(len))) => *len += more,
+                (other, _) => found.push(other),
+            }
+        }
+        match found.len() {
+            0 => Skip::Bytes(0),
+            1 => found.remove(0),
+            _ => Skip::All(found),
         }
     }
 }
@@ -127,6 +138,7 @@ impl Planner {
                 }
             }
             (Kind::Enum(one), Kind::Enum(other)) if other.name.reads(&one.name) => {
+                self.parts.add(one.symbols.len())?;
                 Read::Enum(symbols(one, other))
             }
             (Kind::Array(one), Kind::Array(other)) => Read::Array(Box::new(self.read(one, other)?)),
@@ -178,18 +190,21 @@ impl Planner {
                 Some(place) => targets[*place] = Some(at),
                 None => {
                     let read = self.default(at, reader);
-                    defaults.push(read.map_err(|reason| format!("{}: {reason}", field.name))?);
+                    defaults.push(read.map_err(|reason| within(&field.name, reason))?);
                 }
             }
         }
         let mut steps = Vec::with_capacity(writer.fields.len());
         for (field, target) in writer.fields.iter().zip(targets) {
             let Some(at) = target else {
-                steps.push(Step::Skip(self.skip(&field.schema)?));
+                match self.skip(&field.schema)? {
+                    Skip::Bytes(0) => {}
+                    skip => steps.push(Step::Skip(skip)),
+                }
                 continue;
             };
             let read = self.read(&field.schema, &reader.fields[at].schema);
-            let read = read.map_err(|reason| format!("{}: {reason}", reader.fields[at].name))?;
+            let read = read.map_err(|reason| within(&reader.fields[at].name, reason))?;
             steps.push(Step::Read(at, read));
         }
         Ok(Read::Record(steps, defaults))
@@ -223,7 +238,7 @@ impl Planner {
             Kind::Map(values) => Skip::Map(Box::new(self.skip(values)?)),
             Kind::Record(record) => {
                 let fields = record.fields.iter().map(|field| self.skip(&field.schema));
-                Skip::All(fields.collect::<Result<_, _>>()?)
+                Skip::all(fields.collect::<Result<_, _>>()?)
             }
             Kind::Union(branches) => {
                 let all = branches.iter().map(|one| self.skip(one));
@@ -233,10 +248,10 @@ impl Planner {
     }
 }
 
-fn symbols(writer: &Enum, reader: &Enum) -> Vec<Option<String>> {
-    let known: std::collections::HashSet<&String> = reader.symbols.iter().collect();
-    let text = |symbol: &String| match known.contains(symbol) {
-        true => Some(symbol.clone()),
+fn symbols(writer: &Enum, reader: &Enum) -> Vec<Option<Arc<str>>> {
+    let known: HashSet<&Arc<str>> = reader.symbols.iter().collect();
+    let text = |symbol: &Arc<str>| match known.contains(symbol) {
+        true => Some(Arc::clone(symbol)),
         false => reader.default.clone(),
     };
     writer.symbols.iter().map(text).collect()

@@ -1,10 +1,12 @@
 //! One datum into nodes. Nothing that its bytes say of lengths is believed before it is there.
 
 use std::fmt;
+use std::sync::Arc;
 
 use crate::typed::avro::plan::{Read, Skip, Step};
 use crate::typed::budget::{Budget, ELEMENT_BYTES};
 use crate::typed::node::{Children, Kind, Node, Text};
+use crate::typed::words::within;
 
 /// Bytes of the longest number.
 const NUMBER_BYTES_MAX: usize = 10;
@@ -12,8 +14,6 @@ const UUID_BYTES: usize = 16;
 const UUID_CHARS: usize = 36;
 /// Bytes of the largest decimal.
 const DECIMAL_BYTES_MAX: usize = 16;
-/// Of field names in a message.
-const PATH_CHARS_MAX: usize = 200;
 
 /// Appends a datum.
 ///
@@ -231,7 +231,7 @@ fn uuid(node: &mut Node, found: [u8; UUID_BYTES], budget: &mut Budget) -> Result
     bytes(node, text.as_bytes(), budget)
 }
 
-fn symbol(node: &mut Node, found: &Option<String>, budget: &mut Budget) -> Result<(), String> {
+fn symbol(node: &mut Node, found: &Option<Arc<str>>, budget: &mut Budget) -> Result<(), String> {
     match found {
         Some(text) => bytes(node, text.as_bytes(), budget),
         None => Err("a symbol that the schema has not".into()),
@@ -338,7 +338,10 @@ fn skip(what: &Skip, input: &mut Input<'_>) -> Result<(), String> {
         Skip::Prefixed => {
             input.prefixed()?;
         }
-        Skip::Array(item) => skip_blocks(input, item.is_empty(), |input| skip(item, input))?,
+        Skip::Array(item) => {
+            let is_empty = matches!(**item, Skip::Bytes(0));
+            skip_blocks(input, is_empty, |input| skip(item, input))?;
+        }
         Skip::Map(values) => skip_blocks(input, false, |input| {
             input.prefixed()?;
             skip(values, input)
@@ -415,12 +418,4 @@ fn wrong(what: impl fmt::Display, found: i64) -> String {
 #[cold]
 fn other_column(node: &Node) -> String {
     format!("no value for a column of {}", node.data_type)
-}
-
-#[cold]
-fn within(field: &str, reason: String) -> String {
-    match reason.len() < PATH_CHARS_MAX {
-        true => format!("{field}: {reason}"),
-        false => reason,
-    }
 }

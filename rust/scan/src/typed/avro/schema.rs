@@ -10,6 +10,7 @@ use arrow_schema::TimeUnit;
 use serde_json::{Map, Value};
 
 use crate::typed::node::{FIELDS_MAX, LEVELS_MAX};
+use crate::typed::words;
 
 /// Of a schema's JSON.
 const TEXT_BYTES_MAX: usize = 1 << 20;
@@ -108,8 +109,8 @@ pub(crate) struct Fixed {
 #[derive(Debug)]
 pub(crate) struct Enum {
     pub name: Name,
-    pub symbols: Vec<String>,
-    pub default: Option<String>,
+    pub symbols: Vec<Arc<str>>,
+    pub default: Option<Arc<str>>,
 }
 
 /// Fields in their order.
@@ -141,7 +142,7 @@ impl Name {
 
 impl std::fmt::Display for Name {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(&self.full)
+        f.write_str(words::short(&self.full))
     }
 }
 
@@ -417,12 +418,13 @@ fn fixed(name: Name, object: &Map<String, Value>) -> Result<Schema, String> {
 }
 
 fn enumeration(name: Name, object: &Map<String, Value>) -> Result<Schema, String> {
-    let symbols = texts(object, "symbols")?;
+    let symbols = texts(object, "symbols")?.into_iter();
+    let symbols: Vec<Arc<str>> = symbols.map(Arc::from).collect();
     if symbols.is_empty() {
         return Err(format!("the enum {name} has no symbols"));
     }
     let default = object.get("default").and_then(Value::as_str);
-    let default = default.map(str::to_owned);
+    let default: Option<Arc<str>> = default.map(Arc::from);
     if let Some(default) = &default
         && !symbols.contains(default)
     {

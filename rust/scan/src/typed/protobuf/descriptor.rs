@@ -1,11 +1,15 @@
 //! Messages as a set of file descriptors has them (`descriptor.proto`).
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use crate::typed::protobuf::wire::{Input, Wire};
 
 const BYTES_MAX: usize = 16 << 20;
 const LEVELS_MAX: usize = 63;
+/// Of the full names of all types and their places: a name has those of the messages around it.
+const NAMES_BYTES_MAX: usize = 64 << 20;
+const PLACE_BYTES: usize = 8;
 
 /// A message's type.
 #[derive(Debug, Default)]
@@ -45,7 +49,8 @@ pub(crate) enum Label {
 #[derive(Debug, Default)]
 pub(crate) struct Types {
     pub messages: HashMap<String, Message>,
-    pub enums: HashMap<String, HashMap<i32, String>>,
+    pub enums: HashMap<String, Arc<HashMap<i32, String>>>,
+    names_bytes: usize,
 }
 
 /// Where types are declared.
@@ -129,7 +134,7 @@ impl Types {
         let mut input = Input { rest: bytes };
         while let Some(found) = input.field()? {
             match found {
-                (1, Wire::Bytes(own)) => name = format!("{}.{}", scope.name, text(own)?),
+                (1, Wire::Bytes(own)) => name = self.name(scope, own)?,
                 (2, Wire::Bytes(one)) => message.fields.push(field(one, scope.is_proto3)?),
                 (7, Wire::Bytes(options)) => message.is_entry = is_entry(options)?,
                 _ => {}
@@ -152,7 +157,7 @@ impl Types {
         let mut input = Input { rest: bytes };
         while let Some(found) = input.field()? {
             match found {
-                (1, Wire::Bytes(own)) => name = format!("{}.{}", scope.name, text(own)?),
+                (1, Wire::Bytes(own)) => name = self.name(scope, own)?,
                 (2, Wire::Bytes(one)) => {
                     let (number, own) = enum_value(one)?;
                     // Of aliases the first one.
@@ -161,8 +166,20 @@ impl Types {
                 _ => {}
             }
         }
-        self.enums.insert(name, values);
+        self.enums.insert(name, Arc::new(values));
         Ok(())
+    }
+
+    /// The full name of a type.
+    fn name(&mut self, scope: &Scope<'_>, own: &[u8]) -> Result<String, String> {
+        let place = PLACE_BYTES * (scope.path.len() + 1);
+        self.names_bytes += scope.name.len() + own.len() + place;
+        match self.names_bytes <= NAMES_BYTES_MAX {
+            true => Ok(format!("{}.{}", scope.name, text(own)?)),
+            false => Err(format!(
+                "the names of its types take more than {NAMES_BYTES_MAX} bytes"
+            )),
+        }
     }
 }
 

@@ -1,6 +1,6 @@
 //! Which columns a message has, and how its fields come into them.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use arrow_schema::{DataType, Field as Column, Fields, TimeUnit};
@@ -11,6 +11,9 @@ use crate::typed::protobuf::descriptor::{Field, Label, Message, Types};
 const TIMESTAMP: &str = ".google.protobuf.Timestamp";
 const UTC: &str = "UTC";
 
+/// Of fields of one oneof.
+type Places = Arc<[usize]>;
+
 /// How a message is read.
 #[derive(Debug)]
 pub(crate) struct Plan {
@@ -20,15 +23,15 @@ pub(crate) struct Plan {
     /// Whether a message of it may come in parts: [`PlanField::is_merged`] of any.
     pub has_merged: bool,
     /// By numbers of fields that nobody asked for: others of their oneofs.
-    pub clears: HashMap<u32, Vec<usize>>,
+    pub clears: HashMap<u32, Places>,
 }
 
 #[derive(Debug)]
 pub(crate) struct PlanField {
     pub kind: Kind,
     pub count: Count,
-    /// The places of the others in its oneof.
-    pub rivals: Vec<usize>,
+    /// The places of all fields of its oneof, if there are others.
+    pub oneof: Option<Places>,
     /// A single message outside a oneof: parts of it are one.
     pub is_merged: bool,
 }
@@ -52,7 +55,7 @@ pub(crate) enum Kind {
     Bool,
     Text,
     Bytes,
-    Enum(HashMap<i32, String>),
+    Enum(Arc<HashMap<i32, String>>),
     Timestamp,
     Message(Plan),
 }
@@ -99,13 +102,13 @@ pub(crate) fn plan(
         open: vec![full],
         count: 0,
     };
-    let (columns, mut plan) = planner.message(&fields)?;
+    let (columns, mut plan) = planner.message(&fields, &found.fields)?;
+    let asked: HashSet<u32> = fields.iter().map(|one| one.number).collect();
+    let groups = oneofs(&fields);
     for other in &found.fields {
-        if other.oneof.is_some() && !fields.iter().any(|one| one.number == other.number) {
-            let same = fields.iter().enumerate();
-            let same = same.filter(|(_, one)| one.oneof == other.oneof);
-            let places = same.map(|(at, _)| at).collect();
-            plan.clears.insert(other.number, places);
+        let group = other.oneof.and_then(|oneof| groups.get(&oneof));
+        if let (false, Some(places)) = (asked.contains(&other.number), group) {
+            plan.clears.insert(other.number, Arc::clone(places));
         }
     }
     Ok((columns, plan))
@@ -133,18 +136,24 @@ struct Planner<'a> {
 }
 
 impl Planner<'_> {
-    fn message(&mut self, fields: &[Field]) -> Result<(Fields, Plan), String> {
+    /// Of these fields of a message, which has all of those.
+    fn message(&mut self, fields: &[Field], all: &[Field]) -> Result<(Fields, Plan), String> {
+        let (groups, all) = (oneofs(fields), oneofs(all));
+        let of = |groups: &HashMap<u64, Places>, field: &Field| {
+            let group = groups.get(&field.oneof?)?;
+            (group.len() > 1).then(|| Arc::clone(group))
+        };
         let mut columns = Vec::with_capacity(fields.len());
         let mut found = Vec::with_capacity(fields.len());
-        for (at, field) in fields.iter().enumerate() {
+        for field in fields {
             self.count += 1;
             if self.count > FIELDS_MAX {
                 return Err(format!("a schema has at most {FIELDS_MAX} fields"));
             }
             let within = |reason: String| format!("{}: {reason}", field.name);
             let (column, mut planned) = self.field(field).map_err(within)?;
-            planned.rivals = rivals(fields, at);
-            planned.is_merged = planned.rivals.is_empty()
+            planned.oneof = of(&groups, field);
+            planned.is_merged = of(&all, field).is_none()
                 && matches!(planned.kind, Kind::Message(_))
                 && !matches!(planned.count, Count::List | Count::Map);
             columns.push(column);
@@ -166,7 +175,7 @@ impl Planner<'_> {
         let made = |kind, count| PlanField {
             kind,
             count,
-            rivals: Vec::new(),
+            oneof: None,
             is_merged: false,
         };
         if field.label == Label::Repeated {
@@ -224,7 +233,7 @@ impl Planner<'_> {
             14 => {
                 let found = self.types.enums.get(&field.type_name);
                 let found = found.ok_or_else(|| format!("there is no enum {}", field.type_name))?;
-                (DataType::Utf8, Kind::Enum(found.clone()))
+                (DataType::Utf8, Kind::Enum(Arc::clone(found)))
             }
             15 => (DataType::Int32, Kind::SFixed32),
             16 => (DataType::Int64, Kind::SFixed64),
@@ -253,18 +262,21 @@ impl Planner<'_> {
             return Err(format!("a schema has at most {LEVELS_MAX} levels"));
         }
         self.open.push(name.to_owned());
-        let found = self.message(&message.fields);
+        let found = self.message(&message.fields, &message.fields);
         self.open.pop();
         let (fields, plan) = found?;
         Ok((DataType::Struct(fields), Kind::Message(plan)))
     }
 }
 
-fn rivals(fields: &[Field], own: usize) -> Vec<usize> {
-    let Some(oneof) = fields[own].oneof else {
-        return Vec::new();
-    };
-    let others = fields.iter().enumerate();
-    let others = others.filter(|(at, one)| *at != own && one.oneof == Some(oneof));
-    others.map(|(at, _)| at).collect()
+/// The places of the fields of each oneof.
+fn oneofs(fields: &[Field]) -> HashMap<u64, Places> {
+    let mut found: HashMap<u64, Vec<usize>> = HashMap::new();
+    for (at, field) in fields.iter().enumerate() {
+        if let Some(oneof) = field.oneof {
+            found.entry(oneof).or_default().push(at);
+        }
+    }
+    let shared = |(oneof, places): (u64, Vec<usize>)| (oneof, places.into());
+    found.into_iter().map(shared).collect()
 }

@@ -6,11 +6,10 @@ use crate::typed::budget::{Budget, ELEMENT_BYTES};
 use crate::typed::node::{Children, Kind as Column, Node, Text};
 use crate::typed::protobuf::plan::{Count, Kind, Plan, PlanField};
 use crate::typed::protobuf::wire::{Input, Wire, zigzag};
+use crate::typed::words;
 
 const MICROS: i64 = 1_000_000;
 const NANOS_A_MICRO: i64 = 1000;
-/// Of field names in a message.
-const PATH_CHARS_MAX: usize = 200;
 
 /// Appends a message.
 ///
@@ -34,7 +33,9 @@ pub(crate) fn append(
     let mut input = Input { rest: bytes };
     while let Some((number, wire)) = input.field()? {
         let Some(at) = find(plan, number, guess) else {
-            clear(plan.clears.get(&number), children, row);
+            if let Some(places) = plan.clears.get(&number) {
+                clear(places.iter(), children, row, budget)?;
+            }
             continue;
         };
         guess = at + 1;
@@ -44,8 +45,9 @@ pub(crate) fn append(
         }
         let found = occurrence(field, &mut children.nodes[at], row, wire, budget);
         let is_known = found.map_err(|reason| within(children, at, reason))?;
-        if is_known && !field.rivals.is_empty() {
-            clear(Some(&field.rivals), children, row);
+        if let (true, Some(oneof)) = (is_known, &field.oneof) {
+            let others = oneof.iter().filter(|other| **other != at);
+            clear(others, children, row, budget)?;
         }
     }
     for (at, bytes) in parts {
@@ -105,14 +107,27 @@ fn parts(
     Ok(found)
 }
 
-/// Takes back what others of a oneof have got.
-fn clear(places: Option<&Vec<usize>>, children: &mut Children, row: usize) {
-    for at in places.into_iter().flatten() {
-        let node = &mut children.nodes[*at];
-        if node.len() > row {
-            node.truncate(row);
-        }
+/// Takes back what others of a oneof have got. A few bytes may ask for it again and again.
+fn clear<'a>(
+    places: impl Iterator<Item = &'a usize>,
+    children: &mut Children,
+    row: usize,
+    budget: &mut Budget,
+) -> Result<(), String> {
+    for at in places {
+        charge(budget, 1)?;
+        take_back(&mut children.nodes[*at], row, budget)?;
     }
+    Ok(())
+}
+
+/// Takes back what the row has got so far. It may be wide, and take few bytes in the message.
+fn take_back(node: &mut Node, row: usize, budget: &mut Budget) -> Result<(), String> {
+    if node.len() > row {
+        charge(budget, node.width)?;
+        node.truncate(row);
+    }
+    Ok(())
 }
 
 /// Nulls and zeros for what did not come, and ends of lists.
@@ -152,8 +167,8 @@ fn occurrence(
         Count::Map => entry(&field.kind, node, wire, budget),
         _ => {
             // There twice: the last one counts.
-            if node.len() > row && is_of(&field.kind, wire) {
-                node.truncate(row);
+            if is_of(&field.kind, wire) {
+                take_back(node, row, budget)?;
             }
             value(&field.kind, node, wire, budget)
         }
@@ -407,8 +422,5 @@ fn other_column(node: &Node) -> String {
 
 #[cold]
 fn within(children: &Children, at: usize, reason: String) -> String {
-    match reason.len() < PATH_CHARS_MAX {
-        true => format!("{}: {reason}", children.fields[at].name()),
-        false => reason,
-    }
+    words::within(children.fields[at].name(), reason)
 }
