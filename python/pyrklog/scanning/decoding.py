@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 
+from pyrklog.scanning.core_scan import decoded_schema
 from pyrklog.scanning.schemas import core_fields
 from pyrklog.scanning.settings import CoreDecode
 
@@ -57,6 +58,35 @@ def core_decode(
         fields=names("fields", fields),
         on_bad=on_bad,
     )
+
+
+class ValueSchema:
+    """The fields of decoded values, for what takes Arrow's PyCapsules, such as
+    ``pyarrow.schema``; once."""
+
+    def __init__(self, capsule: object) -> None:
+        self._capsule = capsule
+
+    def __arrow_c_schema__(self) -> object:
+        return self._capsule
+
+
+def value_schema(
+    decode: str,
+    *,
+    schema: object = None,
+    fields: Sequence[str] | None = None,
+    on_bad: str = "null",
+    writer_schema: object = None,
+    registry: object = None,
+    message: object = None,
+    framed: bool = False,
+) -> ValueSchema | None:
+    """What a scan with these arguments makes of values; None if it would read a sample to know it.
+    No broker and no registry is asked. Raises ValueError and TypeError as ``scan`` does."""
+    core = core_decode(decode, schema, fields, on_bad, writer_schema, registry, message, framed)
+    capsule = None if core is None else decoded_schema(core)
+    return None if capsule is None else ValueSchema(capsule)
 
 
 def _protobuf(

@@ -68,7 +68,7 @@ mod _core {
     #[pymodule_export]
     use crate::produce::{Producer, Transactions, open_producer, open_transactions};
     #[pymodule_export]
-    use crate::scan::{Scan, open_scan};
+    use crate::scan::{Scan, decoded_schema, open_scan};
     #[pymodule_export]
     use crate::tables::{ApiRow, api_table, feature_table, java_hash};
     #[pymodule_export]

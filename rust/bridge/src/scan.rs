@@ -19,7 +19,7 @@ use pyo3::types::PyCapsule;
 use pyrklog_client::{Address, Cancel, ClientConfig, Isolation};
 use pyrklog_scan::{
     Column, Columns, Decode, ErrorKind, Format, Interrupt, Missing, OnBad, Plan, Position,
-    ScanOptions, ScanReader, Status, TopicPartitions, plan,
+    ScanOptions, ScanReader, Status, TopicPartitions, given, plan,
 };
 
 use crate::errors;
@@ -315,6 +315,7 @@ fn options(settings: &Bound<'_, PyAny>) -> PyResult<ScanOptions> {
         "skip" => Missing::Skip,
         other => return Err(unknown("missing", other)),
     };
+    let decoding: Option<Bound<'_, PyAny>> = field(settings, pyo3::intern!(py, "decode"))?;
     Ok(read!(settings => ScanOptions {
         rack, threads, batch_rows, batch_bytes, memory_bytes, large_bytes, check_crcs
     } with {
@@ -325,21 +326,30 @@ fn options(settings: &Bound<'_, PyAny>) -> PyResult<ScanOptions> {
         starts: positions(starts)?,
         ends: positions(ends)?,
         columns: Arc::new(Columns::new(&columns)),
-        decode: decode(settings)?,
+        decode: decoding.as_ref().map(decode).transpose()?,
         isolation: isolation,
         missing: missing,
         timeout: millis("timeout_ms")?,
     }))
 }
 
-/// How to decode values, if at all: reads `CoreDecode`.
-fn decode(settings: &Bound<'_, PyAny>) -> PyResult<Option<Decode>> {
-    let py = settings.py();
-    let Some(settings): Option<Bound<'_, PyAny>> = field(settings, pyo3::intern!(py, "decode"))?
-    else {
+/// The column of decoded values as a capsule of the C data interface; None if its schema would be made
+/// from a sample.
+#[pyfunction]
+pub fn decoded_schema<'py>(
+    settings: &Bound<'py, PyAny>,
+) -> PyResult<Option<Bound<'py, PyCapsule>>> {
+    let Some(decoding) = given(&decode(settings)?).map_err(errors::scan)? else {
         return Ok(None);
     };
-    let settings = &settings;
+    let schema = FFI_ArrowSchema::try_from(decoding.field("value").data_type());
+    let schema = schema.map_err(errors::arrow)?;
+    PyCapsule::new_with_value(settings.py(), schema, SCHEMA).map(Some)
+}
+
+/// How to decode values: reads `CoreDecode`.
+fn decode(settings: &Bound<'_, PyAny>) -> PyResult<Decode> {
+    let py = settings.py();
     let on_bad: String = field(settings, pyo3::intern!(py, "on_bad"))?;
     let on_bad = match on_bad.as_str() {
         "null" => OnBad::Null,
@@ -347,11 +357,11 @@ fn decode(settings: &Bound<'_, PyAny>) -> PyResult<Option<Decode>> {
         "drop" => OnBad::Drop,
         other => return Err(unknown("on_bad", other)),
     };
-    Ok(Some(Decode {
+    Ok(Decode {
         format: format(settings)?,
         fields: field(settings, pyo3::intern!(py, "fields"))?,
         on_bad,
-    }))
+    })
 }
 
 /// What values are.

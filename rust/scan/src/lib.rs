@@ -9,7 +9,7 @@
 //! lane          one connection, the splits read on it, one Fetch in flight
 //! queue         finished batches, bounded in bytes
 //! reader        the caller's side
-//! typed         values as columns: JSON, Avro
+//! typed         values as columns: JSON, Avro, Protobuf
 //! registry      schemas by the ids that values name
 //! ```
 //!
@@ -52,7 +52,7 @@ pub use options::{ALL_PARTITIONS, Missing, OptionsError, Position, ScanOptions, 
 pub use plan::Plan;
 pub use progress::SplitProgress;
 pub use reader::{Interrupt, ScanReader, Status};
-pub use sample::plan;
+pub use sample::{given, plan};
 pub use split::Split;
 pub use typed::{Decode, Decoding, Format, OnBad, infer};
 

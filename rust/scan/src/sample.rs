@@ -2,11 +2,12 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::time::Duration;
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Int32Type, Int64Type};
 use arrow_array::{Array, RecordBatch};
-use pyrklog_client::Cancel;
+use pyrklog_client::{Cancel, ClientConfig};
 
 use crate::columns::{Column, Columns};
 use crate::error::{ErrorKind, Result, ScanError};
@@ -43,6 +44,43 @@ pub fn plan(options: ScanOptions, cancel: Cancel) -> Result<Plan> {
     Ok(plan)
 }
 
+/// What to decode, if its schema is given: `None` where it takes a sample. Nobody is asked.
+///
+/// # Errors
+/// A schema that cannot be used, a registry that is no URL.
+pub fn given(decode: &Decode) -> Result<Option<Decoding>> {
+    let bad = |text| ScanError::new(ErrorKind::Argument, text);
+    let (names, on_bad) = (decode.fields.as_deref(), decode.on_bad);
+    let found = match &decode.format {
+        Format::Json { schema: None } | Format::Registered { schema: None, .. } => return Ok(None),
+        Format::Json {
+            schema: Some(schema),
+        } => Decoding::new(schema, names, on_bad),
+        Format::Avro { schema, writer } => Decoding::avro(schema, writer.as_deref(), names, on_bad),
+        Format::Protobuf {
+            descriptors,
+            message,
+            is_framed,
+        } => Decoding::protobuf(descriptors, message, *is_framed, names, on_bad),
+        Format::Registered {
+            schema: Some(schema),
+            registry,
+        } => {
+            let cancel = Cancel::new().map_err(crate::threads::resources)?;
+            let config = ClientConfig {
+                bootstrap: Vec::new(),
+                client_id: String::new(),
+                connect_timeout: Duration::ZERO,
+                request_timeout: Duration::ZERO,
+            };
+            let registry = Registry::new(registry, &config, &cancel).map_err(bad)?;
+            let reader = Reader::new(schema, names).map_err(bad)?;
+            Decoding::registered(reader, registry, on_bad)
+        }
+    };
+    found.map(Some).map_err(bad)
+}
+
 /// Finds out what to decode of `splits`, if need be by reading.
 ///
 /// # Errors
@@ -59,24 +97,14 @@ fn decoding(
     }
     let (names, on_bad) = (decode.fields.as_deref(), decode.on_bad);
     match &decode.format {
-        Format::Json { schema } => {
-            let schema = match schema {
-                Some(schema) => schema.clone(),
-                None => {
-                    let sample = read(options, splits, cancel)?;
-                    infer(sample.iter().map(|one| &one.1[..])).map_err(bad)?
-                }
-            };
+        Format::Json { schema: None } => {
+            let sample = read(options, splits, cancel)?;
+            let schema = infer(sample.iter().map(|one| &one.1[..])).map_err(bad)?;
             Decoding::new(&schema, names, on_bad).map_err(bad)
         }
-        Format::Avro { schema, writer } => {
-            Decoding::avro(schema, writer.as_deref(), names, on_bad).map_err(bad)
+        Format::Json { .. } | Format::Avro { .. } | Format::Protobuf { .. } => {
+            given(decode)?.ok_or_else(|| bad("a schema is needed".into()))
         }
-        Format::Protobuf {
-            descriptors,
-            message,
-            is_framed,
-        } => Decoding::protobuf(descriptors, message, *is_framed, names, on_bad).map_err(bad),
         Format::Registered { schema, registry } => {
             let registry = Registry::new(registry, &options.client, cancel).map_err(bad)?;
             let schema = match schema {

@@ -181,7 +181,8 @@ impl Decoding {
         Ok(decoding)
     }
 
-    pub(crate) fn field(&self, name: &str) -> Field {
+    /// The column of that name.
+    pub fn field(&self, name: &str) -> Field {
         Field::new(name, DataType::Struct(self.fields.clone()), true)
     }
 }
