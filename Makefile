@@ -32,7 +32,7 @@ FUZZ_FLAGS := -Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \
   -Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table \
   -Cllvm-args=-sanitizer-coverage-trace-compares -Cdebug-assertions -Coverflow-checks \
   -Ccodegen-units=1
-FUZZ_TARGETS := frames responses batches message_sets indexes snapshots checkpoints recovery old_segments reads dumps fetched typed_values
+FUZZ_TARGETS := frames responses batches message_sets indexes snapshots checkpoints recovery old_segments reads dumps fetched typed_values avro_values
 
 # Clients of before Kafka 0.11, for tests/clients/test_old_clients.py.
 OLD_CLIENTS := .cache/old-clients.done .cache/old-0.9.done .cache/old-0.10.done .cache/old-0.11.done

@@ -12,7 +12,7 @@ from pyrklog.config.connection_quotas import ConnectionQuotas
 from pyrklog.plane.seam import CleanerSettings, PlaneSettings
 from pyrklog.plane.values import FollowerSpec, ImageDelta, LeaderSpec
 from pyrklog.producing.settings import ProducerSettings
-from pyrklog.scanning.settings import ScanSettings
+from pyrklog.scanning.settings import CoreDecode, ScanSettings
 
 __all__ = [
     "ApiRow",
@@ -53,6 +53,7 @@ __all__ = [
     "Producer",
     "RecordTooLargeError",
     "RecordsDeleted",
+    "RegistryNotAvailableError",
     "ReplicaDigestDone",
     "Request",
     "Scan",
@@ -71,6 +72,7 @@ __all__ = [
     "__version__",
     "api_table",
     "commit_error",
+    "decoded_schema",
     "drain_arena",
     "drop_arenas",
     "dump_file",
@@ -136,6 +138,9 @@ class CorruptBatchError(ScanError):
 
 class BadValueError(ScanError):
     """A value is not what the schema of a scan says."""
+
+class RegistryNotAvailableError(ScanError):
+    """A registry of schemas gave no answer in time."""
 
 class BatchTooLargeError(ScanError):
     """A batch or record exceeds the limit."""
@@ -635,6 +640,9 @@ class Scan:
 
 def open_scan(settings: ScanSettings) -> Scan:
     """Asks the cluster what there is to read."""
+
+def decoded_schema(settings: CoreDecode) -> object | None:
+    """A schema's capsule: ``scanning/decoding.py``."""
 
 _OpenRow = tuple[str, int, int, list[tuple[str, list[int]]]]
 """(transactional id, producer id, epoch, partitions by topic)."""

@@ -10,11 +10,13 @@ from pyrklog._core import (
     LogTruncatedError,
     NotAuthorizedError,
     OffsetOutOfRangeError,
+    RegistryNotAvailableError,
     ScanClosedError,
     ScanError,
     TopicDeletedError,
     UnknownTopicError,
     UnsupportedBrokerError,
+    decoded_schema,
     open_scan,
 )
 from pyrklog._core import Scan as CoreScan
@@ -30,10 +32,12 @@ __all__ = [
     "LogTruncatedError",
     "NotAuthorizedError",
     "OffsetOutOfRangeError",
+    "RegistryNotAvailableError",
     "ScanClosedError",
     "ScanError",
     "TopicDeletedError",
     "UnknownTopicError",
     "UnsupportedBrokerError",
+    "decoded_schema",
     "open_scan",
 ]

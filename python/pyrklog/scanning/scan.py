@@ -10,8 +10,8 @@ from types import TracebackType
 from typing import TYPE_CHECKING, NamedTuple, Self
 
 from pyrklog.scanning.core_scan import CoreScan, ScanClosedError, open_scan
+from pyrklog.scanning.decoding import core_decode, names
 from pyrklog.scanning.places import EARLIEST, LATEST, Places, core_places
-from pyrklog.scanning.schemas import CoreField, core_fields
 from pyrklog.scanning.settings import ScanSettings
 
 if TYPE_CHECKING:
@@ -23,8 +23,6 @@ COLUMNS = ("key", "value", "topic", "partition", "offset", "timestamp", "timesta
 _THREADS_DEFAULT_MAX = 4
 _ISOLATIONS = ("read_committed", "read_uncommitted")
 _MISSING = ("fail", "skip")
-_FORMATS = ("json",)
-_ON_BAD = ("null", "drop", "fail")
 
 Topics = str | Sequence[str] | Mapping[str, Sequence[int] | None]
 """A topic, several, or the partitions to read of each; None for all."""
@@ -216,6 +214,10 @@ def scan(
     schema: object = None,
     fields: Sequence[str] | None = None,
     on_bad: str = "null",
+    writer_schema: object = None,
+    registry: str | None = None,
+    message: str | None = None,
+    framed: bool = False,
     bootstrap_servers: str | None = None,
     isolation: str = "read_committed",
     missing: str = "fail",
@@ -248,7 +250,11 @@ def scan(
     ``decode="json"`` makes ``value`` a struct of ``schema``'s fields: a pyarrow schema or what else
     has ``__arrow_c_schema__``; None or ``infer`` takes one from the first thousand values.
     ``fields`` names those to decode. A value that does not fit is null, has no row (``drop``), or
-    ends the scan (``fail``), as ``on_bad`` says.
+    ends the scan (``fail``), as ``on_bad`` says. ``decode="avro"`` takes ``schema`` as Avro's JSON:
+    the columns wanted. ``writer_schema`` is what the values were written with, if it is another
+    one; with ``registry``, ``http://HOST:PORT``, each value names its own.
+    ``decode="protobuf"`` takes ``schema`` as a set of file descriptors, and ``message``, a full
+    name; ``framed`` values have a registry's frame.
 
     Raises ValueError or TypeError for an argument, and the exceptions of :mod:`pyrklog.scanning`.
     """
@@ -264,10 +270,9 @@ def scan(
         starts=starts,
         ends=ends,
         columns=_columns(columns),
-        decode="" if decode is None else _one_of("decode", decode, _FORMATS),
-        schema=_schema(decode, schema, fields),
-        fields=None if fields is None else _names("fields", fields),
-        on_bad=_one_of("on_bad", on_bad, _ON_BAD),
+        decode=core_decode(
+            decode, schema, fields, on_bad, writer_schema, registry, message, framed
+        ),
         isolation=_one_of("isolation", isolation, _ISOLATIONS),
         rack=rack,
         missing=_one_of("missing", missing, _MISSING),
@@ -305,26 +310,8 @@ def _topics(topics: Topics) -> list[tuple[str, list[int] | None]]:
 
 
 def _columns(columns: Sequence[str] | None) -> list[str]:
-    return list(COLUMNS) if columns is None else _names("columns", columns)
-
-
-def _names(name: str, names: Sequence[str]) -> list[str]:
-    if isinstance(names, str | bytes):
-        raise TypeError(f"{name} is {names!r}; it takes a list of names, such as [{names!r}]")
-    return list(names)
-
-
-def _schema(
-    decode: str | None, schema: object, fields: Sequence[str] | None
-) -> list[CoreField] | None:
-    """The fields of a schema; None for one that is inferred."""
-    if decode is None:
-        if schema is not None or fields is not None:
-            raise ValueError('schema and fields are for decoded values: decode="json"')
-        return None
-    if schema is None or (isinstance(schema, str) and schema == "infer"):
-        return None
-    return core_fields(schema)
+    named = names("columns", columns)
+    return list(COLUMNS) if named is None else named
 
 
 def _one_of(name: str, value: str, known: Sequence[str]) -> str:

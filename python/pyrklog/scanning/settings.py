@@ -11,9 +11,25 @@ CorePlace = tuple[str, int, int]
 epoch, -1 unknown."""
 
 
+class CoreDecode(NamedTuple):
+    """Of ``rust/scan/src/typed``. ``schema`` is for the format ``json``, ``avro_schema``,
+    ``writer_schema`` and ``registry`` for ``avro``; without one it is made from a sample.
+    ``descriptors``, ``message`` and ``is_framed`` are for ``protobuf``."""
+
+    format: str
+    schema: list[CoreField] | None
+    avro_schema: str | None
+    writer_schema: str | None
+    registry: str | None
+    descriptors: bytes
+    message: str
+    is_framed: bool
+    fields: list[str] | None
+    on_bad: str
+
+
 class ScanSettings(NamedTuple):
-    """Of ``rust/scan/src/options.rs``. Sizes are bytes. ``decode`` is empty for raw values;
-    without ``schema`` one is made from a sample."""
+    """Of ``rust/scan/src/options.rs``. Sizes are bytes. ``decode`` is None for raw values."""
 
     bootstrap_servers: str
     client_id: str
@@ -23,10 +39,7 @@ class ScanSettings(NamedTuple):
     starts: list[tuple[str, int, CorePlace]]
     ends: list[tuple[str, int, CorePlace]]
     columns: list[str]
-    decode: str
-    schema: list[CoreField] | None
-    fields: list[str] | None
-    on_bad: str
+    decode: CoreDecode | None
     isolation: str
     rack: str
     missing: str

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 
 from pyrklog.spark.admission import Limits
 from pyrklog.spark.connection import Connection
+from pyrklog.spark.decode_options import Decoding, decoding
 from pyrklog.spark.given import Given, connection, topic_name
 from pyrklog.spark.option_names import (
     KAFKA_PREFIX,
@@ -49,6 +50,7 @@ _A_PART = "a table is the whole topic as it is now: what was overwritten may be 
 _CUTS = "the last value of a key is known to the one task that reads its partition"
 # What makes no sense beside ``table``, and why.
 _NOT_OF_A_TABLE = {
+    "decode": "a value that does not fit would be taken for a tombstone",
     "endingOffsets": _A_PART,
     "endingOffsetsByTimestamp": _A_PART,
     "endingTimestamp": _A_PART,
@@ -105,6 +107,8 @@ class SourceOptions:
     commit_group: str | None
     is_table: bool
     """The last value of each key is read, instead of all records."""
+    decoding: Decoding | None
+    """None for raw values."""
     ignored: tuple[str, ...]
     """Options that were given and have no effect."""
 
@@ -134,6 +138,7 @@ def parse(options: Mapping[str, str], *, is_stream: bool) -> SourceOptions:
         ),
         commit_group=given.value("commitGroup", _group, None),
         is_table=given.has("table"),
+        decoding=decoding(given),
         ignored=_ignored(given, is_stream),
     )
     least, most = parsed.min_records, parsed.limits.records

@@ -41,8 +41,8 @@ mod _core {
     use crate::errors::{
         BadValueError, BatchTooLargeError, BrokerNotAvailableError, BrokerProtocolError,
         CorruptBatchError, LeaderNotAvailableError, LogTruncatedError, NotAuthorizedError,
-        OffsetOutOfRangeError, ScanClosedError, ScanError, TopicDeletedError, UnknownTopicError,
-        UnsupportedBrokerError,
+        OffsetOutOfRangeError, RegistryNotAvailableError, ScanClosedError, ScanError,
+        TopicDeletedError, UnknownTopicError, UnsupportedBrokerError,
     };
     #[pymodule_export]
     use crate::errors::{
@@ -68,7 +68,7 @@ mod _core {
     #[pymodule_export]
     use crate::produce::{Producer, Transactions, open_producer, open_transactions};
     #[pymodule_export]
-    use crate::scan::{Scan, open_scan};
+    use crate::scan::{Scan, decoded_schema, open_scan};
     #[pymodule_export]
     use crate::tables::{ApiRow, api_table, feature_table, java_hash};
     #[pymodule_export]

@@ -41,6 +41,8 @@ pub enum ErrorKind {
     BatchTooLarge,
     /// A value that is not what the schema says.
     BadValue,
+    /// No answer of the registry of schemas in time.
+    Registry,
     /// Threads or memory ran out.
     Resources,
 }

@@ -144,7 +144,7 @@ def test_options_without_effect_are_named() -> None:
         ("kafka.enable.auto.commit", "use commitGroup"),
         ("kafka.sasl.jaas.config", "TLS and SASL are not supported yet"),
         ("kafka.ssl.truststore.location", "TLS and SASL are not supported yet"),
-        ("decode", "not decoded yet"),
+        ("badRecords", "use onBad"),
         ("delivery", "it is of writes"),
         ("path", "use option subscribe"),
         ("endingOffsets", "a stream has no end"),
