@@ -16,6 +16,7 @@ from pyrklog.scanning.settings import ScanSettings
 
 __all__ = [
     "ApiRow",
+    "AuthenticationError",
     "BadValueError",
     "BatchTooLargeError",
     "BrokerNotAvailableError",
@@ -51,6 +52,7 @@ __all__ = [
     "PlaneClosedError",
     "ProduceError",
     "Producer",
+    "ProducerAuthenticationError",
     "RecordTooLargeError",
     "RecordsDeleted",
     "ReplicaDigestDone",
@@ -107,6 +109,9 @@ class ScanClosedError(ScanError):
 class UnknownTopicError(ScanError):
     """A topic or partition does not exist."""
 
+class AuthenticationError(ScanError):
+    """A broker refused the client's name or token, or one side the other's certificate."""
+
 class NotAuthorizedError(ScanError):
     """The client may not read a topic."""
 
@@ -142,6 +147,9 @@ class BatchTooLargeError(ScanError):
 
 class ProduceError(Exception):
     """Records are not written, or a transaction is not ended; the message says why."""
+
+class ProducerAuthenticationError(ProduceError):
+    """A broker refused the client's name or token, or one side the other's certificate."""
 
 class TransactionFencedError(ProduceError):
     """The transaction was ended by its coordinator or by another producer of its id."""

@@ -1,6 +1,7 @@
 """Reads topics of any Kafka (0.11 or newer) into Arrow; see ``docs/understanding/scan.md``."""
 
 from pyrklog.scanning.core_scan import (
+    AuthenticationError,
     BadValueError,
     BatchTooLargeError,
     BrokerNotAvailableError,
@@ -20,6 +21,7 @@ from pyrklog.scanning.places import ListedOffset, Place
 from pyrklog.scanning.scan import Batch, PartitionProgress, Scan, scan
 
 __all__ = [
+    "AuthenticationError",
     "BadValueError",
     "Batch",
     "BatchTooLargeError",

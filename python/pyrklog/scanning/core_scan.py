@@ -1,6 +1,7 @@
 """The scan of the Rust extension, and its exceptions."""
 
 from pyrklog._core import (
+    AuthenticationError,
     BadValueError,
     BatchTooLargeError,
     BrokerNotAvailableError,
@@ -20,6 +21,7 @@ from pyrklog._core import (
 from pyrklog._core import Scan as CoreScan
 
 __all__ = [
+    "AuthenticationError",
     "BadValueError",
     "BatchTooLargeError",
     "BrokerNotAvailableError",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from pyrklog.scanning.schemas import CoreField
+from pyrklog.security import CoreSecurity
 
 CorePlace = tuple[str, int, int]
 """``earliest``, ``latest``, ``offset``, ``listed`` or ``timestamp``; offset or milliseconds; leader
@@ -39,3 +40,4 @@ class ScanSettings(NamedTuple):
     request_timeout_ms: int
     connect_timeout_ms: int
     check_crcs: bool
+    security: CoreSecurity = CoreSecurity()

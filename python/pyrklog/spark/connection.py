@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TypedDict
+from dataclasses import dataclass, field
+from typing import Any, TypedDict
+
+from pyrklog.security import Security
 
 ABSENT_S = 3.0
 """A topic does not exist if brokers say so for this long, nor does a partition, and so with another
@@ -21,6 +23,7 @@ class ScanArguments(TypedDict):
     request_timeout_s: float
     connect_timeout_s: float
     check_crcs: bool
+    security: Security
 
 
 @dataclass(frozen=True)
@@ -35,6 +38,7 @@ class Connection:
     request_timeout_s: float = 30.0
     connect_timeout_s: float = 10.0
     check_crcs: bool = True
+    security: Security = field(default_factory=Security)
 
     def scan_arguments(self) -> ScanArguments:
         return ScanArguments(
@@ -46,9 +50,10 @@ class Connection:
             request_timeout_s=self.request_timeout_s,
             connect_timeout_s=self.connect_timeout_s,
             check_crcs=self.check_crcs,
+            security=self.security,
         )
 
-    def librdkafka(self) -> dict[str, str | int]:
+    def librdkafka(self) -> dict[str, Any]:
         """The configuration of confluent-kafka's clients."""
         return {
             "bootstrap.servers": self.bootstrap_servers,
@@ -56,4 +61,5 @@ class Connection:
             # Within what librdkafka takes.
             "socket.timeout.ms": min(max(10, round(self.request_timeout_s * 1000)), 300_000),
             "socket.connection.setup.timeout.ms": max(1000, round(self.connect_timeout_s * 1000)),
+            **self.security.librdkafka(),
         }

@@ -16,6 +16,7 @@ mod offsets;
 mod plane;
 mod produce;
 mod scan;
+mod security;
 #[cfg(feature = "sim")]
 mod sim;
 mod tables;
@@ -40,13 +41,13 @@ mod _core {
     #[pymodule_export]
     use crate::errors::{
         BadValueError, BatchTooLargeError, BrokerNotAvailableError, BrokerProtocolError,
-        CorruptBatchError, LeaderNotAvailableError, LogTruncatedError, NotAuthorizedError,
+        AuthenticationError, CorruptBatchError, LeaderNotAvailableError, LogTruncatedError, NotAuthorizedError,
         OffsetOutOfRangeError, ScanClosedError, ScanError, TopicDeletedError, UnknownTopicError,
         UnsupportedBrokerError,
     };
     #[pymodule_export]
     use crate::errors::{
-        ClusterUnavailableError, ProduceError, RecordTooLargeError, TransactionFencedError,
+        ClusterUnavailableError, ProduceError, ProducerAuthenticationError, RecordTooLargeError, TransactionFencedError,
         UnsupportedClusterError,
     };
     #[pymodule_export]
