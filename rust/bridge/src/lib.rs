@@ -40,15 +40,15 @@ mod _core {
     use crate::dump::dump_file;
     #[pymodule_export]
     use crate::errors::{
-        BadValueError, BatchTooLargeError, BrokerNotAvailableError, BrokerProtocolError,
-        AuthenticationError, CorruptBatchError, LeaderNotAvailableError, LogTruncatedError, NotAuthorizedError,
-        OffsetOutOfRangeError, ScanClosedError, ScanError, TopicDeletedError, UnknownTopicError,
-        UnsupportedBrokerError,
+        AuthenticationError, BadValueError, BatchTooLargeError, BrokerNotAvailableError,
+        BrokerProtocolError, CorruptBatchError, LeaderNotAvailableError, LogTruncatedError,
+        NotAuthorizedError, OffsetOutOfRangeError, ScanClosedError, ScanError, TopicDeletedError,
+        UnknownTopicError, UnsupportedBrokerError,
     };
     #[pymodule_export]
     use crate::errors::{
-        ClusterUnavailableError, ProduceError, ProducerAuthenticationError, RecordTooLargeError, TransactionFencedError,
-        UnsupportedClusterError,
+        ClusterUnavailableError, ProduceError, ProducerAuthenticationError, RecordTooLargeError,
+        TransactionFencedError, UnsupportedClusterError,
     };
     #[pymodule_export]
     use crate::errors::{ForeignLogDirError, LogDirError, LogDirLockedError, PlaneClosedError};

@@ -66,7 +66,9 @@ fn credentials(given: &Bound<'_, PyAny>) -> PyResult<Option<Credentials>> {
         "SCRAM-SHA-256" => Hash::Sha256,
         "SCRAM-SHA-512" => Hash::Sha512,
         other => {
-            return Err(PyValueError::new_err(format!("unknown mechanism '{other}'")));
+            return Err(PyValueError::new_err(format!(
+                "unknown mechanism '{other}'"
+            )));
         }
     };
     Ok(Some(Credentials::Scram {
@@ -88,7 +90,8 @@ impl TokenSource for Source {
         });
         let found = found.ok_or("Python is ending")?;
         let (value, seconds, extensions) = found?;
-        let lifetime = seconds.map(|left| Duration::try_from_secs_f64(left.clamp(0.0, LIFETIME_S_MAX)));
+        let lifetime =
+            seconds.map(|left| Duration::try_from_secs_f64(left.clamp(0.0, LIFETIME_S_MAX)));
         Ok(Token {
             value: Secret::new(value),
             lifetime: lifetime.transpose().map_err(|error| error.to_string())?,

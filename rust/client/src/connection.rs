@@ -9,12 +9,12 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use pyrklog_wire::{ErrorCode, RequestHeader};
 use pyrklog_wire::frame::LENGTH_LEN;
 use pyrklog_wire::header::parse_response_header;
 use pyrklog_wire::sasl::{
     SaslAuthenticateRequest, SaslAuthenticateResponse, SaslHandshakeRequest, SaslHandshakeResponse,
 };
+use pyrklog_wire::{ErrorCode, RequestHeader};
 
 use crate::error::{ClientError, Result};
 use crate::sasl::{Credentials, Exchange};
@@ -398,7 +398,10 @@ impl Connection {
     fn authenticated(&mut self, frame: &Frame) -> Result<()> {
         let address = Arc::clone(&self.address);
         let Some(mut exchange) = self.exchange.take() else {
-            return Err(ClientError::protocol(&address, "an answer to no authentication"));
+            return Err(ClientError::protocol(
+                &address,
+                "an answer to no authentication",
+            ));
         };
         let mechanism = exchange.mechanism;
         let failed = |reason| ClientError::Authentication {
@@ -416,8 +419,12 @@ impl Connection {
             let answer = SaslAuthenticateResponse::decode(frame.body(), frame.version)
                 .map_err(ClientError::decode(&address))?;
             if !answer.error_code.is_none() {
-                let text = answer.error_message.map(|text| text.chars().take(500).collect());
-                return Err(failed(text.unwrap_or_else(|| answer.error_code.to_string())));
+                let text = answer
+                    .error_message
+                    .map(|text| text.chars().take(500).collect());
+                return Err(failed(
+                    text.unwrap_or_else(|| answer.error_code.to_string()),
+                ));
             }
             self.again_at = again_at(answer.session_lifetime_ms);
             let challenge = answer.auth_bytes.unwrap_or_default();

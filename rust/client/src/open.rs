@@ -52,11 +52,7 @@ pub(crate) fn open(
     Ok(connection)
 }
 
-fn authenticate(
-    connection: &mut Connection,
-    config: &ClientConfig,
-    cancel: &Cancel,
-) -> Result<()> {
+fn authenticate(connection: &mut Connection, config: &ClientConfig, cancel: &Cancel) -> Result<()> {
     let Some(credentials) = &config.security.credentials else {
         return Ok(());
     };
@@ -74,7 +70,10 @@ fn authenticate(
         connection.flush()?;
         if connection.receive()? != Arrival::Nothing {
             let address = connection.address();
-            return Err(ClientError::protocol(address, "an answer without a request"));
+            return Err(ClientError::protocol(
+                address,
+                "an answer without a request",
+            ));
         }
         if !connection.is_authenticating() {
             return Ok(());

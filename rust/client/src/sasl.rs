@@ -90,7 +90,8 @@ impl Credentials {
                 username,
                 password,
             } => {
-                let (first, message) = scram::First::new(*hash, username, password.clone(), nonce()?);
+                let (first, message) =
+                    scram::First::new(*hash, username, password.clone(), nonce()?);
                 (State::ScramFirst(first), message)
             }
             Credentials::OAuthBearer(_) => return Err("a token is needed".into()),

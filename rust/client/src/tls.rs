@@ -181,13 +181,9 @@ impl ServerCertVerifier for AnyName {
         ocsp_response: &[u8],
         now: UnixTime,
     ) -> std::result::Result<ServerCertVerified, Error> {
-        let verified = self.0.verify_server_cert(
-            end_entity,
-            intermediates,
-            server_name,
-            ocsp_response,
-            now,
-        );
+        let verified =
+            self.0
+                .verify_server_cert(end_entity, intermediates, server_name, ocsp_response, now);
         match verified {
             // The name comes last: all else is checked.
             Err(Error::InvalidCertificate(
@@ -246,7 +242,8 @@ pub(crate) fn handshake_failure(address: &str, source: io::Error) -> ClientError
     };
     match source.get_ref().and_then(|inner| inner.downcast_ref()) {
         Some(Error::InvalidMessage(_)) => tls(
-            "it does not speak TLS: its security.protocol may be PLAINTEXT or SASL_PLAINTEXT".into(),
+            "it does not speak TLS: its security.protocol may be PLAINTEXT or SASL_PLAINTEXT"
+                .into(),
         ),
         Some(error) if refusal(error).is_none() => tls(error.to_string()),
         _ => failure(address, DOING, source),

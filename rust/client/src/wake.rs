@@ -186,7 +186,10 @@ mod tests {
     fn what_was_received_before_is_not_waited_for() {
         let waker = Waker::new().unwrap();
         let files = [(waker.as_fd(), Ready::Now), (waker.as_fd(), Ready::Read)];
-        assert_eq!(wait(&files, Duration::from_secs(3600)).unwrap(), [true, false]);
+        assert_eq!(
+            wait(&files, Duration::from_secs(3600)).unwrap(),
+            [true, false]
+        );
     }
 
     #[test]

@@ -142,7 +142,10 @@ fn frames_pass_tls_however_long() {
         }
     });
     let tls = tls(&pem, true);
-    let security = Security { tls, ..Default::default() };
+    let security = Security {
+        tls,
+        ..Default::default()
+    };
     let mut connection = open(&address, security).unwrap();
     for size in sizes {
         let body = vec![7; size];
@@ -162,7 +165,10 @@ fn what_tls_has_decrypted_is_not_waited_for() {
         stream.read_exact(&mut [0]).ok();
     });
     let tls = tls(&pem, true);
-    let security = Security { tls, ..Default::default() };
+    let security = Security {
+        tls,
+        ..Default::default()
+    };
     let mut connection = open(&address, security).unwrap();
     connection.set_frame_limit(100);
     connection.push(api::METADATA.key, 4, |_, _| {}).unwrap();
@@ -177,13 +183,22 @@ fn what_tls_has_decrypted_is_not_waited_for() {
 fn certificates_are_refused_with_the_reason() {
     let (_, other) = tls_server("localhost", |_| {});
     let (address, _) = tls_server("localhost", greet);
-    let security = Security { tls: tls(&other, true), ..Default::default() };
+    let security = Security {
+        tls: tls(&other, true),
+        ..Default::default()
+    };
     let error = open(&address, security).unwrap_err();
-    assert!(error.to_string().contains("its certificate is not trusted"), "{error}");
+    assert!(
+        error.to_string().contains("its certificate is not trusted"),
+        "{error}"
+    );
     assert!(!error.is_retriable());
     for checks_name in [true, false] {
         let (address, pem) = tls_server("elsewhere", greet);
-        let security = Security { tls: tls(&pem, checks_name), ..Default::default() };
+        let security = Security {
+            tls: tls(&pem, checks_name),
+            ..Default::default()
+        };
         let opened = open(&address, security);
         match checks_name {
             false => drop(opened.unwrap()),
@@ -199,9 +214,14 @@ fn certificates_are_refused_with_the_reason() {
 fn tls_on_one_side_only_is_said() {
     let (_, pem) = tls_server("localhost", |_| {});
     let address = server(|mut stream| {
-        stream.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n").unwrap();
+        stream
+            .write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+            .unwrap();
     });
-    let security = Security { tls: tls(&pem, true), ..Default::default() };
+    let security = Security {
+        tls: tls(&pem, true),
+        ..Default::default()
+    };
     let error = open(&address, security).unwrap_err().to_string();
     assert!(error.contains("does not speak TLS"), "{error}");
     let address = server(|mut stream| {
@@ -217,7 +237,10 @@ fn plain() -> Security {
         username: "alice".into(),
         password: Secret::new("wonder"),
     });
-    Security { tls: None, credentials }
+    Security {
+        tls: None,
+        credentials,
+    }
 }
 
 /// Answers one handshake and PLAIN's message.
@@ -226,7 +249,11 @@ fn authenticate(stream: &mut dyn Stream, code: ErrorCode) {
     assert_eq!(key, api::SASL_HANDSHAKE.key);
     let mut body = Vec::new();
     let mechanisms = vec!["PLAIN"];
-    SaslHandshakeResponse { error_code: ErrorCode::NONE, mechanisms }.encode(&mut body, 1);
+    SaslHandshakeResponse {
+        error_code: ErrorCode::NONE,
+        mechanisms,
+    }
+    .encode(&mut body, 1);
     answer(stream, id, &[], &body);
     let (key, version, id, sent) = read_request(stream).unwrap();
     assert_eq!(key, api::SASL_AUTHENTICATE.key);
@@ -256,7 +283,10 @@ fn a_name_is_taken_or_refused_with_the_brokers_words() {
     let error = open(&address, plain()).unwrap_err();
     assert!(!error.is_retriable());
     let text = format!("{error} {error:?} {:?}", plain());
-    assert!(text.contains("PLAIN failed: wrong name or password"), "{text}");
+    assert!(
+        text.contains("PLAIN failed: wrong name or password"),
+        "{text}"
+    );
     assert!(!text.contains("wonder"), "{text}");
 }
 
@@ -268,9 +298,16 @@ fn an_unknown_mechanism_is_answered_with_those_of_the_broker() {
         let error_code = ErrorCode::UNSUPPORTED_SASL_MECHANISM;
         let mechanisms = vec!["SCRAM-SHA-512", "GSSAPI"];
         let mut body = Vec::new();
-        SaslHandshakeResponse { error_code, mechanisms }.encode(&mut body, 1);
+        SaslHandshakeResponse {
+            error_code,
+            mechanisms,
+        }
+        .encode(&mut body, 1);
         answer(&mut stream, id, &[], &body);
     });
     let error = open(&address, plain()).unwrap_err().to_string();
-    assert!(error.contains("other mechanisms: SCRAM-SHA-512, GSSAPI"), "{error}");
+    assert!(
+        error.contains("other mechanisms: SCRAM-SHA-512, GSSAPI"),
+        "{error}"
+    );
 }
