@@ -252,7 +252,10 @@ pub(crate) fn handshake_failure(address: &str, source: io::Error) -> ClientError
 
 fn refusal(error: &Error) -> Option<String> {
     match error {
-        Error::InvalidCertificate(CertificateError::UnknownIssuer) => Some(
+        // A signature is bad if another issuer of that name is trusted.
+        Error::InvalidCertificate(
+            CertificateError::UnknownIssuer | CertificateError::BadSignature,
+        ) => Some(
             "its certificate is not trusted: none of ssl.ca.location, or of the system, has issued \
              it"
             .into(),

@@ -274,6 +274,8 @@ fn a_name_is_taken_or_refused_with_the_brokers_words() {
     let address = server(|mut stream| {
         greet(&mut stream);
         authenticate(&mut stream, ErrorCode::NONE);
+        // Until the other side hangs up.
+        stream.read_exact(&mut [0]).ok();
     });
     open(&address, plain()).unwrap();
     let address = server(|mut stream| {
