@@ -118,13 +118,13 @@ class KafkaDecisions:
         connection: Connection,
         settings: ProducerSettings,
         sink: str,
-        create_topic: Callable[[Connection], None] | None = None,
+        create_topic: Callable[[Connection], bool] | None = None,
     ) -> None:
         self._connection = connection
         self._settings = settings._replace(
             topic=TOPIC,
             columns=["key", "value", "partition"],
-            codec="none",
+            codec="gzip",  # ids have long beginnings in common, and one record holds them all
             transactional_id=decision_id(sink),
             transaction_timeout_ms=min(SHORT_TIMEOUT_MS, settings.transaction_timeout_ms),
         )
@@ -158,11 +158,22 @@ class KafkaDecisions:
         assert self._producer is not None
         producer, self._producer = self._producer, None
         if self._is_missing:
-            self._create_topic(self._connection)
-            self._is_missing = False
+            self._create()
         producer.send(self._row(decision))
         producer.commit()
         self._producer = producer
+
+    def _create(self) -> None:
+        """Creates the topic. Where it exists in spite of what a broker said, a decision may be in
+        it that nobody has looked at."""
+        self._is_missing = False
+        if not self._create_topic(self._connection) and (
+            self.last() is not None or self._is_missing
+        ):
+            raise DecisionLogError(
+                f"topic {TOPIC} exists, and a broker that was asked for decisions did not know it; "
+                "nothing is decided, and the query can be run again"
+            )
 
     def _row(self, decision: Decision) -> pyarrow.RecordBatch:
         import pyarrow
@@ -197,8 +208,8 @@ class KafkaDecisions:
         return [(key, value) for key, value in rows if key is not None and value is not None]
 
 
-def create_decisions(connection: Connection) -> None:
-    """Creates the topic, unless it exists. Raises DecisionLogError."""
+def create_decisions(connection: Connection) -> bool:
+    """Creates the topic; False if it exists. Raises DecisionLogError."""
     admin = AdminClient(connection.librdkafka())
     try:
         brokers = len(admin.list_topics(timeout=connection.timeout_s).brokers)
@@ -207,8 +218,9 @@ def create_decisions(connection: Connection) -> None:
         admin.create_topics([topic], request_timeout=connection.request_timeout_s)[TOPIC].result()
     except KafkaException as error:
         failure = error.args[0]
-        if failure.code() != KafkaError.TOPIC_ALREADY_EXISTS:
-            raise DecisionLogError(
-                f"topic {TOPIC}, which keeps the sink's decisions, cannot be created: "
-                f"{failure.str()}"
-            ) from error
+        if failure.code() == KafkaError.TOPIC_ALREADY_EXISTS:
+            return False
+        raise DecisionLogError(
+            f"topic {TOPIC}, which keeps the sink's decisions, cannot be created: {failure.str()}"
+        ) from error
+    return True

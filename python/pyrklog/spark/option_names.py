@@ -30,7 +30,7 @@ STOCK = (
     "maxRecordsPerPartition",
     "minPartitions",
 )
-OURS = ("commitGroup", "maxBytesPerPartition", "maxBytesPerTrigger")
+OURS = ("commitGroup", "maxBytesPerPartition", "maxBytesPerTrigger", "table")
 
 # Of the stock connector: how its Java consumer is driven, which has no counterpart.
 WITHOUT_EFFECT = (
@@ -45,7 +45,6 @@ NOT_YET = {
     "badRecords": "values are not decoded yet",
     "decode": "values are not decoded yet: use from_json, from_avro or from_protobuf",
     "registry": "values are not decoded yet",
-    "table": "a compacted topic is not read as a table yet",
     "delivery": "it is of writes",
     "topic": "it is of writes; to read, use subscribe",
 }

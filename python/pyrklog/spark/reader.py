@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -12,6 +13,7 @@ from pyrklog.spark.batch_plan import plan_batch
 from pyrklog.spark.cluster import KafkaCluster
 from pyrklog.spark.columns import converted
 from pyrklog.spark.high_watermarks import KafkaHighWatermarks
+from pyrklog.spark.last_values import columns_to_read, last_values, local_folder
 from pyrklog.spark.offsets import OffsetRange
 from pyrklog.spark.options import SourceOptions
 from pyrklog.spark.reading import read_range
@@ -35,12 +37,15 @@ def read_task(
     """What a task gives. Spark makes a partition of its own if there is none: it has no rows."""
     if not isinstance(partition, Task):
         return
+    columns = schema.fieldNames()
     batches = read_range(
         partition.one,
-        schema.fieldNames(),
+        columns_to_read(columns) if options.is_table else columns,
         options.connection,
         fail_on_data_loss=options.fail_on_data_loss,
     )
+    if options.is_table:
+        batches = last_values(batches, columns, str(partition.one.place), local_folder(os.environ))
     yield from converted(batches, schema)
 
 

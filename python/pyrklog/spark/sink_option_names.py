@@ -13,7 +13,7 @@ from pyrklog.spark.option_names import (
 STOCK = ("topic",)
 OURS = ("delivery", "failOnDataLoss", "txnAppId", "txnVersion")
 # Spark gives a stream's options to its sink, too.
-OF_SPARK = ("checkpointLocation",)
+OF_SPARK = ("checkpointLocation", "queryName")
 
 KAFKA_USED = (
     "acks",

@@ -243,7 +243,7 @@ impl Cleaners {
                     state.log.is_some() && partition.dir().index == dir.index
                 };
                 if is_there {
-                    self.failed(partition, error.into());
+                    self.failed(partition, error.into(), Damaged::of(partition));
                 }
                 None
             }
@@ -251,6 +251,8 @@ impl Cleaners {
     }
 
     fn clean(&self, partition: &Arc<Partition>, plan: CleaningPlan) {
+        // Of now: a log start that passes the damage meanwhile makes it a sound log.
+        let as_it_was = Damaged::of(partition);
         let begun = {
             let state = partition.lock();
             let job = state.log.as_ref().and_then(|log| log.begin_cleaning(plan));
@@ -262,7 +264,7 @@ impl Cleaners {
             Ok(()) => self.cleaned(partition, &job, mono_ms() - began_ms),
             // Its folder was renamed, or removed, while it was read.
             Err(_) if !is_cleaned_by(partition, &job) => {}
-            Err(error) => self.failed(partition, error),
+            Err(error) => self.failed(partition, error, as_it_was),
         }
     }
 
@@ -326,17 +328,16 @@ impl Cleaners {
         self.logs.events.notice("log_cleaned", "info", fields);
     }
 
-    fn failed(&self, partition: &Arc<Partition>, error: CleanError) {
+    fn failed(&self, partition: &Arc<Partition>, error: CleanError, as_it_was: Damaged) {
         match error {
             CleanError::Stopped | CleanError::Stale => {}
             error if error.may_pass() => self.wait_for_space(partition, &error),
             CleanError::Io(error) => self.fail_dir(partition, &error),
             CleanError::Corrupt(reason) => {
-                let damaged = Damaged::of(partition);
                 let mut state = self.state.lock();
                 let uncleanable = &mut state.uncleanable;
                 uncleanable.retain(|_, one| one.partition.strong_count() > 0);
-                uncleanable.insert(key(partition), damaged);
+                uncleanable.insert(key(partition), as_it_was);
                 drop(state);
                 let (topic, index) = (&partition.topic.name, partition.index);
                 self.logs

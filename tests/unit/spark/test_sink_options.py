@@ -127,6 +127,11 @@ def test_mistakes_of_batch_writes(options: dict[str, str], told: str) -> None:
         batch(**options)
 
 
+def test_options_of_sparks_are_let_through() -> None:
+    """Spark gives a stream's sink the name of its query and its checkpoint."""
+    assert stream(checkpointLocation="/c", queryName="copy").ignored == ()
+
+
 def test_a_stream_has_no_app() -> None:
     with pytest.raises(OptionError, match="txnVersion: a stream has Spark's ids"):
         stream(**ONCE, txnVersion="1")
