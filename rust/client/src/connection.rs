@@ -17,7 +17,7 @@ use pyrklog_wire::sasl::{
 use pyrklog_wire::{ErrorCode, RequestHeader};
 
 use crate::error::{ClientError, Result};
-use crate::sasl::{Credentials, Exchange};
+use crate::sasl::{Credentials, Exchange, line};
 use crate::tls;
 use crate::transport::Transport;
 use crate::versions::{Api, ApiRanges, api};
@@ -91,6 +91,8 @@ pub struct Connection {
     credentials: Option<Credentials>,
     /// Authentication under way: requests wait in `held`.
     exchange: Option<Exchange>,
+    /// Whether the broker has answered more than the question for its versions.
+    is_known: bool,
     /// When to authenticate again (KIP-368).
     again_at: Option<Instant>,
     held: Vec<u8>,
@@ -119,6 +121,7 @@ impl Connection {
             frame_limit: limit,
             credentials: None,
             exchange: None,
+            is_known: false,
             again_at: None,
             held: Vec::new(),
             held_expected: VecDeque::new(),
@@ -266,10 +269,10 @@ impl Connection {
                 Ok(Some(0)) => {
                     let closed =
                         io::Error::new(io::ErrorKind::UnexpectedEof, "the broker closed it");
-                    return Err(self.failed("connection lost", closed));
+                    return Err(self.lost(closed));
                 }
                 Ok(Some(received)) => self.filled += received,
-                Err(source) => return Err(self.failed("connection lost", source)),
+                Err(source) => return Err(self.lost(source)),
             }
         }
     }
@@ -285,6 +288,7 @@ impl Connection {
         let mut bytes = std::mem::take(&mut self.input);
         bytes.truncate(self.filled);
         self.filled = 0;
+        self.is_known |= expected.api_key != api::API_VERSIONS.key;
         let header = &bytes[LENGTH_LEN..];
         let parsed = parse_response_header(header, expected.api_key, expected.version);
         let (correlation_id, body_at) = parsed.map_err(ClientError::decode(&self.address))?;
@@ -419,12 +423,12 @@ impl Connection {
             let answer = SaslAuthenticateResponse::decode(frame.body(), frame.version)
                 .map_err(ClientError::decode(&address))?;
             if !answer.error_code.is_none() {
-                let text = answer
-                    .error_message
-                    .map(|text| text.chars().take(500).collect());
-                return Err(failed(
-                    text.unwrap_or_else(|| answer.error_code.to_string()),
-                ));
+                let text = answer.error_message.map(line);
+                let text = text.unwrap_or_else(|| answer.error_code.to_string());
+                return Err(failed(format!(
+                    "it refuses {}: {text}",
+                    exchange.settings()
+                )));
             }
             self.again_at = again_at(answer.session_lifetime_ms);
             let challenge = answer.auth_bytes.unwrap_or_default();
@@ -477,6 +481,22 @@ impl Connection {
     fn failed(&self, doing: &'static str, source: io::Error) -> ClientError {
         tls::failure(&self.address, doing, source)
     }
+
+    fn lost(&self, source: io::Error) -> ClientError {
+        let is_asked = self
+            .expected
+            .front()
+            .is_some_and(|expected| !self.is_known && expected.api_key != api::API_VERSIONS.key);
+        // What a listener does that wants SASL, but also a broker that is going down.
+        let doing = match is_asked && self.credentials.is_none() {
+            true => {
+                "connection lost at the first request (is its security.protocol SASL_PLAINTEXT or \
+                 SASL_SSL?)"
+            }
+            false => "connection lost",
+        };
+        self.failed(doing, source)
+    }
 }
 
 /// When a session that lasts so long is to be prolonged.
@@ -490,8 +510,10 @@ fn handshake_refusal(answer: &SaslHandshakeResponse<'_>) -> Option<String> {
     match answer.error_code {
         ErrorCode::NONE => None,
         ErrorCode::UNSUPPORTED_SASL_MECHANISM => {
-            let all: String = answer.mechanisms.join(", ").chars().take(500).collect();
-            Some(format!("the listener has other mechanisms: {all}"))
+            let all = line(&answer.mechanisms.join(", "));
+            Some(format!(
+                "the listener has no such sasl.mechanism, but {all}"
+            ))
         }
         ErrorCode::ILLEGAL_SASL_STATE => {
             Some("the listener has no SASL: its security.protocol is PLAINTEXT or SSL".into())

@@ -12,6 +12,8 @@ use self::tokens::{Token, Tokens};
 use crate::secret::Secret;
 
 const NONCE_BYTES: usize = 24;
+/// Characters of another side's words in a message.
+const WORDS_MAX: usize = 500;
 
 /// A mechanism with what it needs.
 #[derive(Clone, Debug)]
@@ -49,6 +51,16 @@ impl Credentials {
         }
     }
 
+    /// Which options say so.
+    fn settings(&self) -> &'static str {
+        match self {
+            Credentials::OAuthBearer(_) => {
+                "the token of sasl.oauthbearer.token or sasl.oauthbearer.callable"
+            }
+            _ => "sasl.username and sasl.password",
+        }
+    }
+
     /// An exchange. Blocks while a token is asked for.
     ///
     /// # Errors
@@ -57,9 +69,10 @@ impl Credentials {
         match self {
             Credentials::OAuthBearer(tokens) => {
                 let token = tokens.wait();
-                token
-                    .map(|token| Exchange::bearer(&token))
-                    .map_err(|error| format!("there is no token: {error}"))
+                token.map(|token| self.bearer(&token)).map_err(|error| {
+                    let error = line(&error);
+                    format!("no token (sasl.oauthbearer.token or .callable): {error}")
+                })
             }
             _ => self.begin_without_token(),
         }
@@ -72,16 +85,18 @@ impl Credentials {
     pub(crate) fn try_begin(&self) -> Result<Option<Exchange>, String> {
         match self {
             Credentials::OAuthBearer(tokens) => {
-                Ok(tokens.try_get().map(|token| Exchange::bearer(&token)))
+                Ok(tokens.try_get().map(|token| self.bearer(&token)))
             }
             _ => self.begin_without_token().map(Some),
         }
     }
 
     fn begin_without_token(&self) -> Result<Exchange, String> {
-        let mechanism = self.mechanism();
         let (state, message) = match self {
             Credentials::Plain { username, password } => {
+                if username.contains('\0') || password.expose().contains('\0') {
+                    return Err("sasl.username or sasl.password has a NUL".into());
+                }
                 let message = format!("\0{username}\0{}", password.expose());
                 (State::Plain, message.into_bytes())
             }
@@ -96,17 +111,33 @@ impl Credentials {
             }
             Credentials::OAuthBearer(_) => return Err("a token is needed".into()),
         };
-        Ok(Exchange {
-            mechanism,
+        Ok(self.exchange(message, state))
+    }
+
+    /// RFC 7628, without an identity of its own: the token says who it is.
+    fn bearer(&self, token: &Token) -> Exchange {
+        let mut message = format!("n,,\x01auth=Bearer {}\x01", token.value.expose());
+        for (key, value) in &token.extensions {
+            message.push_str(&format!("{key}={value}\x01"));
+        }
+        message.push('\x01');
+        self.exchange(message.into_bytes(), State::Bearer)
+    }
+
+    fn exchange(&self, message: Vec<u8>, state: State) -> Exchange {
+        Exchange {
+            mechanism: self.mechanism(),
+            settings: self.settings(),
             message,
             state,
-        })
+        }
     }
 }
 
 /// One authentication: the first message, and what comes after it.
 pub(crate) struct Exchange {
     pub mechanism: &'static str,
+    settings: &'static str,
     message: Vec<u8>,
     state: State,
 }
@@ -128,18 +159,9 @@ enum State {
 }
 
 impl Exchange {
-    /// RFC 7628, without an identity of its own: the token says who it is.
-    fn bearer(token: &Token) -> Exchange {
-        let mut message = format!("n,,\x01auth=Bearer {}\x01", token.value.expose());
-        for (key, value) in &token.extensions {
-            message.push_str(&format!("{key}={value}\x01"));
-        }
-        message.push('\x01');
-        Exchange {
-            mechanism: "OAUTHBEARER",
-            message: message.into_bytes(),
-            state: State::Bearer,
-        }
+    /// Which options say who the client is, for messages.
+    pub fn settings(&self) -> &'static str {
+        self.settings
     }
 
     /// The first message, once.
@@ -155,9 +177,7 @@ impl Exchange {
         match std::mem::replace(&mut self.state, State::Over) {
             State::Plain | State::Bearer if bytes.is_empty() => Ok(None),
             State::Bearer => {
-                let text = String::from_utf8_lossy(bytes);
-                let text = text.chars().take(500).collect();
-                self.state = State::Refused(text);
+                self.state = State::Refused(line(&String::from_utf8_lossy(bytes)));
                 Ok(Some(vec![1]))
             }
             State::ScramFirst(first) => {
@@ -166,10 +186,16 @@ impl Exchange {
                 Ok(Some(message))
             }
             State::ScramFinal(last) => last.verify(bytes).map(|()| None),
-            State::Refused(text) => Err(format!("it refuses the token: {text}")),
+            State::Refused(text) => Err(format!("it refuses {}: {text}", self.settings)),
             State::Plain | State::Over => Err("it asks for more than the mechanism has".into()),
         }
     }
+}
+
+/// Another side's words, as a part of a sentence.
+pub(crate) fn line(text: &str) -> String {
+    let printable = |c: char| if c.is_control() { ' ' } else { c };
+    text.chars().take(WORDS_MAX).map(printable).collect()
 }
 
 fn nonce() -> Result<String, String> {
@@ -196,6 +222,39 @@ mod tests {
         assert!(exchange.challenge(b"").is_err());
     }
 
+    struct NoTokens;
+
+    impl tokens::TokenSource for NoTokens {
+        fn token(&self) -> Result<Token, String> {
+            Err("none\ntoday".into())
+        }
+
+        fn elsewhere(&self, _: Box<dyn FnOnce() + Send>) -> bool {
+            false
+        }
+    }
+
+    fn bearer() -> Credentials {
+        Credentials::OAuthBearer(Tokens::new(Box::new(NoTokens)))
+    }
+
+    #[test]
+    fn a_token_that_is_missing_is_said_in_one_line() {
+        let error = bearer().begin().unwrap_err();
+        assert!(error.contains("sasl.oauthbearer.token"), "{error}");
+        assert!(error.ends_with("none today"), "{error}");
+        assert!(bearer().try_begin().unwrap().is_none());
+    }
+
+    #[test]
+    fn a_name_cannot_end_before_its_end() {
+        let credentials = Credentials::Plain {
+            username: "alice\0bob".into(),
+            password: Secret::new("wonder"),
+        };
+        assert!(credentials.begin().unwrap_err().contains("NUL"));
+    }
+
     #[test]
     fn a_token_that_is_refused_is_answered_and_named() {
         let token = Token {
@@ -203,7 +262,7 @@ mod tests {
             lifetime: None,
             extensions: vec![("a".into(), "b".into())],
         };
-        let mut exchange = Exchange::bearer(&token);
+        let mut exchange = bearer().bearer(&token);
         assert_eq!(exchange.first(), b"n,,\x01auth=Bearer T\x01a=b\x01\x01");
         let refusal = br#"{"status":"invalid_token"}"#;
         assert_eq!(exchange.challenge(refusal).unwrap(), Some(vec![1]));

@@ -269,7 +269,10 @@ fn refusal(error: &Error) -> Option<String> {
         )),
         Error::InvalidCertificate(why) => Some(format!("its certificate cannot be used: {why}")),
         Error::AlertReceived(alert) => is_about_certificate(*alert).then(|| {
-            format!("it refuses this client's certificate, or the lack of one ({alert:?})")
+            format!(
+                "it refuses this client's certificate, or the lack of one ({alert:?}): see \
+                 ssl.certificate.location or ssl.keystore.location"
+            )
         }),
         _ => None,
     }

@@ -15,6 +15,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use ring::{digest, hmac, pbkdf2};
 
+use super::line;
 use crate::secret::Secret;
 
 /// The least that RFC 7677 allows: fewer would make a recorded exchange cheap to guess from.
@@ -157,14 +158,16 @@ impl Final {
         let text = text(server_final)?;
         let first = text.split(',').next().unwrap_or_default();
         if let Some(error) = first.strip_prefix("e=") {
-            let error: String = error.chars().take(200).collect();
-            return Err(format!("it refuses the password: {error}"));
+            let error = line(error);
+            return Err(format!(
+                "it refuses sasl.username and sasl.password: {error}"
+            ));
         }
         let signature = BASE64.decode(attribute(Some(first), "v=")?);
         let signature = signature.map_err(|_| "its SCRAM signature cannot be read")?;
         let key = hmac::Key::new(self.hash.hmac(), &self.server_key.0);
         hmac::verify(&key, &self.messages.0, &signature).map_err(|_| {
-            "its SCRAM signature is wrong: it does not know the password itself".to_owned()
+            "its SCRAM signature is wrong: it does not know sasl.password itself".to_owned()
         })
     }
 }

@@ -22,6 +22,26 @@ pub struct Token {
     pub extensions: Vec<(String, String)>,
 }
 
+impl Token {
+    /// Why it cannot be sent (RFC 6750 section 2.1, RFC 7628 section 3.1).
+    fn mistake(&self) -> Option<&'static str> {
+        let token = self.value.expose();
+        let is_of_tokens = |c: char| c.is_ascii_alphanumeric() || "-._~+/=".contains(c);
+        if token.is_empty() || !token.chars().all(is_of_tokens) {
+            return Some("it is empty, or has a space, an end of line or another such character");
+        }
+        let is_of_values = |c: char| c.is_ascii_graphic() || c == ' ';
+        let can_be_sent = |(name, value): &(String, String)| {
+            let is_name = name.chars().all(|c| c.is_ascii_alphabetic());
+            is_name && !name.is_empty() && name != "auth" && value.chars().all(is_of_values)
+        };
+        match self.extensions.iter().all(can_be_sent) {
+            true => None,
+            false => Some("an extension's name or value has characters that SASL does not have"),
+        }
+    }
+}
+
 /// Where tokens come from.
 pub trait TokenSource: Send + Sync {
     /// A new token. May block.
@@ -105,9 +125,12 @@ impl Tokens {
         let mut state = lock(&self.0.state);
         match found {
             Ok(token) if token.lifetime.is_some_and(|left| left.is_zero()) => {
-                Err("the token has expired already".into())
+                Err("it has expired already".into())
             }
             Ok(token) => {
+                if let Some(mistake) = token.mistake() {
+                    return Err(mistake.into());
+                }
                 let until = |percent| Some(asked_at + token.lifetime? * percent / 100);
                 state.kept = Some(Kept {
                     refresh_at: until(REFRESH_PERCENT),
@@ -223,6 +246,25 @@ mod tests {
     fn a_token_of_no_life_is_refused() {
         let (tokens, _) = tokens(Some(Duration::ZERO), 9);
         assert!(tokens.wait().unwrap_err().contains("expired"));
+    }
+
+    #[test]
+    fn a_token_that_cannot_be_sent_is_refused_before() {
+        let token = |value: &str, extensions: &[(&str, &str)]| Token {
+            value: Secret::new(value),
+            lifetime: None,
+            extensions: extensions
+                .iter()
+                .map(|(name, value)| ((*name).into(), (*value).into()))
+                .collect(),
+        };
+        assert_eq!(token("a.b-_~+/=", &[("x", "y z")]).mistake(), None);
+        for value in ["", "a b", "a\n", "a\x01host=b"] {
+            assert!(token(value, &[]).mistake().is_some(), "{value:?}");
+        }
+        for one in [("auth", "x"), ("", "x"), ("a=b", "x"), ("a", "x\x01")] {
+            assert!(token("a", &[one]).mistake().is_some(), "{one:?}");
+        }
     }
 
     #[test]
