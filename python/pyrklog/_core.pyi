@@ -12,7 +12,7 @@ from pyrklog.config.connection_quotas import ConnectionQuotas
 from pyrklog.plane.seam import CleanerSettings, PlaneSettings
 from pyrklog.plane.values import FollowerSpec, ImageDelta, LeaderSpec
 from pyrklog.producing.settings import ProducerSettings
-from pyrklog.scanning.settings import ScanSettings
+from pyrklog.scanning.settings import AccessSettings, ScanSettings
 
 __all__ = [
     "ApiRow",
@@ -72,6 +72,7 @@ __all__ = [
     "VerifyTransaction",
     "__version__",
     "api_table",
+    "check_access",
     "commit_error",
     "drain_arena",
     "drop_arenas",
@@ -643,6 +644,9 @@ class Scan:
 
 def open_scan(settings: ScanSettings) -> Scan:
     """Asks the cluster what there is to read."""
+
+def check_access(settings: AccessSettings) -> None:
+    """Asks the first broker that can be reached. Raises AuthenticationError."""
 
 _OpenRow = tuple[str, int, int, list[tuple[str, list[int]]]]
 """(transactional id, producer id, epoch, partitions by topic)."""

@@ -2,120 +2,84 @@
 
 from __future__ import annotations
 
+import re
+import time
+from collections import Counter
 from collections.abc import Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 import pyarrow as pa
 import pytest
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient, NewTopic, ScramMechanism
 
 import pyrklog
-from pyrklog.producing import Producer, ProducerSettings
-from pyrklog.scanning import AuthenticationError, BrokerNotAvailableError
+from pyrklog.producing import Producer, ProducerAuthenticationError, ProducerSettings
+from pyrklog.scanning import AuthenticationError, BrokerNotAvailableError, check_access
 from pyrklog.security import security_of
-from pyrklog.testing.broker import free_port
-from tests.support import jvm
-from tests.support.certificates import Certificates, make_certificates
-from tests.support.kafka_broker import KafkaBroker
 from tests.support.scanning import iterated
+from tests.support.secured_kafka import (
+    SESSION_MS,
+    SecuredKafka,
+    login,
+    secured_kafka,
+    unsecured_token,
+)
+from tests.support.watching_proxy import Passing, WatchingProxy
 
-pytestmark = pytest.mark.jvm
+pytestmark = [pytest.mark.jvm, pytest.mark.timeout(180)]
 
-MODULES = "org.apache.kafka.common.security"
-SESSION_MS = 3000
-
-
-class Secured(NamedTuple):
-    """A broker's listeners, and certificates."""
-
-    plain: str
-    tls: str
-    sasl: str
-    mutual: str
-    certificates: Certificates
+API_VERSIONS = 18
+SASL_HANDSHAKE = 17
 
 
 @pytest.fixture(scope="module")
-def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
-    folder = tmp_path_factory.mktemp("security")
-    certificates = make_certificates(folder)
-    ports = {name: free_port() for name in ("plain", "tls", "sasl", "mutual")}
-    addresses = {name: f"127.0.0.1:{port}" for name, port in ports.items()}
-    with KafkaBroker(
-        folder / "broker",
-        options=_options(certificates, addresses, free_port()),
-        port=ports["plain"],
-    ) as broker:
-        for mechanism in ("SCRAM-SHA-256", "SCRAM-SHA-512"):
-            jvm.run(
-                "kafka.admin.ConfigCommand",
-                *("--bootstrap-server", broker.bootstrap, "--alter", "--entity-type", "users"),
-                *("--entity-name", "alice"),
-                *("--add-config", f"{mechanism}=[iterations=4096,password=wonder]"),
-            )
-        yield Secured(**addresses, certificates=certificates)
+def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredKafka]:
+    with secured_kafka(tmp_path_factory.mktemp("security")) as running:
+        yield running
 
 
-def _options(
-    certificates: Certificates, addresses: Mapping[str, str], controller: int
-) -> dict[str, str]:
-    named = {"PLAINTEXT": "plain", "TLS": "tls", "SASL": "sasl", "MUTUAL": "mutual"}
-    client = ",".join(f"{name}://{addresses[key]}" for name, key in named.items())
-    plain = f'{MODULES}.plain.PlainLoginModule required user_alice="wonder";'
-    scram = f"{MODULES}.scram.ScramLoginModule required;"
-    bearer = (
-        f"{MODULES}.oauthbearer.OAuthBearerLoginModule required "
-        'unsecuredLoginStringClaim_sub="alice";'
-    )
-    sasl = "listener.name.sasl"
-    return {
-        "listeners": f"{client},CONTROLLER://127.0.0.1:{controller}",
-        "controller.quorum.voters": f"1@127.0.0.1:{controller}",
-        "advertised.listeners": client,
-        "listener.security.protocol.map": (
-            "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,TLS:SSL,SASL:SASL_SSL,MUTUAL:SSL"
-        ),
-        "ssl.keystore.type": "PEM",
-        "ssl.keystore.location": str(certificates.server),
-        "ssl.truststore.type": "PEM",
-        "ssl.truststore.location": str(certificates.ca),
-        "listener.name.mutual.ssl.client.auth": "required",
-        f"{sasl}.sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512,OAUTHBEARER",
-        f"{sasl}.plain.sasl.jaas.config": plain,
-        f"{sasl}.scram-sha-256.sasl.jaas.config": scram,
-        f"{sasl}.scram-sha-512.sasl.jaas.config": scram,
-        f"{sasl}.oauthbearer.sasl.jaas.config": bearer,
-        f"{sasl}.connections.max.reauth.ms": str(SESSION_MS),
-    }
+class Counted:
+    """For a :class:`WatchingProxy`: how many requests of each kind there were."""
+
+    def __init__(self) -> None:
+        self.requests: Counter[int] = Counter()
+
+    def __call__(self, passing: Passing) -> None:
+        if passing.is_request:
+            self.requests[passing.api_key] += 1
+
+    @property
+    def connections(self) -> int:
+        return self.requests[API_VERSIONS]
+
+    @property
+    def authentications(self) -> int:
+        return self.requests[SASL_HANDSHAKE]
 
 
-def tls(kafka: Secured, **more: str) -> dict[str, Any]:
-    return {
-        "security.protocol": "SSL",
-        "ssl.ca.location": str(kafka.certificates.ca),
-        **{name.replace("_", "."): value for name, value in more.items()},
-    }
+@pytest.fixture
+def counted(kafka: SecuredKafka) -> Iterator[Counted]:
+    """Of the listener ``sessions``."""
+    watch = Counted()
+    port = int(kafka.proxy.rpartition(":")[2])
+    with WatchingProxy(kafka.sessions, port, watch, early=True):
+        yield watch
 
 
-def sasl(kafka: Secured, mechanism: str, password: str = "wonder") -> dict[str, Any]:
-    return {
-        **tls(kafka),
-        "security.protocol": "SASL_SSL",
-        "sasl.mechanism": mechanism,
-        "sasl.username": "alice",
-        "sasl.password": password,
-    }
-
-
-def write(bootstrap: str, options: Mapping[str, Any], topic: str, count: int) -> None:
-    """Makes the topic with confluent-kafka's client, and writes with ours."""
-    security = security_of(options)
-    admin = AdminClient({"bootstrap.servers": bootstrap, **security.librdkafka()})
+def create(kafka: SecuredKafka, topic: str) -> None:
+    admin = AdminClient({"bootstrap.servers": kafka.plain})
     admin.create_topics([NewTopic(topic, 1, 1)])[topic].result(30)
-    producer = Producer(ProducerSettings(bootstrap, ["value"], topic=topic, security=security))
-    values = [b"%d" % n + b"x" * 1000 for n in range(count)]
-    producer.send(pa.record_batch({"value": pa.array(values, pa.binary())}))
-    producer.flush()
+
+
+def producer(bootstrap: str, options: Mapping[str, Any], topic: str) -> Producer:
+    security = security_of(options)
+    return Producer(ProducerSettings(bootstrap, ["value"], topic=topic, security=security))
+
+
+def send(to: Producer, count: int, size: int = 1000) -> None:
+    values = [b"%d" % n + b"x" * size for n in range(count)]
+    to.send(pa.record_batch({"value": pa.array(values, pa.binary())}))
+    to.flush()
 
 
 def read(bootstrap: str, options: Mapping[str, Any], topic: str, **more: Any) -> int:
@@ -125,43 +89,189 @@ def read(bootstrap: str, options: Mapping[str, Any], topic: str, **more: Any) ->
     return len(iterated(found))
 
 
-def test_tls_carries_batches_larger_than_its_buffers(kafka: Secured, topic: str) -> None:
-    write(kafka.tls, tls(kafka), topic, 20_000)
-    assert read(kafka.tls, tls(kafka), topic) == 20_000
+def refusal(bootstrap: str, options: Mapping[str, Any], topic: str) -> str:
+    """The same sentence for a scan and a producer, which is one and has no secrets."""
+    with pytest.raises(AuthenticationError) as of_scan:
+        read(bootstrap, options, topic)
+    with pytest.raises(ProducerAuthenticationError) as of_producer:
+        producer(bootstrap, options, topic)
+    with pytest.raises(AuthenticationError) as of_check:
+        check_access(bootstrap, "", 10, security_of(options))
+    text = str(of_scan.value)
+    assert str(of_check.value) == text
+    assert "\n" not in text + str(of_producer.value)
+    for option in ("sasl.password", "sasl.oauthbearer.token"):
+        if option in options:
+            assert options[option] not in text + str(of_producer.value)
+    return text
+
+
+def test_tls_carries_batches_larger_than_its_buffers(kafka: SecuredKafka, topic: str) -> None:
+    create(kafka, topic)
+    send(producer(kafka.tls, kafka.tls_options(), topic), 20_000)
+    assert read(kafka.tls, kafka.tls_options(), topic) == 20_000
     # A frame above a lane's share: what TLS has decrypted already is not waited for.
     small = {"memory_bytes": 16 << 20, "threads": 1}
-    assert read(kafka.tls, tls(kafka), topic, **small) == 20_000
+    assert read(kafka.tls, kafka.tls_options(), topic, **small) == 20_000
 
 
-def test_a_client_certificate_is_shown(kafka: Secured, topic: str) -> None:
-    client = str(kafka.certificates.client)
-    options = {
-        **tls(kafka),
-        "ssl.certificate.location": client,
-        "ssl.key.location": client,
-    }
-    write(kafka.mutual, options, topic, 10)
-    assert read(kafka.mutual, options, topic) == 10
+def test_a_client_shows_its_certificate(kafka: SecuredKafka, topic: str) -> None:
+    create(kafka, topic)
+    client = kafka.certificates.client
+    for options in (
+        {"ssl.certificate.location": str(client), "ssl.key.location": str(client)},
+        {"ssl.keystore.location": str(client)},
+        {"ssl.certificate.pem": client.read_text(), "ssl.key.pem": client.read_text()},
+    ):
+        send(producer(kafka.mutual, kafka.tls_options() | options, topic), 10)
+    assert read(kafka.mutual, kafka.tls_options() | options, topic) == 30
+
+
+def test_a_certificate_is_refused_by_either_side(kafka: SecuredKafka, topic: str) -> None:
+    create(kafka, topic)
+    trusted = kafka.tls_options()
+    other = trusted | {"ssl.ca.location": str(kafka.certificates.other_ca)}
+    stranger = trusted | {"ssl.keystore.location": str(kafka.certificates.stranger)}
+    localhost = kafka.tls.replace("127.0.0.1", "localhost")
+    for bootstrap, options, sentence in (
+        (kafka.tls, other, "not trusted: none of ssl.ca.location"),
+        (localhost, trusted, "of another name .* ssl.endpoint.identification.algorithm"),
+        (kafka.mutual, trusted, "the lack of one .* ssl.certificate.location"),
+        (kafka.mutual, stranger, "refuses this client's certificate"),
+    ):
+        text = refusal(bootstrap, options, topic)
+        assert re.search(sentence, text), text
+    anyone = trusted | {"ssl.endpoint.identification.algorithm": ""}
+    assert read(localhost, anyone, topic) == 0
+
+
+def test_a_listener_speaks_another_protocol(kafka: SecuredKafka, topic: str) -> None:
+    create(kafka, topic)
+    plain = login("SCRAM-SHA-512")
+    for bootstrap, options, sentence in (
+        (kafka.tls, {}, "it speaks TLS only: security.protocol"),
+        (kafka.tls, kafka.sasl_options("PLAIN"), "has no SASL: its security.protocol"),
+        (kafka.plain, plain, "has no SASL: its security.protocol"),
+        (kafka.sasl, plain, "it speaks TLS only: security.protocol"),
+    ):
+        assert sentence in refusal(bootstrap, options, topic)
+    # These listeners hang up without a word, as brokers do that go down.
+    for bootstrap, options, sentence in (
+        (kafka.plain, kafka.tls_options(), "is its security.protocol PLAINTEXT"),
+        (kafka.sasl, kafka.tls_options(), "is its security.protocol SASL_PLAINTEXT or SASL_SSL"),
+        (kafka.sessions, {}, "is its security.protocol SASL_PLAINTEXT or SASL_SSL"),
+    ):
+        with pytest.raises(BrokerNotAvailableError, match=sentence):
+            read(bootstrap, options, topic, timeout_s=1)
 
 
 @pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"])
-def test_name_and_password_are_taken_or_refused(kafka: Secured, topic: str, mechanism: str) -> None:
-    options = sasl(kafka, mechanism)
-    write(kafka.sasl, options, topic, 10)
+def test_name_and_password_are_taken_or_refused(
+    kafka: SecuredKafka, topic: str, mechanism: str
+) -> None:
+    create(kafka, topic)
+    options = kafka.sasl_options(mechanism)
+    send(producer(kafka.sasl, options, topic), 10)
     assert read(kafka.sasl, options, topic) == 10
-    with pytest.raises(AuthenticationError, match=f"{mechanism} failed: .*uthentication") as caught:
-        read(kafka.sasl, sasl(kafka, mechanism, "hush"), topic)
-    assert "hush" not in str(caught.value)
+    for name, password in (("alice", "hush"), ("nobody", "wonder")):
+        text = refusal(kafka.sasl, kafka.sasl_options(mechanism, password, name), topic)
+        assert f"{mechanism} failed: it refuses sasl.username and sasl.password" in text
 
 
-def test_failures_are_one_sentence(kafka: Secured, topic: str) -> None:
-    other = tls(kafka) | {"ssl.ca.location": str(kafka.certificates.other_ca)}
-    for bootstrap, options, sentence in (
-        (kafka.tls, other, "its certificate is not trusted"),
-        (kafka.tls, {}, "it speaks TLS only"),
-        (kafka.tls, sasl(kafka, "PLAIN"), "the listener has no SASL"),
-    ):
-        with pytest.raises(AuthenticationError, match=sentence):
-            read(bootstrap, options, topic)
-    with pytest.raises(BrokerNotAvailableError, match="PLAINTEXT"):
-        read(kafka.plain, tls(kafka), topic, timeout_s=1)
+def test_tokens_are_taken_or_refused(kafka: SecuredKafka, topic: str) -> None:
+    create(kafka, topic)
+
+    def options(**more: Any) -> dict[str, Any]:
+        named = {f"sasl.oauthbearer.{name}": value for name, value in more.items()}
+        return kafka.tls_options("SASL_SSL") | {"sasl.mechanism": "OAUTHBEARER"} | named
+
+    def fails(_: str) -> tuple[str, float]:
+        raise RuntimeError("the issuer is away")
+
+    given = options(token=unsecured_token()[0])
+    send(producer(kafka.sasl, given, topic), 10)
+    assert read(kafka.sasl, given, topic) == 10
+    assert read(kafka.sasl, options(callable=lambda _: unsecured_token()), topic) == 10
+    for token in (unsecured_token(-30)[0], "no.token"):
+        text = refusal(kafka.sasl, options(token=token), topic)
+        assert "it refuses the token of sasl.oauthbearer.token" in text
+    assert "an end of line" in refusal(kafka.sasl, options(token="abc\n"), topic)
+    assert "the issuer is away" in refusal(kafka.sasl, options(callable=fails), topic)
+    late = options(callable=lambda _: unsecured_token(-30))
+    assert "expired" in refusal(kafka.sasl, late, topic)
+
+
+def test_a_refusal_is_not_tried_again(kafka: SecuredKafka, counted: Counted, topic: str) -> None:
+    create(kafka, topic)
+    text = refusal(kafka.proxy, login("PLAIN"), topic)
+    assert "no such sasl.mechanism, but " in text
+    assert "SCRAM-SHA-512" in text
+    assert counted.authentications == 3
+    refusal(kafka.proxy, login("SCRAM-SHA-512", "hush"), topic)
+    assert counted.authentications == 6
+
+
+def test_sessions_are_prolonged_on_their_connections(
+    kafka: SecuredKafka, counted: Counted, topic: str
+) -> None:
+    create(kafka, topic)
+    asked: list[str] = []
+
+    def give(config: str) -> tuple[str, float]:
+        asked.append(config)
+        return unsecured_token(5)
+
+    bearer = {
+        "security.protocol": "SASL_PLAINTEXT",
+        "sasl.mechanism": "OAUTHBEARER",
+        "sasl.oauthbearer.callable": give,
+    }
+    for options in (login("SCRAM-SHA-512"), bearer):
+        before = counted.requests.copy()
+        writer = producer(kafka.proxy, options, topic)
+        send(writer, 10)
+        connections = counted.connections
+        for _ in range(3):
+            time.sleep(SESSION_MS / 1000)
+            send(writer, 10)
+        assert counted.connections == connections
+        added = counted.requests - before
+        assert added[SASL_HANDSHAKE] >= added[API_VERSIONS] + 3
+    assert len(asked) > 1
+    assert read(kafka.proxy, login("SCRAM-SHA-512"), topic) == 80
+
+
+def test_a_scan_outlives_its_sessions(kafka: SecuredKafka, counted: Counted, topic: str) -> None:
+    create(kafka, topic)
+    send(producer(kafka.plain, {}, topic), 40_000)
+    found = pyrklog.scan(
+        topic,
+        columns=["value"],
+        bootstrap_servers=kafka.proxy,
+        security=login("SCRAM-SHA-256"),
+        memory_bytes=16 << 20,
+        threads=1,
+    )
+    rows = 0
+    for batch in found:
+        rows += pa.record_batch(batch).num_rows
+        # A third of a session, while there is more to fetch than the scan's memory holds.
+        time.sleep(SESSION_MS / 3000 if rows < 12_000 else 0)
+    assert rows == 40_000
+    assert counted.authentications > counted.connections
+
+
+def test_a_name_that_is_withdrawn_ends_with_its_session(
+    kafka: SecuredKafka, counted: Counted, topic: str
+) -> None:
+    create(kafka, topic)
+    kafka.add_user("bob", "builder")
+    writer = producer(kafka.proxy, login("SCRAM-SHA-512", "builder", "bob"), topic)
+    send(writer, 10)
+    kafka.remove_user("bob", ScramMechanism.SCRAM_SHA_512)
+    time.sleep(SESSION_MS / 1000)
+    before = counted.authentications
+    with pytest.raises(ProducerAuthenticationError, match="refuses sasl") as caught:
+        send(writer, 10)
+    assert "builder" not in str(caught.value)
+    assert counted.authentications == before + 1

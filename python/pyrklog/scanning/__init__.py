@@ -1,5 +1,6 @@
 """Reads topics of any Kafka (0.11 or newer) into Arrow; see ``docs/understanding/scan.md``."""
 
+from pyrklog.scanning.access import check_access
 from pyrklog.scanning.core_scan import (
     AuthenticationError,
     BadValueError,
@@ -41,5 +42,6 @@ __all__ = [
     "TopicDeletedError",
     "UnknownTopicError",
     "UnsupportedBrokerError",
+    "check_access",
     "scan",
 ]

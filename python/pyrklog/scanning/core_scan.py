@@ -16,6 +16,7 @@ from pyrklog._core import (
     TopicDeletedError,
     UnknownTopicError,
     UnsupportedBrokerError,
+    check_access,
     open_scan,
 )
 from pyrklog._core import Scan as CoreScan
@@ -37,5 +38,6 @@ __all__ = [
     "TopicDeletedError",
     "UnknownTopicError",
     "UnsupportedBrokerError",
+    "check_access",
     "open_scan",
 ]

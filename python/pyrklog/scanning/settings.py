@@ -41,3 +41,12 @@ class ScanSettings(NamedTuple):
     connect_timeout_ms: int
     check_crcs: bool
     security: CoreSecurity = CoreSecurity()
+
+
+class AccessSettings(NamedTuple):
+    """Of ``rust/bridge/src/security.rs``."""
+
+    bootstrap_servers: str
+    client_id: str
+    timeout_ms: int
+    security: CoreSecurity

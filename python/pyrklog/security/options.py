@@ -131,6 +131,8 @@ def _sasl(given: Mapping[str, Any], mistakes: list[str]) -> dict[str, Any]:
         mistakes.append(f"sasl.mechanism is needed: {' or '.join(MECHANISMS)}")
         return {}
     mechanism = _word(given, name, MECHANISMS, "PLAIN", mistakes)
+    if given.get("sasl.mechanisms", given[name]) != given[name]:
+        mistakes.append("sasl.mechanism and sasl.mechanisms differ: one of them is enough")
     if mechanism == "OAUTHBEARER":
         sources = [one for one in ("token", "callable") if f"sasl.oauthbearer.{one}" in given]
         if len(sources) != 1:
@@ -143,6 +145,8 @@ def _sasl(given: Mapping[str, Any], mistakes: list[str]) -> dict[str, Any]:
         }
     username, password = given.get("sasl.username", ""), given.get("sasl.password")
     if "sasl.jaas.config" in given:
+        if username or password is not None:
+            mistakes.append("sasl.jaas.config and sasl.username are given: one of them is enough")
         try:
             username, password = jaas.login(str(given["sasl.jaas.config"]), mechanism)
         except ValueError as error:

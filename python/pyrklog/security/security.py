@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import re
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -19,6 +20,9 @@ _STATIC_TOKEN_S = 86_400.0
 """librdkafka wants an end: it asks again, and gets the same token."""
 
 
+_BLOCK = re.compile(r"(-----BEGIN [A-Z ]+-----)([A-Za-z0-9+/=\s]*)(-----END [A-Z ]+-----)")
+
+
 @dataclass(frozen=True)
 class Pem:
     """PEM in a file, which is read where a client is opened, or as text."""
@@ -31,7 +35,7 @@ class Pem:
         """Raises ValueError for a file that is none of PEM's, with how to convert it, and for one
         that cannot be read."""
         if self.text is not None:
-            return self.option, self.text
+            return self.option, _BLOCK.sub(_in_lines, self.text)
         assert self.file is not None
         source = f"{self.option} {self.file}"
         try:
@@ -43,6 +47,18 @@ class Pem:
         if b"-----BEGIN" not in found:
             raise ValueError(f"{source} has no PEM, perhaps PKCS12: {CONVERT}")
         return source, found.decode("utf-8", "replace")
+
+
+def _is_token(found: object) -> bool:
+    if not isinstance(found, tuple) or len(found) < 2:
+        return False
+    # Of other types the errors that follow would show values.
+    return isinstance(found[0], str) and isinstance(found[1], (int, float))
+
+
+def _in_lines(block: re.Match[str]) -> str:
+    """Java's clients take blocks whose lines a file of properties has joined."""
+    return "\n".join([block[1], *block[2].split(), block[3], ""])
 
 
 CONVERT = (
@@ -128,7 +144,7 @@ class Security:
 
         def tokens() -> CoreToken:
             found = ask(self.token_config)
-            if not isinstance(found, tuple) or len(found) < 2 or not isinstance(found[0], str):
+            if not _is_token(found):
                 raise TypeError("sasl.oauthbearer.callable gives no (token, end in seconds)")
             extensions = dict(found[3]) if len(found) > 3 and found[3] else {}
             return found[0], float(found[1]) - time.time(), list(extensions.items())

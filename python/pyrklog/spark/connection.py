@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, TypedDict
+from typing import TYPE_CHECKING, Any, TypedDict
 
+from pyrklog.scanning import check_access
 from pyrklog.security import Security
+
+if TYPE_CHECKING:
+    from confluent_kafka.admin import AdminClient
 
 ABSENT_S = 3.0
 """A topic does not exist if brokers say so for this long, nor does a partition, and so with another
@@ -52,6 +56,14 @@ class Connection:
             check_crcs=self.check_crcs,
             security=self.security,
         )
+
+    def admin(self) -> AdminClient:
+        """A client of a cluster that lets it in. Raises ScanError, ValueError."""
+        # Executors do without it.
+        from confluent_kafka.admin import AdminClient
+
+        check_access(self.bootstrap_servers, self.client_id, self.connect_timeout_s, self.security)
+        return AdminClient(self.librdkafka())
 
     def librdkafka(self) -> dict[str, Any]:
         """The configuration of confluent-kafka's clients."""

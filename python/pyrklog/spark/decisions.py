@@ -13,7 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from confluent_kafka import KafkaError, KafkaException
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import NewTopic
 
 from pyrklog.producing import OpenTransaction, ProduceError, Producer, ProducerSettings
 from pyrklog.producing.transactions import SHORT_TIMEOUT_MS
@@ -210,8 +210,8 @@ class KafkaDecisions:
 
 def create_decisions(connection: Connection) -> bool:
     """Creates the topic; False if it exists. Raises DecisionLogError."""
-    admin = AdminClient(connection.librdkafka())
     try:
+        admin = connection.admin()
         brokers = len(admin.list_topics(timeout=connection.timeout_s).brokers)
         replicas = min(_REPLICAS_MAX, max(1, brokers))
         topic = NewTopic(TOPIC, PARTITIONS, replicas, config=_CONFIG)
@@ -223,4 +223,6 @@ def create_decisions(connection: Connection) -> bool:
         raise DecisionLogError(
             f"topic {TOPIC}, which keeps the sink's decisions, cannot be created: {failure.str()}"
         ) from error
+    except ScanError as error:
+        raise DecisionLogError(str(error)) from error
     return True

@@ -71,6 +71,8 @@ mod _core {
     #[pymodule_export]
     use crate::scan::{Scan, open_scan};
     #[pymodule_export]
+    use crate::security::check_access;
+    #[pymodule_export]
     use crate::tables::{ApiRow, api_table, feature_table, java_hash};
     #[pymodule_export]
     use crate::transactions::{InternalLoaded, LiveRecords, MarkersWritten, VerifyTransaction};

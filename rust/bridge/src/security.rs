@@ -7,9 +7,11 @@ use std::time::Duration;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyrklog_client::{
-    Credentials, Hash, Pem, Secret, Security, Tls, TlsSettings, Token, TokenSource, Tokens,
+    Address, Cancel, Client, ClientConfig, Credentials, Hash, Pem, Secret, Security, Tls,
+    TlsSettings, Token, TokenSource, Tokens,
 };
 
+use crate::errors;
 use crate::fields::field;
 
 /// Longer lives are as good as endless.
@@ -29,6 +31,29 @@ pub fn security(settings: &Bound<'_, PyAny>) -> PyResult<Security> {
         tls: if is_tls { Some(tls(&given)?) } else { None },
         credentials: credentials(&given)?,
     })
+}
+
+/// Whether the first broker that can be reached lets this client in; see `scanning/access.py`.
+#[pyfunction]
+pub fn check_access(py: Python<'_>, settings: &Bound<'_, PyAny>) -> PyResult<()> {
+    let bootstrap: String = field(settings, pyo3::intern!(py, "bootstrap_servers"))?;
+    let timeout_ms: u64 = field(settings, pyo3::intern!(py, "timeout_ms"))?;
+    let timeout = Duration::from_millis(timeout_ms);
+    let config = ClientConfig {
+        bootstrap: Address::parse_list(&bootstrap)
+            .map_err(|error| PyValueError::new_err(error.to_string()))?,
+        client_id: field(settings, pyo3::intern!(py, "client_id"))?,
+        connect_timeout: timeout,
+        request_timeout: timeout,
+        security: security(settings)?,
+    };
+    let cancel = Cancel::new().map_err(|error| errors::os(&error, None))?;
+    let asked = py.detach(|| Client::new(config, cancel).refresh(&[]).map(|_| ()));
+    match asked {
+        // Whoever asks next waits for a broker.
+        Err(error) if !error.is_retriable() => Err(errors::scan(error.into())),
+        _ => Ok(()),
+    }
 }
 
 fn tls(given: &Bound<'_, PyAny>) -> PyResult<Tls> {

@@ -78,6 +78,7 @@ def test_what_is_wrong_with_jaas_is_said_without_it(text: str, mistake: str) -> 
         ({"security.protocol": "SSL", "ssl.ca.locations": "x"}, "no option ssl.ca.locations"),
         ({"security.protocol": "SASL_SSL"}, "sasl.mechanism is needed"),
         (sasl(mechanism="GSSAPI"), "SCRAM-SHA-512"),
+        (sasl(mechanisms="PLAIN", username="x", password="x"), "sasl.mechanisms differ"),
         (sasl(), "sasl.username and sasl.password are needed"),
         (sasl(mechanism="OAUTHBEARER"), "sasl.oauthbearer.token"),
     ],
@@ -85,6 +86,22 @@ def test_what_is_wrong_with_jaas_is_said_without_it(text: str, mistake: str) -> 
 def test_mistakes_are_named(options: dict[str, str], mistake: str) -> None:
     with pytest.raises(ValueError, match=mistake):
         security_of(options)
+
+
+def test_a_name_that_is_given_twice_is_refused_without_its_password() -> None:
+    jaas = JAAS.format(SCRAM, 'username="a" password="hush"')
+    with pytest.raises(ValueError, match="one of them is enough") as caught:
+        security_of({**sasl(password="hush"), "sasl.jaas.config": jaas})
+    assert "hush" not in str(caught.value)
+
+
+def test_a_certificate_may_be_in_one_line_as_in_properties() -> None:
+    text = "-----BEGIN CERTIFICATE----- AB+/ CD== -----END CERTIFICATE-----"
+    options = {"security.protocol": "SSL", "ssl.truststore.certificates": f"{text} {text}"}
+    roots = security_of(options).core().roots
+    assert roots is not None
+    block = ["-----BEGIN CERTIFICATE-----", "AB+/", "CD==", "-----END CERTIFICATE-----"]
+    assert [line.strip() for line in roots[1].splitlines() if line.strip()] == block * 2
 
 
 @pytest.mark.parametrize(
@@ -124,6 +141,16 @@ def test_a_callable_gives_tokens_with_what_is_left_of_their_life() -> None:
     assert (token, extensions, asked) == ("T", [("a", "b")], ["x"])
     assert left_s is not None
     assert left_s > 1e9
+
+
+@pytest.mark.parametrize("found", ["hush", ("alice", "hush"), (b"hush", 1.0), ("hush",)])
+def test_what_a_callable_gives_wrongly_is_not_shown(found: object) -> None:
+    options = {**sasl(mechanism="OAUTHBEARER"), "sasl.oauthbearer.callable": lambda _: found}
+    tokens = security_of(options).core().token
+    assert tokens is not None
+    with pytest.raises(TypeError, match="gives no") as caught:
+        tokens()
+    assert "hush" not in str(caught.value)
 
 
 def test_a_given_token_has_no_end() -> None:
