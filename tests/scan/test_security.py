@@ -232,6 +232,7 @@ def test_sessions_are_prolonged_on_their_connections(
         send(writer, 10)
         connections = counted.connections
         for _ in range(3):
+            # A session ends by time alone.
             time.sleep(SESSION_MS / 1000)
             send(writer, 10)
         assert counted.connections == connections
@@ -269,6 +270,7 @@ def test_a_name_that_is_withdrawn_ends_with_its_session(
     writer = producer(kafka.proxy, login("SCRAM-SHA-512", "builder", "bob"), topic)
     send(writer, 10)
     kafka.remove_user("bob", ScramMechanism.SCRAM_SHA_512)
+    # A session ends by time alone.
     time.sleep(SESSION_MS / 1000)
     before = counted.authentications
     with pytest.raises(ProducerAuthenticationError, match="refuses sasl") as caught:

@@ -96,7 +96,9 @@ def parse(options: Mapping[str, Any], mistakes: list[str]) -> Security:
     return Security(
         protocol=protocol,
         **(_sasl(given, mistakes) if protocol.startswith("SASL") else {}),
-        **pems,
+        ca=pems["ca"],
+        certificate=pems["certificate"],
+        key=pems["key"],
         key_password=given.get("ssl.key.password"),
         checks_name=check == "https",
     )

@@ -50,7 +50,7 @@ pub fn check_access(py: Python<'_>, settings: &Bound<'_, PyAny>) -> PyResult<()>
     let cancel = Cancel::new().map_err(|error| errors::os(&error, None))?;
     let asked = py.detach(|| Client::new(config, cancel).refresh(&[]).map(|_| ()));
     match asked {
-        // Whoever asks next waits for a broker.
+        // A client that asks next waits for a broker.
         Err(error) if !error.is_retriable() => Err(errors::scan(error.into())),
         _ => Ok(()),
     }
