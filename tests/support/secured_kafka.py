@@ -61,19 +61,17 @@ class SecuredKafka(NamedTuple):
 
     def add_user(self, name: str, password: str) -> None:
         """Of both kinds of SCRAM."""
-        added: list[UserScramCredentialAlteration] = [
-            UserScramCredentialUpsertion(name, ScramCredentialInfo(kind, 4096), password.encode())
-            for kind in (ScramMechanism.SCRAM_SHA_256, ScramMechanism.SCRAM_SHA_512)
-        ]
-        self._alter(added)
+        for kind in (ScramMechanism.SCRAM_SHA_256, ScramMechanism.SCRAM_SHA_512):
+            info = ScramCredentialInfo(kind, 4096)
+            self._alter(UserScramCredentialUpsertion(name, info, password.encode()))
 
     def remove_user(self, name: str, kind: ScramMechanism) -> None:
-        self._alter([UserScramCredentialDeletion(name, kind)])
+        self._alter(UserScramCredentialDeletion(name, kind))
 
-    def _alter(self, alterations: list[UserScramCredentialAlteration]) -> None:
+    def _alter(self, alteration: UserScramCredentialAlteration) -> None:
         admin = AdminClient({"bootstrap.servers": self.plain})
-        for future in admin.alter_user_scram_credentials(alterations).values():
-            future.result(30)
+        (future,) = admin.alter_user_scram_credentials([alteration]).values()
+        future.result(30)
 
 
 def login(mechanism: str, password: str = PASSWORD, name: str = NAME) -> dict[str, Any]:
