@@ -26,7 +26,7 @@ from tests.support.secured_kafka import (
 )
 from tests.support.watching_proxy import Passing, WatchingProxy
 
-pytestmark = [pytest.mark.jvm, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.jvm, pytest.mark.timeout(240)]
 
 API_VERSIONS = 18
 SASL_HANDSHAKE = 17

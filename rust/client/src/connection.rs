@@ -483,17 +483,18 @@ impl Connection {
     }
 
     fn lost(&self, source: io::Error) -> ClientError {
-        let is_asked = self
-            .expected
-            .front()
-            .is_some_and(|expected| !self.is_known && expected.api_key != api::API_VERSIONS.key);
-        // What a listener does that wants SASL, but also a broker that is going down.
-        let doing = match is_asked && self.credentials.is_none() {
-            true => {
+        let first = self.expected.front().filter(|_| !self.is_known);
+        let is_plain = matches!(self.transport, Transport::Plain(_));
+        // What a listener does that wants more security, but also a broker that is going down.
+        let doing = match first.map(|first| first.api_key == api::API_VERSIONS.key) {
+            Some(true) if is_plain => {
+                "connection lost at the first request (is its security.protocol SSL or SASL_SSL?)"
+            }
+            Some(false) if self.credentials.is_none() => {
                 "connection lost at the first request (is its security.protocol SASL_PLAINTEXT or \
                  SASL_SSL?)"
             }
-            false => "connection lost",
+            _ => "connection lost",
         };
         self.failed(doing, source)
     }

@@ -245,6 +245,12 @@ pub(crate) fn handshake_failure(address: &str, source: io::Error) -> ClientError
             "it does not speak TLS: its security.protocol may be PLAINTEXT or SASL_PLAINTEXT"
                 .into(),
         ),
+        // OpenSSL's word in TLS 1.2 for a client without a certificate, and others' for ciphers.
+        Some(Error::AlertReceived(AlertDescription::HandshakeFailure)) => tls(
+            "it ends the handshake: it may want a certificate of this client \
+             (ssl.certificate.location or ssl.keystore.location)"
+                .into(),
+        ),
         Some(error) if refusal(error).is_none() => tls(error.to_string()),
         _ => failure(address, DOING, source),
     }

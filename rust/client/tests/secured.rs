@@ -232,6 +232,31 @@ fn tls_on_one_side_only_is_said() {
     assert!(error.contains("it speaks TLS only"), "{error}");
 }
 
+#[test]
+fn a_listener_that_hangs_up_is_asked_about_by_name() {
+    let address = server(|mut stream| {
+        read_request(&mut stream);
+    });
+    let error = open(&address, Security::default()).unwrap_err();
+    assert!(error.is_retriable());
+    let text = error.to_string();
+    assert!(
+        text.contains("security.protocol SSL or SASL_SSL?"),
+        "{text}"
+    );
+    let address = server(|mut stream| {
+        greet(&mut stream);
+        read_request(&mut stream);
+    });
+    let mut connection = open(&address, Security::default()).unwrap();
+    connection.push(api::METADATA.key, 4, |_, _| {}).unwrap();
+    let text = arrive(&mut connection).unwrap_err().to_string();
+    assert!(
+        text.contains("security.protocol SASL_PLAINTEXT or SASL_SSL?"),
+        "{text}"
+    );
+}
+
 fn plain() -> Security {
     let credentials = Some(Credentials::Plain {
         username: "alice".into(),
