@@ -118,7 +118,8 @@ CRATE_FORBIDS = {
 ROOMS = {
     "rust/dataplane": ("net", "follower"),
     PACKAGE: (
-        "scanning", "producing", "spark", "__init__", "protocol", "errors", "base", "metastore",
+        "security", "scanning", "producing", "spark", "__init__", "protocol", "errors", "base",
+        "metastore",
         "config", "plane", "cluster", "start", "membership", "replication", "coordinators", "peers",
         "groups", "transactions", "controller", "handlers", "admin", "adoption", "broker",
         "testing", "dev", "cli", "__main__",

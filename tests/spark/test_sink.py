@@ -98,7 +98,7 @@ def test_what_was_read_can_be_written(spark: Any, bootstrap: str, topic: str) ->
         ({"delivry": "exactly_once"}, "did you mean delivery"),
         ({"delivery": "exactly_once"}, "needs txnAppId and txnVersion"),
         ({"kafka.acks": "1"}, "it can be all only"),
-        ({"kafka.security.protocol": "SSL"}, "TLS and SASL are not supported yet"),
+        ({"kafka.security.protocol": "TLS"}, "it can be PLAINTEXT or SSL"),
     ],
 )
 def test_a_mistake_is_told(

@@ -1,6 +1,8 @@
 """Reads topics of any Kafka (0.11 or newer) into Arrow; see ``docs/understanding/scan.md``."""
 
+from pyrklog.scanning.access import check_access
 from pyrklog.scanning.core_scan import (
+    AuthenticationError,
     BadValueError,
     BatchTooLargeError,
     BrokerNotAvailableError,
@@ -21,6 +23,7 @@ from pyrklog.scanning.places import ListedOffset, Place
 from pyrklog.scanning.scan import Batch, PartitionProgress, Scan, scan
 
 __all__ = [
+    "AuthenticationError",
     "BadValueError",
     "Batch",
     "BatchTooLargeError",
@@ -41,5 +44,6 @@ __all__ = [
     "TopicDeletedError",
     "UnknownTopicError",
     "UnsupportedBrokerError",
+    "check_access",
     "scan",
 ]

@@ -1,6 +1,7 @@
 """The scan of the Rust extension, and its exceptions."""
 
 from pyrklog._core import (
+    AuthenticationError,
     BadValueError,
     BatchTooLargeError,
     BrokerNotAvailableError,
@@ -16,12 +17,14 @@ from pyrklog._core import (
     TopicDeletedError,
     UnknownTopicError,
     UnsupportedBrokerError,
+    check_access,
     decoded_schema,
     open_scan,
 )
 from pyrklog._core import Scan as CoreScan
 
 __all__ = [
+    "AuthenticationError",
     "BadValueError",
     "BatchTooLargeError",
     "BrokerNotAvailableError",
@@ -38,6 +41,7 @@ __all__ = [
     "TopicDeletedError",
     "UnknownTopicError",
     "UnsupportedBrokerError",
+    "check_access",
     "decoded_schema",
     "open_scan",
 ]

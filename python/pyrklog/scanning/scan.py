@@ -13,6 +13,7 @@ from pyrklog.scanning.core_scan import CoreScan, ScanClosedError, open_scan
 from pyrklog.scanning.decoding import core_decode, names
 from pyrklog.scanning.places import EARLIEST, LATEST, Places, core_places
 from pyrklog.scanning.settings import ScanSettings
+from pyrklog.security import Security, security_of
 
 if TYPE_CHECKING:
     import pyarrow
@@ -219,6 +220,7 @@ def scan(
     message: str | None = None,
     framed: bool = False,
     bootstrap_servers: str | None = None,
+    security: Security | Mapping[str, object] | None = None,
     isolation: str = "read_committed",
     missing: str = "fail",
     client_id: str = "pyrklog-scan",
@@ -239,6 +241,8 @@ def scan(
     for what is promised. ``columns`` names those to build, in order; others cost nothing.
     ``bootstrap_servers`` is ``HOST:PORT``, several with commas; None takes the environment's
     ``PYRKLOG_BOOTSTRAP``, else 127.0.0.1:9092.
+    ``security`` has options of TLS and SASL by librdkafka's or Java's names, such as
+    ``{"security.protocol": "SSL", "ssl.ca.location": "ca.pem"}``; None for plain text.
     ``isolation`` is ``read_committed`` or ``read_uncommitted``. ``missing`` says what happens if
     records at the start are deleted: ``fail``, or ``skip`` to the first that is left. ``rack``
     reads from a replica there where brokers allow it (KIP-392). ``threads`` decode, by default as
@@ -285,8 +289,13 @@ def scan(
         request_timeout_ms=_milliseconds("request_timeout_s", request_timeout_s),
         connect_timeout_ms=_milliseconds("connect_timeout_s", connect_timeout_s),
         check_crcs=check_crcs,
+        security=_security(security).core(),
     )
     return Scan(open_scan(settings))
+
+
+def _security(given: Security | Mapping[str, object] | None) -> Security:
+    return given if isinstance(given, Security) else security_of(given or {})
 
 
 def _bootstrap() -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from pyrklog.scanning.schemas import CoreField
+from pyrklog.security import CoreSecurity
 
 CorePlace = tuple[str, int, int]
 """``earliest``, ``latest``, ``offset``, ``listed`` or ``timestamp``; offset or milliseconds; leader
@@ -52,3 +53,13 @@ class ScanSettings(NamedTuple):
     request_timeout_ms: int
     connect_timeout_ms: int
     check_crcs: bool
+    security: CoreSecurity = CoreSecurity()
+
+
+class AccessSettings(NamedTuple):
+    """Of ``rust/bridge/src/security.rs``."""
+
+    bootstrap_servers: str
+    client_id: str
+    timeout_ms: int
+    security: CoreSecurity

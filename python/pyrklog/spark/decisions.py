@@ -14,7 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from confluent_kafka import KafkaError, KafkaException
-from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, ResourceType
+from confluent_kafka.admin import ConfigResource, NewTopic, ResourceType
 
 from pyrklog.producing import OpenTransaction, ProduceError, Producer, ProducerSettings
 from pyrklog.producing.transactions import SHORT_TIMEOUT_MS
@@ -225,8 +225,8 @@ class KafkaDecisions:
 
 def create_decisions(connection: Connection) -> bool:
     """Creates the topic; False if it exists. Raises DecisionLogError."""
-    admin = AdminClient(connection.librdkafka())
     try:
+        admin = connection.admin()
         brokers = len(admin.list_topics(timeout=connection.timeout_s).brokers)
         replicas = min(_REPLICAS_MAX, max(1, brokers))
         in_sync = {_IN_SYNC: str(_IN_SYNC_MIN)} if replicas > _IN_SYNC_MIN else {}
@@ -239,6 +239,8 @@ def create_decisions(connection: Connection) -> bool:
         raise DecisionLogError(
             f"topic {TOPIC}, which keeps the sink's decisions, cannot be created: {failure.str()}"
         ) from error
+    except ScanError as error:
+        raise DecisionLogError(str(error)) from error
     return True
 
 
@@ -248,9 +250,9 @@ def require_safe(connection: Connection) -> None:
     """
     if connection.bootstrap_servers in _kept_safely:
         return
-    admin = AdminClient(connection.librdkafka())
     timeout_s = connection.request_timeout_s
     try:
+        admin = connection.admin()
         known = admin.list_topics(TOPIC, timeout=connection.timeout_s).topics[TOPIC]
         resource = ConfigResource(ResourceType.TOPIC, TOPIC)
         asked = admin.describe_configs([resource], request_timeout=timeout_s)
@@ -262,6 +264,8 @@ def require_safe(connection: Connection) -> None:
         if error.args[0].code() in _FORBIDDEN:
             _kept_safely.add(connection.bootstrap_servers)
         return
+    except ScanError as error:
+        raise DecisionLogError(str(error)) from error
     policy = configs[_POLICY].value
     if policy != "compact":
         raise DecisionLogError(

@@ -5,6 +5,9 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 
+from pyrklog.security.options import OPTIONS as SECURITY_OPTIONS
+from pyrklog.security.options import REFUSED as SECURITY_REFUSED
+
 KAFKA_PREFIX = "kafka."
 
 # Of the stock connector, which are ours too. Spark gives names in lower case.
@@ -65,7 +68,6 @@ KAFKA_USED = (
     "default.api.timeout.ms",
     "isolation.level",
     "request.timeout.ms",
-    "security.protocol",
     "socket.connection.setup.timeout.ms",
 )
 
@@ -114,10 +116,10 @@ KAFKA_WITHOUT_EFFECT = (
     "socket.connection.setup.timeout.max.ms",
 )
 
-# pyrklog.scan speaks neither TLS nor SASL yet: an option that asks for them must not be lost.
+# An option that asks for more security than there is must not be lost.
 KAFKA_SECURITY_PREFIXES = ("sasl.", "ssl.", "security.providers")
 
-_KAFKA_ALL = (*KAFKA_USED, *KAFKA_REFUSED, *KAFKA_WITHOUT_EFFECT)
+_KAFKA_ALL = (*KAFKA_USED, *SECURITY_OPTIONS, *KAFKA_REFUSED, *KAFKA_WITHOUT_EFFECT)
 _ALL = (
     *STOCK,
     *OURS,
@@ -136,8 +138,8 @@ def mistake_in(name: str) -> str | None:
         return f"option {known}: {NOT_YET[known]}"
     if name.startswith(KAFKA_PREFIX):
         bare = name.removeprefix(KAFKA_PREFIX)
-        if bare.startswith(KAFKA_SECURITY_PREFIXES):
-            return f"option {name}: TLS and SASL are not supported yet"
+        if bare.startswith(KAFKA_SECURITY_PREFIXES) and bare not in SECURITY_OPTIONS:
+            return security_mistake(bare)
         if bare in KAFKA_REFUSED:
             return f"option {name}: {KAFKA_REFUSED[bare]}"
     if known is not None:
@@ -147,6 +149,15 @@ def mistake_in(name: str) -> str | None:
     near = nearest(name, SPELLING)
     hint = f"; did you mean {SPELLING[near]}?" if near is not None else ""
     return f"there is no option {name}{hint}"
+
+
+def security_mistake(bare: str) -> str:
+    """Why an option of TLS or SASL is refused."""
+    if bare in SECURITY_REFUSED:
+        return f"option {KAFKA_PREFIX}{bare}: {SECURITY_REFUSED[bare]}"
+    near = nearest(bare, SECURITY_OPTIONS)
+    hint = f"; did you mean {KAFKA_PREFIX}{near}?" if near is not None else ""
+    return f"option {KAFKA_PREFIX}{bare} is of security, and not supported{hint}"
 
 
 def nearest(name: str, known: Iterable[str]) -> str | None:

@@ -102,6 +102,7 @@ def _producer(given: Given, cluster: Connection) -> ProducerSettings:
         or defaults.delivery_timeout_ms,
         request_timeout_ms=round(cluster.request_timeout_s * 1000),
         connect_timeout_ms=round(cluster.connect_timeout_s * 1000),
+        security=cluster.security,
         transaction_timeout_ms=given.count("kafka.transaction.timeout.ms", _INT_MAX)
         or defaults.transaction_timeout_ms,
     )

@@ -24,6 +24,7 @@ use pyrklog_scan::{
 
 use crate::errors;
 use crate::fields::{field, read};
+use crate::security::security;
 
 const STREAM: &CStr = c"arrow_array_stream";
 const SCHEMA: &CStr = c"arrow_schema";
@@ -300,6 +301,7 @@ fn options(settings: &Bound<'_, PyAny>) -> PyResult<ScanOptions> {
         client_id: text("client_id")?,
         connect_timeout: millis("connect_timeout_ms")?,
         request_timeout: millis("request_timeout_ms")?,
+        security: security(settings)?,
     };
     let starts: Vec<(String, i32, Place)> = field(settings, pyo3::intern!(py, "starts"))?;
     let ends: Vec<(String, i32, Place)> = field(settings, pyo3::intern!(py, "ends"))?;

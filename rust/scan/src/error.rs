@@ -19,6 +19,8 @@ pub enum ErrorKind {
     Argument,
     /// No such topic or partition.
     UnknownTopic,
+    /// Name, token or certificate refused, by either side; TLS on one side only.
+    Authentication,
     /// The client may not read the topic.
     NotAuthorized,
     /// The offset was deleted, or was never there.
@@ -80,6 +82,9 @@ impl From<ClientError> for ScanError {
             ClientError::Config(_) => ErrorKind::Argument,
             ClientError::Connection { .. } | ClientError::TimedOut { .. } => {
                 ErrorKind::BrokerNotAvailable
+            }
+            ClientError::Tls { .. } | ClientError::Authentication { .. } => {
+                ErrorKind::Authentication
             }
             ClientError::Unsupported { .. } => ErrorKind::UnsupportedBroker,
             ClientError::Protocol { .. } | ClientError::Refused { .. } => ErrorKind::Protocol,

@@ -187,6 +187,7 @@ mod tests {
             client_id: String::new(),
             connect_timeout: Duration::from_secs(1),
             request_timeout: Duration::from_secs(1),
+            security: Default::default(),
         };
         let cancel = Cancel::new().unwrap();
         let made = |url: &str| Registry::new(url, &config, &cancel);

@@ -72,6 +72,7 @@ pub fn given(decode: &Decode) -> Result<Option<Decoding>> {
                 client_id: String::new(),
                 connect_timeout: Duration::ZERO,
                 request_timeout: Duration::ZERO,
+                security: Default::default(),
             };
             let registry = Registry::new(registry, &config, &cancel).map_err(bad)?;
             let reader = Reader::new(schema, names).map_err(bad)?;

@@ -74,6 +74,7 @@ fn decoding(address: SocketAddr, timeout: Duration, cancel: &Cancel, on_bad: OnB
         client_id: String::new(),
         connect_timeout: timeout,
         request_timeout: timeout,
+        security: Default::default(),
     };
     let reader = record(&json!([
         {"name": "a", "type": "long"}, {"name": "b", "type": "string", "default": "-"}]));

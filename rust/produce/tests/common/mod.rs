@@ -143,6 +143,7 @@ impl FakeCluster {
             client_id: "test".into(),
             connect_timeout: Duration::from_secs(5),
             request_timeout: Duration::from_secs(5),
+            security: Default::default(),
         }
     }
 
