@@ -264,6 +264,9 @@ def test_internal_topics_are_guarded(run: Run, bootstrap: str, topic: str) -> No
         f"{name}: 50 partitions would be deleted\n",
         f"note: deleting {name} loses the committed offsets of all groups\n",
     )
+    told = run("topic", "delete", name, "-y", code=2)
+    assert "loses the committed offsets of all groups; fix: give --internal, too" in told
+    assert name in run("topic", "list", "--internal", "-o", "name").splitlines()
     assert "internal topic takes no records" in run("produce", name, "v", code=1)
     assert "would be deleted" in run("topic", "delete", topic, "--dry-run")
 

@@ -77,6 +77,29 @@ def test_options_that_make_no_sense_are_told(options: list[str], said: str) -> N
     assert said in err
 
 
+@pytest.mark.parametrize("name", ["__consumer_offsets", "__transaction_state"])
+def test_internal_topics_are_deleted_only_when_they_are_meant(name: str, nobody: str) -> None:
+    command = ["topic", "delete", "a", name, "-y", "-b", nobody]
+    code, out, err = invoke(*command)
+    assert (code, out) == (2, "")
+    assert err.startswith(f"error: deleting {name} loses ")
+    assert err.endswith("; fix: give --internal, too, to have it\n")
+    for more in ("--internal", "--dry-run"):
+        assert invoke(*command, more)[0] == 3  # nobody answers
+
+
+@pytest.mark.parametrize("name", ["bootstrap.servers", "metadata.broker.list"])
+@pytest.mark.parametrize("is_before", [False, True])
+def test_brokers_among_the_properties_are_refused(name: str, is_before: bool, nobody: str) -> None:
+    # Else the command would act on the default broker's cluster.
+    given = ["-X", f"{name}={nobody}"]
+    command = ["topic", "delete", "a", "-y"]
+    code, out, err = invoke(*given, *command) if is_before else invoke(*command, *given)
+    assert (code, out) == (2, "")
+    fix = "give the broker with -b HOST:PORT"
+    assert err == f"error: -X {name} does not choose the broker; fix: {fix}\n"
+
+
 @pytest.mark.parametrize(
     ("answer", "what"),
     [
