@@ -88,6 +88,14 @@ def test_internal_topics_are_deleted_only_when_they_are_meant(name: str, nobody:
         assert invoke(*command, more)[0] == 3  # nobody answers
 
 
+def test_a_group_among_the_properties_is_refused(nobody: str) -> None:
+    command = ["consume", "a", "-e", "-b", nobody]
+    code, out, err = invoke(*command, "-X", "group.id=zz")
+    assert (code, out) == (2, "")
+    assert err == "error: consume does not take -X group.id; fix: name the group with -g\n"
+    assert invoke(*command, "-X", "client.id=zz")[0] == 3  # nobody answers
+
+
 @pytest.mark.parametrize("name", ["bootstrap.servers", "metadata.broker.list"])
 @pytest.mark.parametrize("is_before", [False, True])
 def test_brokers_among_the_properties_are_refused(name: str, is_before: bool, nobody: str) -> None:
