@@ -305,6 +305,10 @@ def test_an_empty_name_is_the_users_mistake(command: list[str], said: str, nobod
         (["config", "alter", "topic", "a", "--add-config", "b=c"], "takes --set NAME=VALUE"),
         (["cluster", "txns", "abort", "--topic", "a"], "takes --partition TOPIC:P"),
         (["serve", "--port", "9093"], "serve takes --listen HOST:PORT"),
+        (["serve", "--override", "a=b"], "serve takes --set NAME=VALUE"),
+        (["group", "list", "--all-groups"], "group list lists all groups"),
+        (["group", "describe", "a", "--all-groups"], "`pyrklog group list --lag`"),
+        (["group", "seek", "a", "--to", "end", "--all-topics"], "unless --topic is given"),
         (["topic", "list", "--port", "9093"], "-b HOST:PORT"),
         (["topic", "list", "--json"], "`-o json` prints JSON"),
         (["consume", "a", "--json"], "consume takes -f jsonl"),
@@ -418,12 +422,34 @@ def test_each_hint_is_for_an_option_that_the_command_does_not_have() -> None:
         ("serve server.properties", "; serve takes --config FILE, and --data DIR"),
         ("config describe topics a", "; it is `pyrklog config describe topic NAME`"),
         ("config alter brokers 1 --set a=b", "; it is `pyrklog config alter broker NAME`"),
+        ("config describe orders", "; for example `pyrklog config describe topic orders`"),
+        ("config describe 3", "; for example `pyrklog config describe broker 3`"),
+        ("config alter default --set a=b", "; for example `pyrklog config alter broker default`"),
         ("config alter topic a retention.ms=5", "; fix: give --set retention.ms=5"),
     ],
 )
 def test_words_in_the_wrong_place_are_answered(command: str, said: str) -> None:
     code, out, err = invoke(*command.split())
     assert (code, out) == (2, "")
+    assert err.rstrip().endswith(said)
+
+
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [
+        ("topic create a -p x", "'x' is not a whole number."),
+        ("produce a -p x", "'x' is not a whole number from 0 to 2147483647."),
+        ("produce a -p -4", "-4 is not a whole number from 0 to 2147483647."),
+        ("topic add-partitions a --to 0", "0 is not a whole number from 1 to 100000."),
+        ("consume a -n 1.5", "'1.5' is not a whole number of 1 or more."),
+        ("topic list --timeout x", "'x' is not a number of 0.1 or more."),
+        ("topic skew --over x", "'x' is not a number."),
+    ],
+)
+def test_numbers_are_refused_in_plain_words(command: str, said: str) -> None:
+    code, out, err = invoke(*command.split())
+    assert (code, out) == (2, "")
+    assert "Invalid value for " in err
     assert err.rstrip().endswith(said)
 
 
