@@ -84,13 +84,17 @@ def read_file(path: Path) -> dict[Key, int]:
     found: dict[Key, int] = {}
     for number, row in enumerate(csv.reader(text.splitlines()), start=1):
         cells = [cell.strip() for cell in row]
-        if not any(cells) or cells[0].startswith("#") or tuple(cells) == HEADING:
+        if not any(cells) or cells[0].startswith("#") or _is_heading(cells):
             continue
         if len(cells) != 3 or not _is_number(cells[1], INT32_MAX) or not _is_number(cells[2]):
             what = f"{path} line {number} is not TOPIC,PARTITION,OFFSET"
             raise CliError(Exit.USAGE, what, "see `pyrklog group export`")
         found[cells[0], int(cells[1])] = int(cells[2])
     return found
+
+
+def _is_heading(cells: Sequence[str]) -> bool:
+    return tuple(cell.lower() for cell in cells) == HEADING
 
 
 def _read_json(path: Path, text: str) -> dict[Key, int]:
