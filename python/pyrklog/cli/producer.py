@@ -64,9 +64,12 @@ class LineReader:
         self._delimiter = key_delimiter
         self._empty_is_null = empty_is_null
         self._json_lines = json_lines
+        self.number = 0
+        """Of the line that was read last."""
 
     def records(self, lines: Iterable[bytes]) -> Iterator[InputRecord]:
         for number, line in enumerate(lines, start=1):
+            self.number = number
             if not self._json_lines:
                 self._refuse_without_key(number, line)
                 yield self._plain(line)
@@ -229,17 +232,23 @@ class RecordProducer:
             sys.stdout.write(place)
 
 
-def send_all(sender: RecordProducer, records: Iterator[InputRecord]) -> None:
+def send_all(
+    sender: RecordProducer, records: Iterator[InputRecord], reader: LineReader | None = None
+) -> None:
+    """``reader``: whose lines the records are."""
     from confluent_kafka import KafkaException
 
     problem: CliError | None = None
-    number = 0
+    number, size = 0, 0
     try:
         for record in records:
             number += 1
+            size = len(record.key or b"") + len(record.value or b"")
             sender.send(record)
     except KafkaException as error:
-        problem = cli_error(error.args[0], f"record {number} not written")
+        where = f"record {number}" if reader is None else f"line {reader.number}"
+        about = f"{where}, a record of {counted(size, 'byte')}, not written"
+        problem = cli_error(error.args[0], about)
     except CliError as error:
         problem = error
     except KeyboardInterrupt:
