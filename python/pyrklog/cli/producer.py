@@ -7,7 +7,15 @@ from typing import Any, BinaryIO
 import typer
 
 from pyrklog.cli.connection import Connection
-from pyrklog.cli.failures import CliError, Exit, cli_error, counted, exit_code, refuse_non_text
+from pyrklog.cli.failures import (
+    CliError,
+    Exit,
+    cli_error,
+    counted,
+    exit_code,
+    refuse_non_text,
+    unread,
+)
 from pyrklog.cli.interrupts import held
 from pyrklog.cli.options import Settings
 from pyrklog.cli.records import BadLineError, Headers, InputRecord, from_json
@@ -39,12 +47,17 @@ def parse_headers(headers: list[str]) -> Headers:
 
 
 def read_lines(source: Path | None) -> Iterator[bytes]:
-    """Lines of a file or of standard input, without their ends."""
+    """Lines of a file or of standard input, without their ends. Opens the file at once, before a
+    broker is asked for anything."""
     try:
         stream: BinaryIO = source.open("rb") if source is not None else sys.stdin.buffer
     except OSError as error:
-        raise CliError(Exit.FAILED, f"cannot read {source}: {error.strerror}") from None
-    if source is None and sys.stdin.isatty():
+        raise unread(source, error) from None
+    return _lines_of(stream, is_typed=source is None and sys.stdin.isatty())
+
+
+def _lines_of(stream: BinaryIO, *, is_typed: bool) -> Iterator[bytes]:
+    if is_typed:
         typer.echo("one record a line; end with Ctrl-D", err=True)
     with stream:
         for line in stream:

