@@ -5,7 +5,10 @@ from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 
 _READ_ONLY = "Cannot update these configs dynamically"
-_NO_LIST = re.compile(r"Config value (?:append|subtract) is not allowed for config key")
+_NO_LIST = re.compile(
+    r"Config value (?:append|subtract) is not allowed for config key|its type is not LIST"
+)
+"""As brokers with ZooKeeper, and KRaft's, say it."""
 _INVALID = re.compile(r"Invalid value .*? for configuration ([\w.-]+)", re.ASCII | re.DOTALL)
 _LIKE = "did you mean "
 

@@ -219,6 +219,11 @@ def test_counts_agree_with_their_nouns() -> None:
             ["retention.ms"],
             "it is no list: give --set NAME=VALUE",
         ),
+        (
+            "Can't SUBTRACT to key retention.ms because its type is not LIST.",
+            ["retention.ms"],
+            "it is no list: give --set NAME=VALUE",
+        ),
     ],
 )
 def test_only_known_options_are_to_be_explained(
