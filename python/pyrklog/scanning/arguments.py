@@ -3,7 +3,6 @@ it takes."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Mapping
 from numbers import Real
 from operator import index
@@ -57,10 +56,8 @@ def _is_integer(value: object) -> bool:
     return hasattr(value, "__index__") and not isinstance(value, bool)
 
 
-def core_bootstrap(servers: str | None) -> str:
-    """As the commands take it: by default the environment's, and a host alone has port 9092."""
-    if servers is None:
-        servers = os.environ.get("PYRKLOG_BOOTSTRAP") or f"127.0.0.1:{_PORT_DEFAULT}"
+def core_bootstrap(servers: object) -> str:
+    """As the commands take it: a host alone has port 9092."""
     if not isinstance(servers, str):
         raise TypeError(f"bootstrap_servers is {servers!r}; it takes {_TEXTS['bootstrap_servers']}")
     return ",".join(map(_with_port, servers.split(",")))
@@ -90,9 +87,9 @@ def refuse_other_lists(**lists: object) -> None:
             raise TypeError(f"{name} is {value!r}; it takes a list of names")
 
 
-def checked(settings: ScanSettings, decode: str | None, on_bad: str) -> ScanSettings:
-    """The settings. Raises TypeError for a value of another type, ValueError for what has no
-    effect or is there twice."""
+def check(settings: ScanSettings, decode: str | None, on_bad: str) -> None:
+    """Raises TypeError for a value of another type, ValueError for what has no effect or is there
+    twice."""
     for name, takes in _TEXTS.items():
         _refuse_unless(isinstance(getattr(settings, name), str), settings, name, takes)
     for name in _NUMBERS:
@@ -107,7 +104,6 @@ def checked(settings: ScanSettings, decode: str | None, on_bad: str) -> ScanSett
             raise TypeError(f"columns has {column!r}; it takes names")
         if columns.count(column) > 1:
             raise ValueError(f"columns names {column!r} twice")
-    return settings
 
 
 def _refuse_unless(fits: bool, settings: ScanSettings, name: str, takes: str) -> None:

@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, NamedTuple, Self
 
 from pyrklog.scanning.arguments import (
-    checked,
+    check,
     core_bootstrap,
     core_topics,
     milliseconds,
@@ -245,8 +245,8 @@ def scan(
 
     Asks the cluster which offsets these are now, and returns; see ``docs/understanding/scan.md``
     for what is promised. ``columns`` names those to build, in order; others cost nothing.
-    ``bootstrap_servers`` is ``HOST:PORT``, several with commas; None takes the environment's
-    ``PYRKLOG_BOOTSTRAP``, else 127.0.0.1:9092. A host without a port has 9092.
+    ``bootstrap_servers`` is ``HOST[:PORT]``, several with commas; None takes the environment's
+    ``PYRKLOG_BOOTSTRAP``, else 127.0.0.1:9092.
     ``isolation`` is ``read_committed`` or ``read_uncommitted``. ``missing`` says what happens if
     records at the start are deleted: ``fail``, or ``skip`` to the first that is left. ``rack``
     reads from a replica there where brokers allow it (KIP-392). ``threads`` decode, by default as
@@ -267,7 +267,9 @@ def scan(
     first, starts = core_places(start, read, EARLIEST)
     last, ends = core_places(end, read, LATEST)
     settings = ScanSettings(
-        bootstrap_servers=core_bootstrap(bootstrap_servers),
+        bootstrap_servers=core_bootstrap(
+            _bootstrap() if bootstrap_servers is None else bootstrap_servers
+        ),
         client_id=client_id,
         topics=read,
         start=first,
@@ -292,7 +294,13 @@ def scan(
         connect_timeout_ms=milliseconds("connect_timeout_s", connect_timeout_s),
         check_crcs=check_crcs,
     )
-    return Scan(open_scan(checked(settings, decode, on_bad)))
+    check(settings, decode, on_bad)
+    return Scan(open_scan(settings))
+
+
+def _bootstrap() -> str:
+    """As of the commands."""
+    return os.environ.get("PYRKLOG_BOOTSTRAP") or "127.0.0.1:9092"
 
 
 def _columns(columns: Sequence[str] | None) -> list[str]:
