@@ -47,3 +47,8 @@ __all__ = [
     "check_access",
     "scan",
 ]
+
+for _one in (globals()[name] for name in __all__):
+    if isinstance(_one, type) and issubclass(_one, ScanError):
+        # Tracebacks name the place to import it from.
+        _one.__module__ = __name__

@@ -9,6 +9,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, NamedTuple, Self
 
+from pyrklog.scanning.arguments import (
+    check,
+    core_bootstrap,
+    core_topics,
+    milliseconds,
+    refuse_other_lists,
+)
 from pyrklog.scanning.core_scan import CoreScan, ScanClosedError, open_scan
 from pyrklog.scanning.decoding import core_decode, names
 from pyrklog.scanning.places import EARLIEST, LATEST, Places, core_places
@@ -144,9 +151,12 @@ class Scan:
             self.close()
 
     def _refuse_read(self) -> None:
-        """A second reading would look as if there were no records."""
+        """A second reading would look as if there were no records, and so would one of a closed
+        scan."""
         if self._has_ended:
             raise ScanClosedError("the scan was read already, to its end: open another one")
+        if self._is_closed:
+            raise ScanClosedError("the scan was closed: open another one")
 
     def __iter__(self) -> Iterator[Batch]:
         """The scan itself, which goes on where it is. Raises ScanClosedError when it was read to
@@ -239,7 +249,7 @@ def scan(
 
     Asks the cluster which offsets these are now, and returns; see ``docs/understanding/scan.md``
     for what is promised. ``columns`` names those to build, in order; others cost nothing.
-    ``bootstrap_servers`` is ``HOST:PORT``, several with commas; None takes the environment's
+    ``bootstrap_servers`` is ``HOST[:PORT]``, several with commas; None takes the environment's
     ``PYRKLOG_BOOTSTRAP``, else 127.0.0.1:9092.
     ``security`` has options of TLS and SASL by librdkafka's or Java's names, such as
     ``{"security.protocol": "SSL", "ssl.ca.location": "ca.pem"}``; None for plain text.
@@ -262,11 +272,14 @@ def scan(
 
     Raises ValueError or TypeError for an argument, and the exceptions of :mod:`pyrklog.scanning`.
     """
-    read = _topics(topics)
+    read = core_topics(topics)
+    refuse_other_lists(columns=columns, fields=fields)
     first, starts = core_places(start, read, EARLIEST)
     last, ends = core_places(end, read, LATEST)
     settings = ScanSettings(
-        bootstrap_servers=_bootstrap() if bootstrap_servers is None else bootstrap_servers,
+        bootstrap_servers=core_bootstrap(
+            _bootstrap() if bootstrap_servers is None else bootstrap_servers
+        ),
         client_id=client_id,
         topics=read,
         start=first,
@@ -285,12 +298,13 @@ def scan(
         batch_bytes=batch_bytes,
         memory_bytes=memory_bytes,
         large_bytes=large_bytes,
-        timeout_ms=_milliseconds("timeout_s", timeout_s),
-        request_timeout_ms=_milliseconds("request_timeout_s", request_timeout_s),
-        connect_timeout_ms=_milliseconds("connect_timeout_s", connect_timeout_s),
+        timeout_ms=milliseconds("timeout_s", timeout_s),
+        request_timeout_ms=milliseconds("request_timeout_s", request_timeout_s),
+        connect_timeout_ms=milliseconds("connect_timeout_s", connect_timeout_s),
         check_crcs=check_crcs,
         security=_security(security).core(),
     )
+    check(settings, decode, on_bad)
     return Scan(open_scan(settings))
 
 
@@ -301,21 +315,6 @@ def _security(given: Security | Mapping[str, object] | None) -> Security:
 def _bootstrap() -> str:
     """As of the commands."""
     return os.environ.get("PYRKLOG_BOOTSTRAP") or "127.0.0.1:9092"
-
-
-def _topics(topics: Topics) -> list[tuple[str, list[int] | None]]:
-    if isinstance(topics, str):
-        return [(topics, None)]
-    if not isinstance(topics, Mapping):
-        return [(topic, None) for topic in dict.fromkeys(topics)]
-    for topic, partitions in topics.items():
-        for partition in partitions or ():
-            if not 0 <= partition < 2**31:
-                raise ValueError(f"topic {topic} cannot have a partition {partition}")
-    return [
-        (topic, None if partitions is None else sorted(set(partitions)))
-        for topic, partitions in topics.items()
-    ]
 
 
 def _columns(columns: Sequence[str] | None) -> list[str]:
@@ -331,9 +330,3 @@ def _one_of(name: str, value: str, known: Sequence[str]) -> str:
 
 def _threads() -> int:
     return min(len(os.sched_getaffinity(0)), _THREADS_DEFAULT_MAX)
-
-
-def _milliseconds(name: str, seconds: float) -> int:
-    if not 0 < seconds <= 86_400:
-        raise ValueError(f"{name} is {seconds}; it can be more than 0 and up to 86400")
-    return max(1, round(seconds * 1000))
