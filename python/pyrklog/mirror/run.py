@@ -6,7 +6,7 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from pyrklog.mirror.cluster import ClusterAdmin
 from pyrklog.mirror.copy import (
@@ -95,16 +95,16 @@ class Options(NamedTuple):
     timeout_s: float = 30.0
 
 
-class Told:
-    """What a mirror says; methods may be replaced."""
+class Told(Protocol):
+    """Whom a mirror tells what it does."""
 
     def note(self, text: str) -> None:
         """What a user may want to know."""
 
-    def began(self, plan: Plan) -> None:
-        """A session has begun, or topics have come."""
+    def began(self, plan: Plan, progress: Mapping[Partition, Progress]) -> None:
+        """A session has begun, or its topics are others."""
 
-    def copied(self, progress: dict[Partition, Progress]) -> None:
+    def copied(self, progress: Mapping[Partition, Progress]) -> None:
         """After each round."""
 
 
@@ -247,7 +247,7 @@ class Mirror:
             time.sleep(0.1)
 
     def _rounds(self, copier: Copier, plan: Plan) -> bool:
-        self._told.began(plan)
+        self._told.began(plan, copier.progress)
         refresh_at = time.monotonic() + REFRESH_S
         while True:
             if time.monotonic() >= refresh_at:
@@ -256,7 +256,7 @@ class Mirror:
                     return False  # a producer does not learn of new partitions
                 if new.topics != plan.topics:
                     copier.add_target(self._ends(new))
-                    self._told.began(new)
+                    self._told.began(new, copier.progress)
                 plan = new
                 self._write_chains(copier, plan, self._known_chains, [])
                 refresh_at = time.monotonic() + REFRESH_S

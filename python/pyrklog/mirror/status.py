@@ -42,8 +42,7 @@ def stored(names: Names, target: ClusterAdmin) -> State:
 
 def rows(source: ClusterAdmin, partitions: dict[Partition, Progress]) -> list[Row]:
     """Raises MirrorError."""
-    _, at_source = source.topics()
-    counts = {topic: count for topic, count in at_source.items()}
+    _, counts = source.topics()
     wanted = {topic: counts[topic] for topic, _ in partitions if topic in counts}
     try:
         ends = source.ends(wanted, "read_committed")

@@ -54,7 +54,7 @@ class Side(NamedTuple):
         ) as reading:
             yield from reading.reader()
 
-    def count(self) -> int:
+    def record_count(self) -> int:
         return sum(batch.num_rows for batch in self.batches(("offset",)))
 
 
@@ -123,7 +123,7 @@ def compare(source: Side, target: Side, *, is_compacted: bool) -> Verdict:
 def _compare_ranges(source: Side, target: Side, verdict: Verdict) -> None:
     skips = (0, 0)
     if source.has_lost or target.has_lost:
-        here, there = source.count(), target.count()
+        here, there = source.record_count(), target.record_count()
         # Who has lost its beginning may have fewer.
         fewest = min(
             here if source.has_lost else max(here, there),
