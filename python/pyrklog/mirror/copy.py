@@ -25,6 +25,8 @@ DELIVERY_TIMEOUT_MS = 45_000
 """How long the target may be away: less than a transaction may be open."""
 PRODUCER_MEMORY_BYTES = 32 << 20
 SCAN_MEMORY_BYTES = 64 << 20
+CREDIT_S = 1.0
+"""What a slow source may make up for later, of the rate."""
 BATCH_BYTES_MAX = 8 << 20
 BATCH_BYTES_MIN = 64 << 10
 
@@ -278,7 +280,7 @@ class Copier:
         if self._pace.rate_bytes is None:
             return
         now = self._clock()
-        self._owed_s = max(0.0, self._owed_s - (now - self._paced_at))
+        self._owed_s = max(-CREDIT_S, self._owed_s - (now - self._paced_at))
         self._owed_s += read / self._pace.rate_bytes
         self._paced_at = now
 
@@ -287,5 +289,5 @@ class Copier:
         if self._owed_s > 0:
             self._sleep(self._owed_s)
             now = self._clock()
-            self._owed_s = max(0.0, self._owed_s - (now - self._paced_at))
+            self._owed_s = max(-CREDIT_S, self._owed_s - (now - self._paced_at))
             self._paced_at = now
