@@ -110,3 +110,13 @@ def wait_for_values(bootstrap: str, topic: str, wanted: Counter[bytes]) -> None:
         2 * PATIENCE_S,
     )
     assert values(bootstrap, topic) == wanted
+
+
+def copied_more(pair: Pair, topic: str, than: int) -> int:
+    """Waits until the target has more records of the topic; how many."""
+
+    def more() -> int | None:
+        found = values(pair.target, f"east.{topic}").total()
+        return found if found > than else None
+
+    return wait_until(more, "nothing is copied", 2 * PATIENCE_S)
