@@ -107,11 +107,17 @@ class Copier:
         self._paced_at = clock()
         self._begun = clock()
         """When the transaction was."""
+        self._written_at = self._begun
 
     @property
     def open_s(self) -> float:
         """How long the transaction has been open."""
         return self._clock() - self._begun
+
+    @property
+    def idle_s(self) -> float:
+        """Since the last transaction."""
+        return self._clock() - self._written_at
 
     def learn(self, partition: Partition, spans: Iterable[Span]) -> None:
         """Spans of the source's partition, in order."""
@@ -275,6 +281,7 @@ class Copier:
         ]
         self._writer.send(pyarrow.RecordBatch.from_arrays(columns, names=list(WRITTEN)))
         self._writer.commit()
+        self._written_at = self._clock()
 
     def _owe(self, read: int) -> None:
         if self._pace.rate_bytes is None:

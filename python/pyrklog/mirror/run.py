@@ -59,6 +59,8 @@ SPANS_SINCE = timedelta(days=1)
 SCAN_TIMEOUT_S = 30.0
 """Of a partition without progress: less than a transaction may be open."""
 NEW_TOPIC_S = 10.0
+IDLE_S = 3600.0
+"""After so long without a transaction a session ends: coordinators forget producers."""
 WAIT_MIN_S, WAIT_MAX_S = 1.0, 30.0
 _OUT_OF_TIME_S = 0.9 * TRANSACTION_TIMEOUT_MS / 1000
 _STATE = {"cleanup.policy": "compact", "segment.bytes": str(1 << 20)}
@@ -138,11 +140,11 @@ class Mirror:
                 text = str(error)
                 if self._options.once or not self._has_begun:
                     raise MirrorError(text, kind=Kind.UNREACHABLE) from error
+                if time.monotonic() - begun > REFRESH_S:
+                    said, wait_s = "", WAIT_MIN_S
                 if text != said:
                     self._told.note(f"{text}; trying again")
                     said = text
-                # One that has worked for a while begins anew.
-                wait_s = WAIT_MIN_S if time.monotonic() - begun > REFRESH_S else wait_s
                 time.sleep(wait_s)
                 wait_s = min(2 * wait_s, WAIT_MAX_S)
 
@@ -156,7 +158,10 @@ class Mirror:
             fix = "raise max.message.bytes of the topic at the target"
             raise MirrorError(str(error), fix) from error
         except OffsetOutOfRangeError as error:
-            fix = "--missing skip goes on at the first record that is left"
+            fix = (
+                "--missing skip goes on at the first record that is left, --again TOPIC copies the "
+                "topic from its beginning"
+            )
             raise MirrorError(str(error), fix) from error
         except LogTruncatedError as error:
             fix = "--again TOPIC copies a topic from its beginning, behind what the target has"
@@ -201,9 +206,10 @@ class Mirror:
             for partition, one in state.partitions.items()
             if partition[0] not in self._again
         }
-        plan = self._topics.sync({topic for topic, _ in known})
-        origin = Origin(plan.source_id, plan.target_id, names.policy.value)
+        ids = (self._source.topics()[0], self._target.topics()[0])
+        origin = Origin(*ids, names.policy.value)
         check_origin(names.state_topic, state.origin, origin)
+        plan = self._topics.sync({topic for topic, _ in known})
         ends = self._ends(plan)
         _check_ends(known, ends)
         copier = Copier(names, producer, known, ends, self._options.pace)
@@ -252,7 +258,7 @@ class Mirror:
         while True:
             if time.monotonic() >= refresh_at:
                 new = self._topics.sync({topic for topic, _ in copier.progress})
-                if new.grown:
+                if new.grown or copier.idle_s > IDLE_S:
                     return False  # a producer does not learn of new partitions
                 if new.topics != plan.topics:
                     copier.add_target(self._ends(new))

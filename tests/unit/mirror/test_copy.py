@@ -260,3 +260,13 @@ def test_pace_of_batches() -> None:
     assert Pace().batch_bytes() == 8 << 20
     assert Pace(rate_bytes=1000).batch_bytes() == 64 << 10
     assert Pace(rate_bytes=2 << 20).batch_bytes() == 1 << 20
+
+
+def test_a_producer_that_nobody_needs_is_idle() -> None:
+    clock = Clock()
+    copied = copier(Target(), clock)
+    clock.now = 10.0
+    copied.copy(Scan([], {0: 3}), FOREVER)
+    clock.now = 15.0
+    copied.copy(Scan([], {0: 3}, starts={0: 3}), FOREVER)
+    assert copied.idle_s == 5.0
