@@ -253,10 +253,10 @@ def test_identity_keeps_names_and_refuses_the_way_back(
     assert values(pair.target, topic) == wanted
     pair.verified()
     back = Pair(brokers[1], brokers[0], f"{topic}-back")
-    said = back.once("--topics", topic, "--policy", "identity", fails=True)
+    said = back.once("--topics", topic, "--policy", "identity", code=1)
     assert f"topic {topic} would go in a circle" in said
     assert values(pair.source, topic) == wanted
-    said = pair.once("--topics", topic, "--policy", "prefix", fails=True)
+    said = pair.once("--topics", topic, "--policy", "prefix", code=1)
     assert "the mirror was begun with --policy identity, not prefix" in said
 
 
@@ -267,7 +267,7 @@ def test_a_record_that_is_too_large_stops_the_mirror(pair: Pair, topic: str) -> 
     Confluent().produce(pair.source, topic, records)
     admin = AdminClient({"bootstrap.servers": pair.source})
     set_option(admin, topic, "max.message.bytes", "1000")
-    said = pair.once("--topics", topic, fails=True)
+    said = pair.once("--topics", topic, code=1)
     assert f"topic east.{topic} takes no record so large" in said
     assert "raise max.message.bytes" in said
     assert values(pair.target, f"east.{topic}").total() == 0
@@ -294,7 +294,7 @@ def test_records_that_are_gone_stop_the_mirror_or_are_skipped(pair: Pair, topic:
     pair.once("--topics", topic)
     fill(pair.source, topic, 10, first=10, partitions=1)
     delete_before(pair.source, topic, 15)
-    said = pair.once("--topics", topic, fails=True)
+    said = pair.once("--topics", topic, code=1)
     assert "--missing skip" in said
     pair.once("--topics", topic, "--missing", "skip")
     wanted = fill_values(0, 10) + fill_values(15, 5)
@@ -313,7 +313,7 @@ def test_a_topic_made_anew_is_copied_again_when_asked(pair: Pair, topic: str) ->
     wait_until(lambda: topic not in admin.list_topics(timeout=PATIENCE_S).topics, "still there")
     make(pair.source, topic)
     second = fill(pair.source, topic, 20, first=100, partitions=1)
-    said = pair.once("--topics", topic, fails=True)
+    said = pair.once("--topics", topic, code=1)
     assert f"topic {topic} was deleted at the source and created anew" in said
     pair.once("--topics", topic, "--again", topic)
     assert values(pair.target, f"east.{topic}") == first + second
@@ -330,7 +330,7 @@ def test_verify_finds_what_differs(pair: Pair, topic: str) -> None:
     Confluent().produce(pair.target, target, [Record(None, b"foreign")], partition=1)
     fill(pair.source, topic, 50, first=50, partitions=2)
     pair.once("--topics", topic)
-    found = pair.items("verify", fails=True)
+    found = pair.items("verify", code=8)
     assert [one["result"] for one in found] == ["same", "differs"]
     assert "records at source offsets 0 to 49, target 0 to" in found[1]["difference"]
 
@@ -342,7 +342,7 @@ def test_verify_of_a_compacted_topic_finds_what_differs(pair: Pair, topic: str) 
     Confluent().produce(pair.target, f"east.{topic}", [Record(b"k7", b"other"), Record(b"x", None)])
     fill(pair.source, topic, 5, first=50, partitions=1)
     pair.once("--topics", topic)
-    (one,) = pair.items("verify", fails=True)
+    (one,) = pair.items("verify", code=8)
     assert one["difference"] == "1 key has another last record"
 
 
@@ -369,8 +369,7 @@ def test_verify_knows_what_retention_took_at_either_side(pair: Pair, topic: str)
     ],
 )
 def test_one_sentence(pair: Pair, words: tuple[str, ...], code: int, said: str) -> None:
-    done = pair.run(*words, fails=True)
-    assert done.returncode == code
+    done = pair.run(*words, code=code)
     assert said in done.stderr
     assert done.stderr.count("\n") == 1
 
@@ -379,6 +378,5 @@ def test_a_cluster_that_is_away_is_an_error_at_the_start(
     brokers: tuple[str, str], topic: str, new_broker: Callable[..., TestBroker]
 ) -> None:
     away = Pair(brokers[0], new_broker().bootstrap, topic)
-    done = away.run("run", "--topics", topic, fails=True)
-    assert done.returncode == 3
+    done = away.run("run", "--topics", topic, code=3)
     assert "no broker reached" in done.stderr

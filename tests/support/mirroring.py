@@ -7,16 +7,24 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from confluent_kafka import Producer
+from typer.testing import CliRunner
 
 import pyrklog
+from pyrklog.cli.app import app
 from pyrklog.scanning import UnknownTopicError
 from tests.support.waiting import PATIENCE_S, wait_until
 
-RUN_S = 120.0
 COLUMNS = ("key", "value", "headers", "timestamp", "partition", "offset")
+
+
+class Done(NamedTuple):
+    """What a command printed."""
+
+    stdout: str
+    stderr: str
 
 
 class Pair:
@@ -27,34 +35,29 @@ class Pair:
         places = ("--from", f"east={source}", "--to", f"west={target}")
         self.between = (*places, "--name", name)
 
-    def command(self, *words: str) -> list[str]:
-        return [sys.executable, "-m", "pyrklog", "mirror", words[0], *self.between, *words[1:]]
+    def run(self, *words: str, code: int = 0) -> Done:
+        """In this process."""
+        done = CliRunner().invoke(app, ["mirror", words[0], *self.between, *words[1:]])
+        assert done.exit_code == code, f"{words}: {done.stdout}{done.stderr}{done.exception}"
+        return Done(done.stdout, done.stderr)
 
-    def run(self, *words: str, fails: bool = False) -> subprocess.CompletedProcess[str]:
-        """Ends before it returns."""
-        done = subprocess.run(
-            self.command(*words), capture_output=True, text=True, timeout=RUN_S, check=False
-        )
-        assert (done.returncode != 0) == fails, done.stdout + done.stderr
-        return done
-
-    def once(self, *words: str, fails: bool = False) -> str:
+    def once(self, *words: str, code: int = 0) -> str:
         """``mirror run --once``; what it said."""
-        return self.run("run", "--once", *words, fails=fails).stderr
+        return self.run("run", "--once", *words, code=code).stderr
 
     def start(self, *words: str) -> subprocess.Popen[str]:
-        """``mirror run``, which says what it does on ``stderr``."""
+        """``mirror run`` as a process, which says what it does on ``stderr``."""
         return subprocess.Popen(
-            self.command("run", *words),
+            [sys.executable, "-m", "pyrklog", "mirror", "run", *self.between, *words],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
             text=True,
         )
 
-    def items(self, *words: str, fails: bool = False) -> list[dict[str, Any]]:
+    def items(self, *words: str, code: int = 0) -> list[dict[str, Any]]:
         """What ``status`` or ``verify`` list."""
-        found = json.loads(self.run(*words, "-o", "json", fails=fails).stdout)
+        found = json.loads(self.run(*words, "-o", "json", code=code).stdout)
         items: list[dict[str, Any]] = found["items"]
         return items
 
