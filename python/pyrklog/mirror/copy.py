@@ -134,6 +134,10 @@ class Copier:
             if one.span is not None:
                 self.learn(partition, [one.span])
 
+    def is_behind(self, ends: Mapping[Partition, int]) -> bool:
+        """Whether the target lacks something that was committed, such as a marker."""
+        return any(end < self.ends.get(target, 0) for target, end in ends.items())
+
     def forget_foreign(self, ends: Mapping[Partition, int]) -> list[Partition]:
         """Compares the target's ends with what was written; where somebody else wrote, what is
         known of offsets is thrown away."""

@@ -59,6 +59,7 @@ SPANS_SINCE = timedelta(days=1)
 SCAN_TIMEOUT_S = 30.0
 """Of a partition without progress: less than a transaction may be open."""
 NEW_TOPIC_S = 10.0
+MARKERS_S = 10.0
 IDLE_S = 3600.0
 """After so long without a transaction a session ends: coordinators forget producers."""
 WAIT_MIN_S, WAIT_MAX_S = 1.0, 30.0
@@ -124,6 +125,7 @@ class Mirror:
         self._topics = Topics(names, wanted, self._source, self._target, told.note)
         self._groups = Groups(names, options.groups, self._source, self._target, told.note)
         self._groups_at = 0.0
+        self._groups_said = ""
         self._has_begun = False
 
     def run(self) -> None:
@@ -238,14 +240,14 @@ class Mirror:
         if rows:
             copier.write(rows)
 
-    def _ends(self, plan: Plan) -> dict[Partition, int]:
+    def _ends(self, plan: Plan, isolation: str = "read_uncommitted") -> dict[Partition, int]:
         """Of the target."""
         names = self._options.names
         topics = {names.at_target(topic): count for topic, count in plan.topics.items()}
         until = time.monotonic() + NEW_TOPIC_S
         while True:
             try:
-                return self._target.ends(topics, "read_uncommitted")
+                return self._target.ends(topics, isolation)
             except UnknownTopicError:
                 # One that was just created.
                 if time.monotonic() > until:
@@ -270,7 +272,7 @@ class Mirror:
             is_end = is_done and self._options.once
             self._told.copied(copier.progress)
             if is_end or time.monotonic() - self._groups_at >= self._options.group_interval_s:
-                self._sync_groups(copier, plan)
+                self._sync_groups(copier, plan, is_last=is_end)
             if is_end:
                 return True
             if is_done:
@@ -299,16 +301,39 @@ class Mirror:
         ) as reading:
             return copier.copy(reading, until)
 
-    def _sync_groups(self, copier: Copier, plan: Plan) -> None:
+    def _sync_groups(self, copier: Copier, plan: Plan, *, is_last: bool) -> None:
+        """What may pass, such as a coordinator that loads its groups, is tried again: for a while
+        if there is no next time."""
         if not self._options.groups:
             return
         self._groups_at = time.monotonic()
-        for topic, partition in copier.forget_foreign(self._ends(plan)):
+        # A coordinator writes markers after it has answered.
+        until = time.monotonic() + MARKERS_S
+        while copier.is_behind(ends := self._ends(plan, "read_committed")):
+            if time.monotonic() > until:
+                self._told.note("the target's transactions are not complete; groups wait")
+                return
+            time.sleep(0.05)
+        for topic, partition in copier.forget_foreign(ends):
             self._told.note(
                 f"partition {partition} of topic {topic} at the target has records that others "
                 "wrote: offsets of groups are translated anew from here on"
             )
-        self._groups.sync(copier.spans, copier.write)
+        until = time.monotonic() + self._options.timeout_s
+        while True:
+            try:
+                self._groups.sync(copier.spans, copier.write)
+                self._groups_said = ""
+                return
+            except AwayError as error:
+                if is_last and time.monotonic() > until:
+                    raise
+                if not is_last:
+                    if error.what != self._groups_said:
+                        self._told.note(f"{error.what}; trying again")
+                        self._groups_said = error.what
+                    return
+            time.sleep(0.2)
 
 
 def _check_ends(known: Mapping[Partition, Progress], ends: Mapping[Partition, int]) -> None:

@@ -241,6 +241,8 @@ def test_what_others_wrote_is_noticed() -> None:
     copied = copier(Target())
     copied.copy(Scan([(0, [0]), (1, [0])], {0: 1, 1: 1}), FOREVER)
     now = {("east.t", 0): 52, ("east.t", 1): 2}
+    assert copied.is_behind(now | {("east.t", 0): 51})
+    assert not copied.is_behind(now | {("east.t", 1): 4})
     assert copied.forget_foreign(now) == []
     assert copied.forget_foreign(now | {("east.t", 1): 4}) == [("east.t", 1)]
     assert copied.spans["t", 0].translate(0) == 50
