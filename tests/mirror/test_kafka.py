@@ -71,16 +71,15 @@ def test_transactions_and_groups(pair: Pair, topic: str) -> None:
 
 def test_a_killed_mirror_neither_loses_nor_doubles(pair: Pair, topic: str) -> None:
     create_topic(pair.source, topic, 3)
-    wanted = fill(pair.source, topic, 20_000)
+    wanted = fill(pair.source, topic, 100_000)
     there = 0
     for _ in range(3):
-        running = pair.start("--topics", topic, "--rate", "300kB/s", "--commit", "0.05")
-        try:
-            there = copied_more(pair, topic, there)
-        finally:
-            running.kill()
-            running.wait()
-    assert there < wanted.total(), "killed too late to show anything"
+        with pair.start("--topics", topic, "--rate", "100kB/s") as running:
+            try:
+                there = copied_more(pair, topic, there)
+            finally:
+                running.kill()
+    assert values(pair.target, f"east.{topic}").total() < wanted.total(), "killed too late"
     pair.once("--topics", topic)
     assert values(pair.target, f"east.{topic}") == wanted
     pair.verified()

@@ -16,10 +16,11 @@ from tests.support.mirroring import Pair, copied_more, fill, rows, values, wait_
 
 pytestmark = pytest.mark.timeout(240)
 
-RECORDS = 40_000
+RECORDS = 150_000
 KILLS = 6
-SLOW = ("--rate", "400kB/s", "--commit", "0.05", "--interval", "0.05")
-"""So that a kill meets transactions in all states. A record has about 20 bytes."""
+SLOW = ("--rate", "100kB/s", "--commit", "1", "--interval", "0.05")
+"""A record has about 16 bytes: a batch of 64 KiB takes half a second, a transaction has several, and
+all together take 24 s. So a kill meets open transactions and others."""
 
 
 @pytest.fixture
@@ -46,15 +47,14 @@ def test_a_mirror_that_is_killed_goes_on(pair: Pair, topic: str) -> None:
     there = 0
     for _ in range(KILLS):
         running = pair.start("--topics", topic, *SLOW)
-        try:
-            there = copied_more(pair, topic, there)
-            with_luck = chance.uniform(0, 0.3)
-            with pytest.raises(subprocess.TimeoutExpired):
-                running.wait(with_luck)
-        finally:
-            running.kill()
-            running.wait()
-    assert there < RECORDS, "killed too late to show anything"
+        with running:
+            try:
+                there = copied_more(pair, topic, there)
+                with pytest.raises(subprocess.TimeoutExpired):
+                    running.wait(chance.uniform(0, 0.5))
+            finally:
+                running.kill()
+    assert values(pair.target, f"east.{topic}").total() < RECORDS, "killed too late"
     pair.once("--topics", topic)
     check(pair, topic, wanted)
 
@@ -65,18 +65,17 @@ def test_a_broker_that_is_killed_stops_nothing(
 ) -> None:
     wanted = fill(pair.source, topic, RECORDS)
     victim = sides[side == "target"]
-    running = pair.start("--topics", topic, *SLOW)
-    try:
-        there = 0
-        for _ in range(3):
-            there = copied_more(pair, topic, there)
-            victim.kill()
-            victim.start()
-        assert there < RECORDS, "killed too late to show anything"
-        wanted += fill(pair.source, topic, 300, first=RECORDS)
-        wait_for_values(pair.target, f"east.{topic}", wanted)
-        assert running.poll() is None
-    finally:
-        running.kill()
-        running.wait()
+    with pair.start("--topics", topic, *SLOW) as running:
+        try:
+            there = 0
+            for _ in range(3):
+                there = copied_more(pair, topic, there)
+                victim.kill()
+                victim.start()
+            assert values(pair.target, f"east.{topic}").total() < RECORDS, "killed too late"
+            wanted += fill(pair.source, topic, 300, first=RECORDS)
+            wait_for_values(pair.target, f"east.{topic}", wanted)
+            assert running.poll() is None
+        finally:
+            running.kill()
     check(pair, topic, wanted)

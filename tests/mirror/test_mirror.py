@@ -114,36 +114,36 @@ def test_new_topics_partitions_and_records_come_by_themselves(pair: Pair, topic:
 
 def test_a_running_mirror_copies_what_comes_and_ends_when_asked(pair: Pair, topic: str) -> None:
     create_topic(pair.source, topic, 3)
-    running = pair.start("--topics", topic, "--interval", "0.1", "--commit", "0.1")
-    try:
-        wanted = fill(pair.source, topic, 300)
-        wait_for_values(pair.target, f"east.{topic}", wanted)
-        wanted += fill(pair.source, topic, 300, first=1000)
-        wait_for_values(pair.target, f"east.{topic}", wanted)
-        running.send_signal(signal.SIGINT)
-        assert running.wait(PATIENCE_S) == 130
-        assert running.stderr is not None
-        assert "copied 600 records" in running.stderr.read()
-    finally:
-        running.kill()
-        running.wait()
+    words = ("--topics", topic, "--interval", "0.1", "--commit", "0.1")
+    with pair.start(*words) as running:
+        try:
+            wanted = fill(pair.source, topic, 300)
+            wait_for_values(pair.target, f"east.{topic}", wanted)
+            wanted += fill(pair.source, topic, 300, first=1000)
+            wait_for_values(pair.target, f"east.{topic}", wanted)
+            running.send_signal(signal.SIGINT)
+            assert running.wait(PATIENCE_S) == 130
+            assert running.stderr is not None
+            assert "copied 600 records" in running.stderr.read()
+        finally:
+            running.kill()
 
 
 def test_a_second_mirror_of_the_name_ends_the_first(pair: Pair, topic: str) -> None:
     create_topic(pair.source, topic, 3)
     wanted = fill(pair.source, topic, 30)
-    first = pair.start("--topics", topic, "--interval", "0.1")
-    try:
-        wait_for_values(pair.target, f"east.{topic}", wanted)
-        pair.once("--topics", topic)
-        wanted += fill(pair.source, topic, 30, first=100)
-        assert first.wait(PATIENCE_S) == 1
-        assert first.stderr is not None
-        assert f"another mirror of the name {topic} has begun" in first.stderr.read()
-        assert values(pair.target, f"east.{topic}") == wanted - fill_values(100, 30)
-    finally:
-        first.kill()
-        first.wait()
+    with pair.start("--topics", topic, "--interval", "0.1") as first:
+        try:
+            wait_for_values(pair.target, f"east.{topic}", wanted)
+            pair.once("--topics", topic)
+            more = fill(pair.source, topic, 30, first=100)
+            assert first.wait(PATIENCE_S) == 1
+            assert first.stderr is not None
+            assert f"another mirror of the name {topic} has begun" in first.stderr.read()
+        finally:
+            first.kill()
+    assert values(pair.target, f"east.{topic}") == wanted
+    wanted += more
     pair.once("--topics", topic)
     assert values(pair.target, f"east.{topic}") == wanted
 
