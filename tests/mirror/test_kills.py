@@ -19,8 +19,8 @@ pytestmark = pytest.mark.timeout(240)
 RECORDS = 150_000
 KILLS = 6
 SLOW = ("--rate", "100kB/s", "--commit", "1", "--interval", "0.05")
-"""A record has about 16 bytes: a batch of 64 KiB takes half a second, a transaction has several, and
-all together take 24 s. So a kill meets open transactions and others."""
+"""A record has about 16 bytes: a batch of 64 KiB takes half a second, a transaction has several,
+and all together take 24 s. So a kill meets open transactions and others."""
 
 
 @pytest.fixture
