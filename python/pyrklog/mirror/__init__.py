@@ -1,4 +1,4 @@
-"""Copies topics of one cluster to another; see ``docs/understanding/mirror.md``."""
+"""Copies topics of one cluster to another; see ``docs/understanding/mirroring.md``."""
 
 from pyrklog.mirror.copy import Pace
 from pyrklog.mirror.errors import Kind, MirrorError
