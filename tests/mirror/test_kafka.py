@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 
 import pytest
-from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, TopicPartition
+from confluent_kafka import ConsumerGroupTopicPartitions
 from confluent_kafka.admin import AdminClient
 
 from pyrklog.testing import TestBroker
 from tests.support.clients import CODECS, Confluent, Record
 from tests.support.groups import create_topic
 from tests.support.kafka_broker import KafkaBroker
-from tests.support.mirroring import Pair, copied_more, fill, rows, values
+from tests.support.mirroring import Pair, commit, copied_more, fill, rows, values
 from tests.support.transactions import producer_of
 from tests.support.waiting import PATIENCE_S
 
@@ -35,7 +36,7 @@ def pair(request: pytest.FixtureRequest, clusters: dict[str, str], topic: str) -
 
 def test_records_of_every_codec(pair: Pair, topic: str) -> None:
     create_topic(pair.source, topic, len(CODECS))
-    now_ms = 1_700_000_000_000
+    now_ms = time.time_ns() // 1_000_000
     records = [Record(b"k%d" % n, b"v" * n, (("h", None),), now_ms + n) for n in range(500)]
     records.append(Record(b"k1", None, (), now_ms))
     for partition, codec in enumerate(CODECS):
@@ -56,10 +57,8 @@ def test_transactions_and_groups(pair: Pair, topic: str) -> None:
             producer.abort_transaction()
         else:
             producer.commit_transaction()
-    consumer = Consumer({"bootstrap.servers": pair.source, "group.id": topic})
     # Two offsets a transaction, its record and its marker.
-    consumer.commit(offsets=[TopicPartition(topic, 0, 2 * 15)], asynchronous=False)
-    consumer.close()
+    commit(pair.source, topic, topic, {0: 2 * 15})
     pair.once("--topics", topic, "--groups", topic)
     found = [row["value"] for row in rows(pair.target, f"east.{topic}", ["value"])[0]]
     assert found == [b"%d" % number for number in range(30) if number % 3 != 1]

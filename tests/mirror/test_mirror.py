@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -23,7 +24,7 @@ from pyrklog.mirror.checkpoints import Checkpoint
 from pyrklog.testing import TestBroker
 from tests.support.clients import Confluent, Record
 from tests.support.groups import create_topic
-from tests.support.mirroring import Pair, fill, rows, values, wait_for_values
+from tests.support.mirroring import Pair, commit, fill, rows, values, wait_for_values
 from tests.support.transactions import producer_of
 from tests.support.waiting import PATIENCE_S, wait_until
 
@@ -57,8 +58,8 @@ def option(bootstrap: str, topic: str, name: str) -> str:
 
 
 def test_records_are_the_same(pair: Pair, topic: str) -> None:
-    make(pair.source, topic, 2, cleanup_policy="compact", retention_ms="123456")
-    now_ms = 1_700_000_000_000
+    make(pair.source, topic, 2, cleanup_policy="compact", retention_ms="987654321")
+    now_ms = time.time_ns() // 1_000_000
     records = [
         Record(
             b"k%d" % n, b"v" * (n % 300), (("a", b"1"), ("a", None)) if n % 3 else (), now_ms + n
@@ -72,7 +73,7 @@ def test_records_are_the_same(pair: Pair, topic: str) -> None:
     assert "copied 10004 records" in said
     assert rows(pair.target, f"east.{topic}") == rows(pair.source, topic)
     assert option(pair.target, f"east.{topic}", "cleanup.policy") == "compact"
-    assert option(pair.target, f"east.{topic}", "retention.ms") == "123456"
+    assert option(pair.target, f"east.{topic}", "retention.ms") == "987654321"
     assert [one["keys"] for one in pair.verified()] == [5000, 5000]
     assert "copied 0 records" in pair.once("--topics", topic)
     found = pair.items("status", "--over", "0", "--max-lag", "0")
@@ -157,13 +158,6 @@ def committed(bootstrap: str, group: str) -> dict[int, int]:
     future = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)])[group]
     found = future.result(PATIENCE_S).topic_partitions
     return {one.partition: one.offset for one in found if one.offset >= 0}
-
-
-def commit(bootstrap: str, group: str, topic: str, offsets: dict[int, int]) -> None:
-    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": group})
-    wanted = [TopicPartition(topic, *one) for one in offsets.items()]
-    consumer.commit(offsets=wanted, asynchronous=False)
-    consumer.close()
 
 
 def test_a_group_goes_on_at_the_target(pair: Pair, topic: str) -> None:

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from confluent_kafka import Producer
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from typer.testing import CliRunner
 
 import pyrklog
@@ -17,6 +17,11 @@ from pyrklog.cli.app import app
 from pyrklog.scanning import ScanError, UnknownTopicError
 from tests.support.waiting import PATIENCE_S, wait_until
 
+_NOT_YET = (
+    KafkaError.NOT_COORDINATOR,
+    KafkaError.COORDINATOR_NOT_AVAILABLE,
+    KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+)
 COLUMNS = ("key", "value", "headers", "timestamp", "partition", "offset")
 
 
@@ -132,3 +137,20 @@ def copied_more(pair: Pair, topic: str, than: int) -> int:
         return end if end > than else None
 
     return wait_until(more, f"nothing is copied behind {than}", 2 * PATIENCE_S)
+
+
+def commit(bootstrap: str, group: str, topic: str, offsets: dict[int, int]) -> None:
+    """For a group without members; a coordinator that is new may take a while."""
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": group})
+    wanted = [TopicPartition(topic, *one) for one in offsets.items()]
+
+    def is_committed() -> bool:
+        try:
+            consumer.commit(offsets=wanted, asynchronous=False)
+        except KafkaException as error:
+            assert error.args[0].code() in _NOT_YET, error
+            return False
+        return True
+
+    wait_until(is_committed, f"group {group} has no coordinator")
+    consumer.close()
