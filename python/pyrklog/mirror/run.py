@@ -274,6 +274,7 @@ class Mirror:
             if is_end or time.monotonic() - self._groups_at >= self._options.group_interval_s:
                 self._sync_groups(copier, plan, is_last=is_end)
             if is_end:
+                self._visible_ends(copier, plan)
                 return True
             if is_done:
                 time.sleep(self._options.interval_s)
@@ -301,19 +302,26 @@ class Mirror:
         ) as reading:
             return copier.copy(reading, until)
 
+    def _visible_ends(self, copier: Copier, plan: Plan) -> dict[Partition, int] | None:
+        """Of the target, once all that was committed is visible: a coordinator writes markers after
+        it has answered. None, and a note, if that takes too long."""
+        until = time.monotonic() + MARKERS_S
+        while copier.is_behind(ends := self._ends(plan, "read_committed")):
+            if time.monotonic() > until:
+                self._told.note("not all of the target's transactions are visible yet")
+                return None
+            time.sleep(0.05)
+        return ends
+
     def _sync_groups(self, copier: Copier, plan: Plan, *, is_last: bool) -> None:
         """What may pass, such as a coordinator that loads its groups, is tried again: for a while
         if there is no next time."""
         if not self._options.groups:
             return
         self._groups_at = time.monotonic()
-        # A coordinator writes markers after it has answered.
-        until = time.monotonic() + MARKERS_S
-        while copier.is_behind(ends := self._ends(plan, "read_committed")):
-            if time.monotonic() > until:
-                self._told.note("the target's transactions are not complete; groups wait")
-                return
-            time.sleep(0.05)
+        ends = self._visible_ends(copier, plan)
+        if ends is None:
+            return
         for topic, partition in copier.forget_foreign(ends):
             self._told.note(
                 f"partition {partition} of topic {topic} at the target has records that others "
