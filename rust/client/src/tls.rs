@@ -1,5 +1,6 @@
 //! TLS: whom to trust, who the client is, and what a failure means.
 
+mod ec;
 pub(crate) mod stream;
 
 use std::fmt;
@@ -85,6 +86,7 @@ impl Tls {
                 let source = &chain.source;
                 let chain = certificates(chain)?;
                 let key = private_key(key, settings.key_password.as_ref())?;
+                let key = ec::with_public_key(&key, &chain[0]).unwrap_or(key);
                 builder
                     .with_client_auth_cert(chain, key)
                     .map_err(|error| unusable(source, &error.to_string()))?
