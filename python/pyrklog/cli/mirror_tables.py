@@ -39,7 +39,7 @@ def status_listing(
         state = later
     cluster_id = state.origin.target_id if state.origin is not None else None
     items = [_status(row, rates) for row in rows(source, state.partitions)]
-    return Listing("mirror-status/1", STATUS, items, cluster_id)
+    return Listing("pyrklog.mirror-status/1", STATUS, items, cluster_id)
 
 
 def _status(row: "Row", rates: dict[tuple[str, int], float]) -> dict[str, Any]:
@@ -82,7 +82,7 @@ def verify_listing(
         for here, there in sides(source, target, partitions).values()
     ]
     cluster_id = state.origin.target_id if state.origin is not None else None
-    return Listing("mirror-verify/1", VERIFY, items, cluster_id)
+    return Listing("pyrklog.mirror-verify/1", VERIFY, items, cluster_id)
 
 
 def _compacted(admin: "ClusterAdmin", topics: set[str]) -> set[str]:
