@@ -226,7 +226,7 @@ class Mirror:
         origin = Origin(*ids, names.policy.value)
         check_origin(names.state_topic, state.origin, origin)
         plan = self._topics.sync({topic for topic, _ in known})
-        ends = self._ends(plan)
+        ends = self._settled_ends(plan)
         _check_ends(known, ends)
         copier = Copier(names, producer, known, ends, self._options.pace)
         if self._options.groups:
@@ -259,6 +259,16 @@ class Mirror:
         self._known_chains = known
         if rows:
             copier.write(rows)
+
+    def _settled_ends(self, plan: Plan) -> dict[Partition, int]:
+        """Of the target, once what a former session left is over: its markers come after the
+        producer has been opened, and take offsets. Others' transactions may stay open."""
+        until = time.monotonic() + MARKERS_S
+        while True:
+            ends = self._ends(plan)
+            if self._ends(plan, "read_committed") == ends or time.monotonic() > until:
+                return ends
+            time.sleep(0.05)
 
     def _ends(self, plan: Plan, isolation: str = "read_uncommitted") -> dict[Partition, int]:
         """Of the target."""
