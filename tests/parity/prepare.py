@@ -200,7 +200,8 @@ def transaction_coordinator(transactional_id: str) -> Setup:
 
 
 def transactional(transactional_id: str) -> Setup:
-    """A producer without a transaction; saves its id as ``pid`` and its ``epoch``."""
+    """A producer without a transaction; saves its id as ``pid`` and its ``epoch``. Answers name it
+    by its transactional id."""
 
     def prepare(session: Session) -> None:
         transaction_coordinator(transactional_id)(session)
@@ -208,6 +209,7 @@ def transactional(transactional_id: str) -> Setup:
         made = session.ask("InitProducerId", 2, asked)
         assert made["errorCode"] == 0, made
         session.saved |= {"pid": made["producerId"], "epoch": made["producerEpoch"]}
+        session.producers[made["producerId"]] = transactional_id
 
     return prepare
 
@@ -223,6 +225,23 @@ def settled(transactional_id: str) -> Setup:
             return not answer["transactionStates"][0]["transactionState"].startswith("Prepare")
 
         wait_until(is_settled, f"{transactional_id} stays in a transaction")
+
+    return prepare
+
+
+def idempotent(saved_as: str) -> Setup:
+    """A producer without transactions; saves its id. Answers name it so."""
+
+    def prepare(session: Session) -> None:
+        asked = {"transactionalId": None, "transactionTimeoutMs": 60_000}
+
+        def is_made() -> bool:
+            made = session.ask("InitProducerId", 2, asked)
+            session.saved[saved_as] = made["producerId"]
+            return bool(made["errorCode"] == 0)
+
+        wait_until(is_made, "no producer id")
+        session.producers[session.saved[saved_as]] = saved_as
 
     return prepare
 
