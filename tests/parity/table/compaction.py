@@ -136,8 +136,8 @@ CLEANINGS = Scenario(
     "cleanings",
     [
         topic(NAME, configs=CONFIGS),
-        transactional(TRANSACTIONS),
         idempotent(IDEMPOTENT),
+        transactional(TRANSACTIONS),
         append((b"a", b"1"), (b"b", b"1")),
         append((b"a", b"2"), at=1, whose=IDEMPOTENT, first=0),
         append((b"c", b"1"), at=2, whose=IDEMPOTENT, first=1),
