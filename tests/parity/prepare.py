@@ -9,6 +9,7 @@ from tests.support.waiting import wait_until
 from tests.support.wire import record_batch
 
 _UNKNOWN_MEMBER_ID = 25
+_TOPIC_ALREADY_EXISTS = 36
 _INVALID_MAPPING = 49
 
 
@@ -23,7 +24,14 @@ def topic(name: str, partitions: int = 1, configs: Mapping[str, str] | None = No
             "replicationFactor": 1,
             "configs": options,
         }
-        answer = session.ask("CreateTopics", 4, {"topics": [wanted], "timeoutMs": 30_000})
+        asked = {"topics": [wanted], "timeoutMs": 30_000}
+
+        def answered() -> dict[str, Any] | None:
+            answer = session.ask("CreateTopics", 4, asked)
+            # With ZooKeeper a topic that is gone may still be marked for deletion.
+            return None if answer["topics"][0]["errorCode"] == _TOPIC_ALREADY_EXISTS else answer
+
+        answer = wait_until(answered, f"{name} exists")
         assert answer["topics"][0]["errorCode"] == 0, answer
         led(name, partitions)(session)
 
