@@ -3,9 +3,10 @@
 use std::collections::HashMap;
 
 use crate::typed::budget::{Budget, ELEMENT_BYTES};
+use crate::typed::input::Input;
 use crate::typed::node::{Children, Kind as Column, Node, Text};
 use crate::typed::protobuf::plan::{Count, Kind, Plan, PlanField};
-use crate::typed::protobuf::wire::{Input, Wire, zigzag};
+use crate::typed::protobuf::wire::{Wire, zigzag};
 use crate::typed::words;
 
 const MICROS: i64 = 1_000_000;
