@@ -17,6 +17,7 @@ from pyrklog.scanning.settings import AccessSettings, CoreDecode, ScanSettings
 __all__ = [
     "ApiRow",
     "AuthenticationError",
+    "BadRecordsError",
     "BadValueError",
     "BatchTooLargeError",
     "BrokerNotAvailableError",
@@ -81,6 +82,7 @@ __all__ = [
     "dump_file",
     "feature_table",
     "java_hash",
+    "latest_schema",
     "list_arenas",
     "memory_bytes",
     "open_producer",
@@ -141,6 +143,9 @@ class BrokerProtocolError(ScanError):
 
 class CorruptBatchError(ScanError):
     """Records do not hold together."""
+
+class BadRecordsError(ScanError):
+    """Records whose values do not fit cannot be written to their topic."""
 
 class BadValueError(ScanError):
     """A value is not what the schema of a scan says."""
@@ -652,6 +657,11 @@ def open_scan(settings: ScanSettings) -> Scan:
 
 def decoded_schema(settings: CoreDecode) -> object | None:
     """A schema's capsule: ``scanning/decoding.py``."""
+
+def latest_schema(
+    registry: str, subject: str, connect_timeout_ms: int, request_timeout_ms: int
+) -> str:
+    """The latest schema of a subject: ``scanning/registry.py``."""
 
 def check_access(settings: AccessSettings) -> None:
     """Asks the first broker that can be reached. Raises AuthenticationError."""

@@ -2,6 +2,7 @@
 
 from pyrklog._core import (
     AuthenticationError,
+    BadRecordsError,
     BadValueError,
     BatchTooLargeError,
     BrokerNotAvailableError,
@@ -19,12 +20,14 @@ from pyrklog._core import (
     UnsupportedBrokerError,
     check_access,
     decoded_schema,
+    latest_schema,
     open_scan,
 )
 from pyrklog._core import Scan as CoreScan
 
 __all__ = [
     "AuthenticationError",
+    "BadRecordsError",
     "BadValueError",
     "BatchTooLargeError",
     "BrokerNotAvailableError",
@@ -43,5 +46,6 @@ __all__ = [
     "UnsupportedBrokerError",
     "check_access",
     "decoded_schema",
+    "latest_schema",
     "open_scan",
 ]

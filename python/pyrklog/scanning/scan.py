@@ -10,6 +10,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, NamedTuple, Self
 
 from pyrklog.scanning.arguments import (
+    bad_topic,
     check,
     core_bootstrap,
     core_topics,
@@ -225,6 +226,7 @@ def scan(
     schema: object = None,
     fields: Sequence[str] | None = None,
     on_bad: str = "null",
+    bad_records: str | None = None,
     writer_schema: object = None,
     registry: str | None = None,
     message: str | None = None,
@@ -264,7 +266,9 @@ def scan(
     ``decode="json"`` makes ``value`` a struct of ``schema``'s fields: a pyarrow schema or what else
     has ``__arrow_c_schema__``; None or ``infer`` takes one from the first thousand values.
     ``fields`` names those to decode. A value that does not fit is null, has no row (``drop``), or
-    ends the scan (``fail``), as ``on_bad`` says. ``decode="avro"`` takes ``schema`` as Avro's JSON:
+    ends the scan (``fail``), as ``on_bad`` says; ``bad_records`` names a topic to which its record
+    is written, with its place and the reason in headers, before the batch with its row is given.
+    ``decode="avro"`` takes ``schema`` as Avro's JSON:
     the columns wanted. ``writer_schema`` is what the values were written with, if it is another
     one; with ``registry``, ``http://HOST:PORT``, each value names its own.
     ``decode="protobuf"`` takes ``schema`` as a set of file descriptors, and ``message``, a full
@@ -290,6 +294,7 @@ def scan(
         decode=core_decode(
             decode, schema, fields, on_bad, writer_schema, registry, message, framed
         ),
+        bad_records=bad_topic(bad_records, read, decode, on_bad),
         isolation=_one_of("isolation", isolation, _ISOLATIONS),
         rack=rack,
         missing=_one_of("missing", missing, _MISSING),

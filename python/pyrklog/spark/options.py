@@ -146,8 +146,24 @@ def parse(options: Mapping[str, str], *, is_stream: bool) -> SourceOptions:
         given.mistakes.append(
             f"minOffsetsPerTrigger is {least}, more than maxOffsetsPerTrigger with {most}"
         )
+    found = parsed.decoding
+    if found is not None and found.bad_records is not None:
+        _check_bad_topic(found.bad_records, parsed.selection, given)
     given.raise_mistakes()
     return parsed
+
+
+def _check_bad_topic(topic: str, selection: Selection, given: Given) -> None:
+    if isinstance(selection, Pattern):
+        is_read = selection.pattern.fullmatch(topic) is not None
+    elif isinstance(selection, Assign):
+        is_read = topic in selection.partitions
+    else:
+        is_read = topic in selection.topics
+    if is_read:
+        given.mistakes.append(
+            f"badRecords is {topic}, which is read: what is written there would be read again"
+        )
 
 
 def _check_names(given: Given, is_stream: bool) -> None:

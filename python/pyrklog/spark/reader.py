@@ -12,12 +12,13 @@ from pyspark.sql.types import StructType
 from pyrklog.spark.batch_plan import plan_batch
 from pyrklog.spark.cluster import KafkaCluster
 from pyrklog.spark.columns import converted, value_of
-from pyrklog.spark.decoding import scan_arguments
+from pyrklog.spark.decoding import is_judged, scan_arguments
 from pyrklog.spark.high_watermarks import KafkaHighWatermarks
 from pyrklog.spark.last_values import columns_to_read, last_values, local_folder
 from pyrklog.spark.offsets import OffsetRange
 from pyrklog.spark.options import SourceOptions
 from pyrklog.spark.reading import read_range
+from pyrklog.spark.resolve import require_bad_topic
 from pyrklog.spark.sizes import SampledSizes
 
 if TYPE_CHECKING:
@@ -43,8 +44,9 @@ def read_task(
     decode = None
     if options.decoding is not None:
         asked = value_of(schema)
-        # Without the column a value that does not fit still says whether there is a row.
-        if asked is not None or options.decoding.on_bad != "null":
+        # Without the column a value that does not fit still says whether there is a row, and goes
+        # to its topic.
+        if asked is not None or is_judged(options.decoding):
             wanted = [*wanted, *([] if asked is not None else ["value"])]
             decode = scan_arguments(options.decoding, asked)
     batches = read_range(
@@ -71,6 +73,7 @@ class PyrklogReader(DataSourceReader):
         high_watermarks = KafkaHighWatermarks(self._options.connection)
         sizes = SampledSizes(self._options.connection, with_headers=self._options.include_headers)
         try:
+            require_bad_topic(cluster, self._options)
             planned = plan_batch(self._options, cluster, high_watermarks, sizes)
             return [Task(one) for one in planned]
         finally:

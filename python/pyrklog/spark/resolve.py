@@ -7,7 +7,7 @@ from difflib import get_close_matches
 
 from pyrklog.spark.cluster import Cluster, ClusterError
 from pyrklog.spark.offsets import Position, TopicPartition, sentence_of
-from pyrklog.spark.options import Assign, Pattern, Selection
+from pyrklog.spark.options import Assign, Pattern, Selection, SourceOptions, Subscribe
 from pyrklog.spark.places import LATEST, Kind, Place, Places
 from pyrklog.spark.view import TopicView
 
@@ -74,6 +74,18 @@ def require_all(
         ]
         if absent:
             raise SelectionError(f"there is no partition {sentence_of(absent)}")
+
+
+def require_bad_topic(cluster: Cluster, options: SourceOptions) -> None:
+    """Raises SelectionError if the topic for bad records is not there."""
+    name = None if options.decoding is None else options.decoding.bad_records
+    if name is None:
+        return
+    wanted = Subscribe((name,))
+    try:
+        require_all(cluster, selected(cluster, wanted, {}), wanted)
+    except SelectionError as error:
+        raise SelectionError(f"badRecords: {error}; it is not made") from None
 
 
 def _near(cluster: Cluster, missing: Collection[str]) -> list[str]:

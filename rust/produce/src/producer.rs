@@ -34,12 +34,16 @@ const CLIENT_ID_MAX: usize = 1000;
 /// # Errors
 /// `Argument`, `Resources`.
 pub(crate) fn new_client(config: &ClientConfig) -> Result<Client> {
+    let cancel = Cancel::new()
+        .map_err(|error| ProduceError::new(ErrorKind::Resources, error.to_string()))?;
+    client_with(config, cancel)
+}
+
+fn client_with(config: &ClientConfig, cancel: Cancel) -> Result<Client> {
     if config.client_id.len() > CLIENT_ID_MAX {
         let text = "a client id has at most 1000 bytes";
         return Err(ProduceError::new(ErrorKind::Argument, text));
     }
-    let cancel = Cancel::new()
-        .map_err(|error| ProduceError::new(ErrorKind::Resources, error.to_string()))?;
     Ok(Client::new(config.clone(), cancel))
 }
 
@@ -91,12 +95,25 @@ impl Producer {
     /// # Errors
     /// Any.
     pub fn open(options: ProduceOptions) -> Result<Producer> {
+        let client = new_client(&options.client)?;
+        Producer::with_client(options, client)
+    }
+
+    /// The same; all that it does ends as soon as `cancel` is used, with an error.
+    ///
+    /// # Errors
+    /// Any.
+    pub fn open_until(options: ProduceOptions, cancel: Cancel) -> Result<Producer> {
+        let client = client_with(&options.client, cancel)?;
+        Producer::with_client(options, client)
+    }
+
+    fn with_client(options: ProduceOptions, mut client: Client) -> Result<Producer> {
         let id = options.transactional_id.as_deref();
         if id.is_some_and(|id| id.is_empty() || id.len() > TRANSACTIONAL_ID_MAX) {
             let text = "a transactional id has 1 to 1000 bytes";
             return Err(ProduceError::new(ErrorKind::Argument, text));
         }
-        let mut client = new_client(&options.client)?;
         let mut coordinators = Coordinators::new(options.delivery_timeout);
         let producer = coordinators.init(&mut client, id, options.transaction_timeout_ms)?;
         Ok(Producer {
@@ -125,6 +142,17 @@ impl Producer {
     /// Producer id and epoch.
     pub fn id(&self) -> ProducerId {
         self.recipe.producer
+    }
+
+    /// Looks for the option's topic now, instead of when a row comes.
+    ///
+    /// # Errors
+    /// `UnknownTopic`, and any.
+    pub fn find(&mut self) -> Result<()> {
+        if let (Some(topic), None) = (self.options.topic.clone(), self.topic_of_all) {
+            self.topic_of_all = Some(self.topic(&topic)?);
+        }
+        Ok(())
     }
 
     /// Encodes all rows. Full batches are sent; what is over `memory_bytes` is waited for.

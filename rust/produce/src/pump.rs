@@ -302,7 +302,7 @@ impl Producer {
             .collect();
         let most = next.clamp(Duration::from_millis(1), LONGEST_WAIT);
         wait(&files, most)
-            .map(|_| ())
-            .map_err(|error| ProduceError::new(ErrorKind::Resources, error.to_string()))
+            .map_err(|error| ProduceError::new(ErrorKind::Resources, error.to_string()))?;
+        Ok(self.client.cancel().check()?)
     }
 }

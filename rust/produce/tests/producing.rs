@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use arrow_array::{ArrayRef, BinaryArray, Int32Array, RecordBatch};
 use common::{FakeCluster, PRODUCER, Reply, TOPIC, expected, rows, write};
+use pyrklog_client::Cancel;
 use pyrklog_produce::{ErrorKind, Producer, partition_of_key};
 use pyrklog_wire::ErrorCode;
 use pyrklog_wire::api::key;
@@ -239,6 +240,39 @@ fn a_topic_that_does_not_exist_is_told() {
     cluster.state().topic_error = ErrorCode::TOPIC_AUTHORIZATION_FAILED;
     let error = write(&mut Producer::open(cluster.options()).unwrap(), 1).unwrap_err();
     assert_eq!(error.kind, ErrorKind::NotAuthorized);
+}
+
+#[test]
+fn a_topic_is_found_before_there_is_a_row() {
+    let cluster = FakeCluster::start(1, 3, |_, _| Reply::Serve);
+    let mut producer = Producer::open(cluster.options()).unwrap();
+    producer.find().unwrap();
+    cluster.state().topic_error = ErrorCode::UNKNOWN_TOPIC_OR_PARTITION;
+    write(&mut producer, 30).unwrap();
+    assert_eq!(sorted(&cluster), expected(30));
+    let mut options = cluster.options();
+    options.delivery_timeout = Duration::from_millis(200);
+    let error = Producer::open(options).unwrap().find().unwrap_err();
+    assert_eq!(error.text, "there is no topic t: create it first");
+}
+
+#[test]
+fn a_cancel_ends_a_flush() {
+    let cancel = Cancel::new().unwrap();
+    let of_broker = cancel.clone();
+    let cluster = FakeCluster::start(1, 1, move |api, _| match api {
+        key::PRODUCE => {
+            of_broker.cancel();
+            Reply::Silence
+        }
+        _ => Reply::Serve,
+    });
+    let mut options = cluster.options();
+    options.client.request_timeout = Duration::from_secs(600);
+    options.delivery_timeout = Duration::from_secs(600);
+    let mut producer = Producer::open_until(options, cancel).unwrap();
+    let error = write(&mut producer, 10).unwrap_err();
+    assert_eq!(error.kind, ErrorKind::Resources, "{error}");
 }
 
 #[test]

@@ -144,7 +144,6 @@ def test_options_without_effect_are_named() -> None:
         ("kafka.enable.auto.commit", "use commitGroup"),
         ("kafka.sasl.jaas.config", "no effect: security.protocol is PLAINTEXT"),
         ("kafka.ssl.truststore.location", "no effect: security.protocol is PLAINTEXT"),
-        ("badRecords", "use onBad"),
         ("delivery", "it is of writes"),
         ("path", "use option subscribe"),
         ("endingOffsets", "a stream has no end"),
