@@ -39,6 +39,7 @@ OURS = (
     "maxBytesPerTrigger",
     "message",
     "onBad",
+    "pushFilters",
     "registry",
     "schema",
     "table",

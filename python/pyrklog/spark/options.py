@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from enum import Enum
 
 from pyrklog.spark.admission import Limits
 from pyrklog.spark.connection import Connection
@@ -62,6 +63,8 @@ _NOT_OF_A_TABLE = {
     "startingOffsetsByTimestampStrategy": _A_PART,
     "startingTimestamp": _A_PART,
 }
+# Streams may have it without effect.
+_OF_QUERIES = ("pushFilters",)
 _BATCH_ONLY = ("endingOffsets", "endingOffsetsByTimestamp", "endingTimestamp")
 
 
@@ -89,6 +92,15 @@ class Pattern:
 Selection = Assign | Subscribe | Pattern
 
 
+class PushFilters(Enum):
+    """Whether a query's filters narrow what a batch reads."""
+
+    FALSE = "false"
+    TRUE = "true"
+    ONCE = "once"
+    """As TRUE; each query has the DataFrame once, and with a filter."""
+
+
 @dataclass(frozen=True)
 class SourceOptions:
     """Checked, and with defaults filled in."""
@@ -109,6 +121,7 @@ class SourceOptions:
     """The last value of each key is read, instead of all records."""
     decoding: Decoding | None
     """None for raw values."""
+    push_filters: PushFilters
     ignored: tuple[str, ...]
     """Options that were given and have no effect."""
 
@@ -139,6 +152,9 @@ def parse(options: Mapping[str, str], *, is_stream: bool) -> SourceOptions:
         commit_group=given.value("commitGroup", _group, None),
         is_table=given.has("table"),
         decoding=decoding(given),
+        push_filters=PushFilters(
+            given.word("pushFilters", tuple(one.value for one in PushFilters))
+        ),
         ignored=_ignored(given, is_stream),
     )
     least, most = parsed.min_records, parsed.limits.records
@@ -176,8 +192,7 @@ def _check_table(given: Given, is_stream: bool) -> None:
 
 def _ignored(given: Given, is_stream: bool) -> tuple[str, ...]:
     without = {*WITHOUT_EFFECT, *(KAFKA_PREFIX + name for name in KAFKA_WITHOUT_EFFECT)}
-    if not is_stream:
-        without.update(_STREAM_ONLY)
+    without.update(_OF_QUERIES if is_stream else _STREAM_ONLY)
     known = (SPELLING.get(name) for name in given.names())
     return tuple(name for name in known if name in without)
 

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import logging
 
+import pyspark
 from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
 
 from pyrklog.spark.columns import SchemaError, check_schema, columns_to_write, schema, value_of
 from pyrklog.spark.decode_options import decoding
 from pyrklog.spark.decoding import known
-from pyrklog.spark.given import Given
-from pyrklog.spark.options import SourceOptions, parse
-from pyrklog.spark.reader import PyrklogReader
+from pyrklog.spark.given import Given, OptionError
+from pyrklog.spark.options import PushFilters, SourceOptions, parse
+from pyrklog.spark.reader import NarrowedReader, PyrklogReader
 from pyrklog.spark.sampled import sampled
 from pyrklog.spark.sink import PyrklogStreamWriter, PyrklogWriter
 from pyrklog.spark.sink_options import SinkOptions
@@ -21,6 +22,13 @@ from pyrklog.spark.stream import PyrklogStreamReader
 
 logger = logging.getLogger("pyrklog.spark")
 
+# From then on what is planned for a scan belongs to it. Before, it belongs to the loaded DataFrame,
+# and is used for its other scans.
+_SCANS_HAVE_PLANS_SINCE = (4, 3)
+_KEPT_PLANS = (
+    "pushFilters is true: Spark {} mixes up the uses of a DataFrame whose filters are pushed down, "
+    "and rows are lost. Say once, and load() again for each use; or filter without the option"
+)
 _STREAM = "a stream of decoded values needs a schema: give the option, or the columns by schema()"
 
 
@@ -43,7 +51,11 @@ class PyrklogSource(DataSource):
     def reader(self, schema: StructType) -> PyrklogReader:
         options = self._parsed(is_stream=False)
         _check(schema, options)
-        return PyrklogReader(options, schema)
+        if options.push_filters is PushFilters.FALSE:
+            return PyrklogReader(options, schema)
+        if options.push_filters is PushFilters.TRUE and _keeps_plans(pyspark.__version__):
+            raise OptionError(_KEPT_PLANS.format(pyspark.__version__))
+        return NarrowedReader(options, schema)
 
     def streamReader(self, schema: StructType) -> PyrklogStreamReader:
         options = self._parsed(is_stream=True)
@@ -111,3 +123,8 @@ def _check(asked: StructType, options: SourceOptions) -> None:
         check_schema(asked)
         return
     check_schema(asked, fields)
+
+
+def _keeps_plans(release: str) -> bool:
+    """Whether a Spark of this version keeps what it planned with the DataFrame."""
+    return tuple(int(part) for part in release.split(".")[:2]) < _SCANS_HAVE_PLANS_SINCE

@@ -9,8 +9,9 @@ from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
+import pyspark
 import pytest
-from pyspark.sql.datasource import InputPartition
+from pyspark.sql.datasource import DataSourceReader, EqualTo, InputPartition, LessThan
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructField, StructType, TimestampType
 
@@ -343,6 +344,35 @@ def test_readers_are_pickled_without_connections() -> None:
         assert isinstance(again, (PyrklogReader, PyrklogStreamReader))
     task = pickle.loads(pickle.dumps(Task(RANGE)))
     assert task.one == RANGE
+
+
+def test_filters_are_pushed_down_only_where_it_is_asked_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Spark refuses each reader that could, unless its configuration allows it."""
+    full = schema(with_headers=False)
+    assert not can_push(source().reader(full))
+    assert not can_push(source(pushFilters="false").reader(full))
+    assert can_push(source(pushFilters="once").reader(full))
+    for release in ("4.2.0", "4.2.9"):
+        monkeypatch.setattr(pyspark, "__version__", release)
+        with pytest.raises(OptionError, match=f"Spark {release} mixes up"):
+            source(pushFilters="true").reader(full)
+    for release in ("4.3.0", "4.10.1", "5.0.0.dev1"):
+        monkeypatch.setattr(pyspark, "__version__", release)
+        assert can_push(source(pushFilters="true").reader(full))
+
+
+def can_push(reader: DataSourceReader) -> bool:
+    """As Spark finds it out."""
+    return getattr(reader.pushFilters, "__func__", None) is not DataSourceReader.pushFilters
+
+
+def test_all_filters_are_given_back_as_they_are() -> None:
+    """Spark knows them by their identity."""
+    reader = source(pushFilters="once").reader(schema(with_headers=False))
+    filters = [EqualTo(("partition",), 3), LessThan(("timestamp",), datetime(2026, 1, 1))]
+    assert [id(one) for one in reader.pushFilters(list(filters))] == [id(one) for one in filters]
 
 
 def test_sparks_own_partition_has_no_rows() -> None:
