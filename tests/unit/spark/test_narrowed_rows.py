@@ -1,7 +1,7 @@
 """Rows that satisfy a query's filters are planned, whatever the filters are and the logs hold.
 
-The logs are made by chance: times out of order, records of aborted transactions, markers, tombstones,
-gaps of compaction, segments whose latest record was deleted. They answer as Kafka's.
+The logs are made by chance: times out of order, records of aborted transactions, markers,
+tombstones, gaps of compaction, segments whose latest record was deleted. They answer as Kafka's.
 """
 
 from __future__ import annotations

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import pickle
 from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
@@ -109,7 +110,7 @@ def test_so_many_ranges_that_gaps_are_read() -> None:
     found = of(spark.In(OFFSET, tuple(wanted))).ranges(0, 2**40)
     assert len(found) == RANGES_MAX
     assert all(any(start <= one < end for start, end in found) for one in wanted)
-    left_out = sorted(second[0] - first[1] for first, second in zip(found, found[1:], strict=False))
+    left_out = sorted(second[0] - first[1] for first, second in itertools.pairwise(found))
     assert left_out == [gap - 1 for gap in sorted(gaps)[-RANGES_MAX + 1 :]]
 
 
