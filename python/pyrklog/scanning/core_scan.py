@@ -20,6 +20,7 @@ from pyrklog._core import (
     check_access,
     decoded_schema,
     open_scan,
+    topic_names,
 )
 from pyrklog._core import Scan as CoreScan
 
@@ -44,4 +45,5 @@ __all__ = [
     "check_access",
     "decoded_schema",
     "open_scan",
+    "topic_names",
 ]

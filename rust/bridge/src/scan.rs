@@ -19,7 +19,7 @@ use pyo3::types::PyCapsule;
 use pyrklog_client::{Address, Cancel, ClientConfig, Isolation};
 use pyrklog_scan::{
     Column, Columns, Decode, ErrorKind, Format, Interrupt, Missing, OnBad, Plan, Position,
-    ScanOptions, ScanReader, Status, TopicPartitions, given, plan,
+    ScanError, ScanOptions, ScanReader, Status, TopicPartitions, given, plan,
 };
 
 use crate::errors;
@@ -94,7 +94,8 @@ mod parking {
 pub fn open_scan(py: Python<'_>, settings: &Bound<'_, PyAny>) -> PyResult<Scan> {
     let options = options(settings)?;
     let cancel = Cancel::new().map_err(|error| errors::os(&error, None))?;
-    let plan = make_plan(py, options, &cancel)?;
+    let of_thread = cancel.clone();
+    let plan = ask(py, &cancel, move || plan(options, of_thread))?;
     let columns = plan.columns();
     let splits = plan.splits.iter().map(|split| {
         let (start, end) = (split.start, split.end);
@@ -111,22 +112,36 @@ pub fn open_scan(py: Python<'_>, settings: &Bound<'_, PyAny>) -> PyResult<Scan> 
     })
 }
 
-/// On another thread, so that a signal ends it.
-fn make_plan(py: Python<'_>, options: ScanOptions, cancel: &Cancel) -> PyResult<Plan> {
-    let (sender, mut receiver) = channel();
+/// The names of all topics, sorted; of the settings of a scan those of its client are read.
+#[pyfunction]
+pub fn topic_names(py: Python<'_>, settings: &Bound<'_, PyAny>) -> PyResult<Vec<String>> {
+    let options = options(settings)?;
+    let cancel = Cancel::new().map_err(|error| errors::os(&error, None))?;
     let of_thread = cancel.clone();
+    ask(py, &cancel, move || {
+        pyrklog_scan::topic_names(options.client, options.timeout, of_thread)
+    })
+}
+
+/// Asks on another thread, so that a signal ends it.
+fn ask<T: Send + 'static>(
+    py: Python<'_>,
+    cancel: &Cancel,
+    question: impl FnOnce() -> Result<T, ScanError> + Send + 'static,
+) -> PyResult<T> {
+    let (sender, mut receiver) = channel();
     let thread = thread::Builder::new().name("scan-plan".into());
     thread
         .spawn(move || {
             // Nobody waits after a signal.
-            sender.send(plan(options, of_thread)).ok();
+            sender.send(question()).ok();
         })
         .map_err(|error| errors::os(&error, None))?;
     loop {
         // Borrowed for itself: a receiver may not be shared between threads.
         let only = &mut receiver;
         match py.detach(move || only.recv_timeout(LOOK)) {
-            Ok(planned) => return planned.map_err(errors::scan),
+            Ok(answer) => return answer.map_err(errors::scan),
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => {
                 return Err(PyValueError::new_err("the plan of a scan was lost"));

@@ -36,6 +36,7 @@ def scan(**arguments: Any) -> None:
         ({"topics": {5: [0]}}, "topics is {5: [0]}; it takes"),
         ({"topics": {"t": ["0"]}}, "topics has ['0'] for 't'; it takes a list of numbers"),
         ({"topics": {"t": 0}}, "topics has 0 for 't'; it takes a list of numbers"),
+        ({"topics": re.compile(b"t")}, "topics is re.compile(b't'); a pattern is of a text"),
         ({"topics": {"t": "0"}}, "topics has '0' for 't'; it takes a list of numbers"),
         ({"timeout_s": "5"}, "timeout_s is '5'; it takes a number of seconds"),
         ({"connect_timeout_s": None}, "connect_timeout_s is None; it takes a number of seconds"),
