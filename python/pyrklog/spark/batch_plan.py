@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 
 from pyrklog.spark.cluster import Cluster, ClusterError, GoneError
 from pyrklog.spark.high_watermarks import HighWatermarks
@@ -128,9 +128,9 @@ def _not_before(ranges: list[OffsetRange], least_ms: int, cluster: Cluster) -> l
     later. Where that is not known, all is."""
     if least_ms <= 0:
         return ranges
-    places = {one.place for one in ranges}
+    ends = {one.place: one.end for one in ranges}
     try:
-        first, without = _first_at(places, least_ms, cluster)
+        first, without = _first_at(ends, least_ms, cluster)
     except GoneError:
         raise
     except ClusterError as failure:
@@ -147,21 +147,24 @@ def _not_before(ranges: list[OffsetRange], least_ms: int, cluster: Cluster) -> l
 
 
 def _first_at(
-    places: Collection[TopicPartition], least_ms: int, cluster: Cluster
+    ends: Mapping[TopicPartition, int], least_ms: int, cluster: Cluster
 ) -> tuple[dict[TopicPartition, Position], set[TopicPartition]]:
     """The first record of a time or later, of the partitions in which it is known; and the
-    partitions that are known to have none. Raises ClusterError."""
-    listed = cluster.offsets(dict.fromkeys(places, Place(Kind.TIMESTAMP, least_ms)))
+    partitions that are known to have none before their ends. Raises ClusterError."""
+    listed = cluster.offsets(dict.fromkeys(ends, Place(Kind.TIMESTAMP, least_ms)))
     first = {place: position for place, position in listed.items() if position.offset >= 0}
     # That a leader finds none is no proof: Kafka looks in one segment.
-    others = [place for place in places if place not in first]
+    others = [place for place in ends if place not in first]
     if not others:
         return first, set()
     try:
-        latest = cluster.latest_times(others)
+        times = cluster.latest_times(others)
+        old = [place for place, at_ms in times.items() if at_ms < least_ms]
+        # A leader that was replaced, and does not know it, may lack what the range has.
+        lasts = cluster.offsets(dict.fromkeys(old, LATEST))
     except GoneError:
         raise
     except ClusterError as failure:
         logger.warning("partitions may be read without a row of the times asked for: %s", failure)
-        latest = {}
-    return first, {place for place, at_ms in latest.items() if at_ms < least_ms}
+        return first, set()
+    return first, {place for place, last in lasts.items() if last.offset >= ends[place]}

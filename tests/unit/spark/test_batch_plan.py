@@ -217,6 +217,21 @@ def test_that_none_is_found_is_no_proof(doubtful: Doubtful) -> None:
     assert plan(doubtful, Narrowing(least_ms=1000)) == plan(doubtful)
 
 
+def test_what_a_leader_lacks_may_be_late(
+    doubtful: Doubtful, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A leader that was replaced meanwhile knows neither that nor the last records."""
+    whole = plan(doubtful)
+    latest_times = doubtful.latest_times
+
+    def replaced(places: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+        doubtful.log("a").last = 9
+        return latest_times(places)
+
+    monkeypatch.setattr(doubtful, "latest_times", replaced)
+    assert plan(doubtful, Narrowing(least_ms=2000)) == whole
+
+
 def test_a_question_about_times_that_is_refused_narrows_nothing(
     doubtful: Doubtful, caplog: pytest.LogCaptureFixture
 ) -> None:
