@@ -8,7 +8,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from enum import Enum
 
 from pyrklog.spark.admission import Limits
 from pyrklog.spark.connection import Connection
@@ -92,15 +91,6 @@ class Pattern:
 Selection = Assign | Subscribe | Pattern
 
 
-class PushFilters(Enum):
-    """Whether a query's filters narrow what a batch reads."""
-
-    FALSE = "false"
-    TRUE = "true"
-    ONCE = "once"
-    """As TRUE; each query has the DataFrame once, and with a filter."""
-
-
 @dataclass(frozen=True)
 class SourceOptions:
     """Checked, and with defaults filled in."""
@@ -121,7 +111,8 @@ class SourceOptions:
     """The last value of each key is read, instead of all records."""
     decoding: Decoding | None
     """None for raw values."""
-    push_filters: PushFilters
+    push_filters: bool
+    """A query's filters narrow what a batch reads."""
     ignored: tuple[str, ...]
     """Options that were given and have no effect."""
 
@@ -152,9 +143,7 @@ def parse(options: Mapping[str, str], *, is_stream: bool) -> SourceOptions:
         commit_group=given.value("commitGroup", _group, None),
         is_table=given.has("table"),
         decoding=decoding(given),
-        push_filters=PushFilters(
-            given.word("pushFilters", tuple(one.value for one in PushFilters))
-        ),
+        push_filters=given.word("pushFilters", ("false", "once")) == "once",
         ignored=_ignored(given, is_stream),
     )
     least, most = parsed.min_records, parsed.limits.records

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import logging
 
-import pyspark
 from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
 
 from pyrklog.spark.columns import SchemaError, check_schema, columns_to_write, schema, value_of
 from pyrklog.spark.decode_options import decoding
 from pyrklog.spark.decoding import known
-from pyrklog.spark.given import Given, OptionError
-from pyrklog.spark.options import PushFilters, SourceOptions, parse
+from pyrklog.spark.given import Given
+from pyrklog.spark.options import SourceOptions, parse
 from pyrklog.spark.reader import NarrowedReader, PyrklogReader
 from pyrklog.spark.sampled import sampled
 from pyrklog.spark.sink import PyrklogStreamWriter, PyrklogWriter
@@ -22,13 +21,6 @@ from pyrklog.spark.stream import PyrklogStreamReader
 
 logger = logging.getLogger("pyrklog.spark")
 
-# From then on what is planned for a scan belongs to it. Before, it belongs to the loaded DataFrame,
-# and is used for its other scans.
-_SCANS_HAVE_PLANS_SINCE = (4, 3)
-_KEPT_PLANS = (
-    "pushFilters is true: Spark {} mixes up the uses of a DataFrame whose filters are pushed down, "
-    "and rows are lost. Say once, and load() again for each use; or filter without the option"
-)
 _STREAM = "a stream of decoded values needs a schema: give the option, or the columns by schema()"
 
 
@@ -51,11 +43,8 @@ class PyrklogSource(DataSource):
     def reader(self, schema: StructType) -> PyrklogReader:
         options = self._parsed(is_stream=False)
         _check(schema, options)
-        if options.push_filters is PushFilters.FALSE:
-            return PyrklogReader(options, schema)
-        if options.push_filters is PushFilters.TRUE and _keeps_plans(pyspark.__version__):
-            raise OptionError(_KEPT_PLANS.format(pyspark.__version__))
-        return NarrowedReader(options, schema)
+        kind = NarrowedReader if options.push_filters else PyrklogReader
+        return kind(options, schema)
 
     def streamReader(self, schema: StructType) -> PyrklogStreamReader:
         options = self._parsed(is_stream=True)
@@ -123,8 +112,3 @@ def _check(asked: StructType, options: SourceOptions) -> None:
         check_schema(asked)
         return
     check_schema(asked, fields)
-
-
-def _keeps_plans(release: str) -> bool:
-    """Whether a Spark of this version keeps what it planned with the DataFrame."""
-    return tuple(int(part) for part in release.split(".")[:2]) < _SCANS_HAVE_PLANS_SINCE

@@ -18,6 +18,7 @@ from pyrklog.spark.offsets import TopicPartition
 OFFSET, PARTITION, TOPIC, TIMESTAMP = ("offset",), ("partition",), ("topic",), ("timestamp",)
 NOON = datetime(2026, 1, 2, 12, tzinfo=UTC)
 NOON_MS = 1_767_355_200_000
+LONG_AGO = datetime(1969, 12, 31, tzinfo=UTC)
 PLACES = [TopicPartition(topic, number) for topic in ("a", "ab", "b") for number in range(3)]
 
 
@@ -58,6 +59,7 @@ def test_places(filters: list[spark.Filter], places: str) -> None:
         spark.In(TOPIC, (1, 2)),
         spark.StringContains(PARTITION, 1),  # type: ignore[arg-type]
         spark.EqualTo(("value", "topic"), "x"),
+        spark.EqualTo(("partition", "of a struct"), 7),
         spark.EqualTo(("value",), b"x"),
     ],
 )
@@ -131,11 +133,12 @@ def test_so_many_ranges_that_gaps_are_read() -> None:
             ],
             NOON_MS + 1000,
         ),
+        ([spark.EqualTo(TIMESTAMP, NOON), spark.GreaterThan(TIMESTAMP, LONG_AGO)], NOON_MS),
         (
             [spark.GreaterThanOrEqual(TIMESTAMP, NOON.astimezone(timezone(timedelta(hours=9))))],
             NOON_MS,
         ),
-        ([spark.GreaterThanOrEqual(TIMESTAMP, datetime(1969, 12, 31, tzinfo=UTC))], -86_400_000),
+        ([spark.GreaterThanOrEqual(TIMESTAMP, LONG_AGO)], -86_400_000),
         # A later record may be older.
         ([spark.LessThan(TIMESTAMP, NOON), spark.LessThanOrEqual(TIMESTAMP, NOON)], None),
         ([spark.Not(spark.EqualTo(TIMESTAMP, NOON))], None),

@@ -9,7 +9,6 @@ from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
-import pyspark
 import pytest
 from pyspark.sql.datasource import DataSourceReader, EqualTo, InputPartition, LessThan
 from pyspark.sql.pandas.types import to_arrow_schema
@@ -346,21 +345,12 @@ def test_readers_are_pickled_without_connections() -> None:
     assert task.one == RANGE
 
 
-def test_filters_are_pushed_down_only_where_it_is_asked_for(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_filters_are_pushed_down_only_where_it_is_asked_for() -> None:
     """Spark refuses each reader that could, unless its configuration allows it."""
     full = schema(with_headers=False)
     assert not can_push(source().reader(full))
     assert not can_push(source(pushFilters="false").reader(full))
     assert can_push(source(pushFilters="once").reader(full))
-    for release in ("4.2.0", "4.2.9"):
-        monkeypatch.setattr(pyspark, "__version__", release)
-        with pytest.raises(OptionError, match=f"Spark {release} mixes up"):
-            source(pushFilters="true").reader(full)
-    for release in ("4.3.0", "4.10.1", "5.0.0.dev1"):
-        monkeypatch.setattr(pyspark, "__version__", release)
-        assert can_push(source(pushFilters="true").reader(full))
 
 
 def can_push(reader: DataSourceReader) -> bool:
