@@ -4,7 +4,7 @@ Spark's planner calls it, without Spark."""
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
@@ -72,7 +72,7 @@ def place(
 
 
 def read(
-    place: Place, topic: str, filters: Sequence[spark.Filter] | None = None, **options: str
+    place: Place, topic: str, filters: Sequence[spark.Filter] | None = None, /, **options: str
 ) -> list[Row]:
     """All rows that the tasks give; with None nothing is pushed down."""
     given = {"kafka.bootstrap.servers": place.bootstrap, "subscribe": topic} | options
@@ -94,7 +94,7 @@ def read(
 
 def satisfying(filters: Sequence[spark.Filter], rows: list[Row]) -> set[tuple[int, int]]:
     """Partition and offset of those rows."""
-    compared = {
+    compared: dict[type[spark.Filter], Callable[[Any, Any], bool]] = {
         spark.EqualTo: lambda one, other: one == other,
         spark.LessThan: lambda one, other: one < other,
         spark.GreaterThanOrEqual: lambda one, other: one >= other,

@@ -29,13 +29,15 @@ def cluster() -> FakeCluster:
 
 
 def plan(
-    cluster: FakeCluster, where: Narrowing = EVERYWHERE, **options: str
+    cluster: FakeCluster, where: Narrowing = EVERYWHERE, /, **options: str
 ) -> list[tuple[int, int, int]]:
     """(partition, start, end) of each task."""
     return [(one.partition, one.start, one.end) for one in tasks(cluster, where, **options)]
 
 
-def tasks(cluster: FakeCluster, where: Narrowing = EVERYWHERE, **options: str) -> list[OffsetRange]:
+def tasks(
+    cluster: FakeCluster, where: Narrowing = EVERYWHERE, /, **options: str
+) -> list[OffsetRange]:
     given = {"kafka.bootstrap.servers": "h:1"} | options
     if not {"assign", "subscribePattern"} & given.keys():
         given.setdefault("subscribe", "a")
