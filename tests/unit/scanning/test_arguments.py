@@ -29,7 +29,7 @@ def scan(**arguments: Any) -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        ({"topics": None}, "topics is None; it takes the name of a topic, a list of names, or"),
+        ({"topics": None}, "topics is None; it takes the name of a topic, a list of names,"),
         ({"topics": 5}, "topics is 5; it takes"),
         ({"topics": b"greetings"}, "topics is b'greetings'; it takes"),
         ({"topics": ["t", 5]}, "topics is ['t', 5]; it takes"),
