@@ -11,11 +11,7 @@ use crate::error::Result;
 ///
 /// # Errors
 /// [`crate::ScanError`] of all kinds that no topic is needed for.
-pub fn topic_names(
-    config: ClientConfig,
-    timeout: Duration,
-    cancel: Cancel,
-) -> Result<Vec<String>> {
+pub fn topic_names(config: ClientConfig, timeout: Duration, cancel: Cancel) -> Result<Vec<String>> {
     let until = Instant::now() + timeout;
     let mut client = Client::new(config, cancel);
     let mut backoff = Backoff::default();
