@@ -29,7 +29,7 @@ const ALONE_WAIT_MS: u32 = 5000;
 const BYTES_MIN: usize = 1 << 20;
 /// Asked for, for each offset that is left of a split: what lies behind its end comes in vain. With
 /// larger records it takes more requests.
-const OFFSET_BYTES: usize = 16 << 10;
+const OFFSET_BYTES: usize = 4 << 10;
 
 /// What all lanes ask for.
 #[derive(Clone, Debug)]
@@ -226,8 +226,8 @@ mod tests {
         };
         let mut one = cursor(0, 0);
         assert_eq!(partition_bytes(&one, &terms), BYTES_MIN);
-        one.end = one.position + 100;
-        assert_eq!(partition_bytes(&one, &terms), 100 * OFFSET_BYTES);
+        one.end = one.position + 1000;
+        assert_eq!(partition_bytes(&one, &terms), 1000 * OFFSET_BYTES);
         one.end = i64::MAX;
         assert_eq!(partition_bytes(&one, &terms), terms.bytes);
         // An epoch may be asked about at the end itself.
