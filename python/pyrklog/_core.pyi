@@ -655,6 +655,9 @@ class Scan:
 def open_scan(settings: ScanSettings) -> Scan:
     """Asks the cluster what there is to read."""
 
+def topic_names(settings: ScanSettings) -> list[str]:
+    """All topics but internal ones, sorted. Raises as ``open_scan``."""
+
 def decoded_schema(settings: CoreDecode) -> object | None:
     """A schema's capsule: ``scanning/decoding.py``."""
 

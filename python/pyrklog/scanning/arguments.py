@@ -13,7 +13,9 @@ from pyrklog.scanning.settings import ScanSettings
 
 _PORT_DEFAULT = 9092
 _PARTITION_END = 2**31
-_TOPICS = "the name of a topic, a list of names, or partitions by topic, such as {'t': [0, 1]}"
+_TOPICS = (
+    "the name of a topic, a list of names, partitions by topic, such as {'t': [0, 1]}, or a pattern"
+)
 _TEXTS = {
     "bootstrap_servers": "HOST:PORT, several with commas",
     "client_id": "a text",

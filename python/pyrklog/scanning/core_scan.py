@@ -22,6 +22,7 @@ from pyrklog._core import (
     decoded_schema,
     latest_schema,
     open_scan,
+    topic_names,
 )
 from pyrklog._core import Scan as CoreScan
 
@@ -48,4 +49,5 @@ __all__ = [
     "decoded_schema",
     "latest_schema",
     "open_scan",
+    "topic_names",
 ]

@@ -40,6 +40,7 @@ OURS = (
     "maxBytesPerTrigger",
     "message",
     "onBad",
+    "pushFilters",
     "registry",
     "schema",
     "subject",

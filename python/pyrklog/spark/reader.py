@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from pyspark.sql.datasource import DataSourceReader, InputPartition
+from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 from pyspark.sql.types import StructType
 
 from pyrklog.spark.batch_plan import plan_batch
 from pyrklog.spark.cluster import KafkaCluster
 from pyrklog.spark.columns import converted, value_of
 from pyrklog.spark.decoding import is_judged, scan_arguments
+from pyrklog.spark.filters import conditions
 from pyrklog.spark.high_watermarks import KafkaHighWatermarks
 from pyrklog.spark.last_values import columns_to_read, last_values, local_folder
+from pyrklog.spark.narrowing import EVERYWHERE, Narrowing, narrowing
 from pyrklog.spark.offsets import OffsetRange
 from pyrklog.spark.options import SourceOptions
 from pyrklog.spark.reading import read_range
@@ -67,6 +69,7 @@ class PyrklogReader(DataSourceReader):
     def __init__(self, options: SourceOptions, schema: StructType) -> None:
         self._options = options
         self._schema = schema
+        self._narrowing: Narrowing = EVERYWHERE
 
     def partitions(self) -> list[InputPartition]:
         cluster = KafkaCluster(self._options.connection)
@@ -74,7 +77,7 @@ class PyrklogReader(DataSourceReader):
         sizes = SampledSizes(self._options.connection, with_headers=self._options.include_headers)
         try:
             require_bad_topic(cluster, self._options)
-            planned = plan_batch(self._options, cluster, high_watermarks, sizes)
+            planned = plan_batch(self._options, cluster, high_watermarks, sizes, self._narrowing)
             return [Task(one) for one in planned]
         finally:
             cluster.close()
@@ -82,3 +85,13 @@ class PyrklogReader(DataSourceReader):
 
     def read(self, partition: InputPartition) -> Iterator[pyarrow.RecordBatch]:
         return read_task(partition, self._options, self._schema)
+
+
+class NarrowedReader(PyrklogReader):
+    """A batch read that leaves out what the query's filters do not want. Spark refuses readers with
+    this method while its configuration does not push filters down, whatever the query is."""
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
+        """Gives all of them back: Spark filters the rows that are left."""
+        self._narrowing = narrowing(conditions(filters))
+        return filters

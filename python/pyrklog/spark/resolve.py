@@ -113,8 +113,9 @@ def resolve(
     places: Places,
     *,
     latest_if_no_record_is_so_late: bool,
+    asked: Collection[TopicPartition] | None = None,
 ) -> dict[TopicPartition, Position]:
-    """The offset of each partition's place.
+    """The offset of each partition's place; of those ``asked`` alone, unless that is None.
 
     Raises SelectionError if some partitions have no place, if places are given for others, and for
     a time after the last record, unless that means latest.
@@ -135,6 +136,8 @@ def resolve(
     others = [place for place in places.single if place not in wanted]
     if others:
         raise SelectionError(f"{places.option} names {sentence_of(others)}, not read here")
+    if asked is not None:
+        wanted = {partition: wanted[partition] for partition in asked}
     found = cluster.offsets(wanted)
     late = [partition for partition, position in found.items() if position.offset < 0]
     if late and not latest_if_no_record_is_so_late:

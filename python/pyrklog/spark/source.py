@@ -13,7 +13,7 @@ from pyrklog.spark.decode_options import Decoding, decoding
 from pyrklog.spark.decoding import known
 from pyrklog.spark.given import Given
 from pyrklog.spark.options import SourceOptions, parse
-from pyrklog.spark.reader import PyrklogReader
+from pyrklog.spark.reader import NarrowedReader, PyrklogReader
 from pyrklog.spark.registered import is_wanted, latest
 from pyrklog.spark.sampled import sampled
 from pyrklog.spark.sink import PyrklogStreamWriter, PyrklogWriter
@@ -46,7 +46,8 @@ class PyrklogSource(DataSource):
     def reader(self, schema: StructType) -> PyrklogReader:
         options = self._parsed(is_stream=False)
         _check(schema, options)
-        return PyrklogReader(options, schema)
+        kind = NarrowedReader if options.push_filters else PyrklogReader
+        return kind(options, schema)
 
     def streamReader(self, schema: StructType) -> PyrklogStreamReader:
         options = self._parsed(is_stream=True)

@@ -74,7 +74,7 @@ mod _core {
     #[pymodule_export]
     use crate::registry::latest_schema;
     #[pymodule_export]
-    use crate::scan::{Scan, decoded_schema, open_scan};
+    use crate::scan::{Scan, decoded_schema, open_scan, topic_names};
     #[pymodule_export]
     use crate::security::check_access;
     #[pymodule_export]

@@ -119,6 +119,18 @@ pub fn open_scan(py: Python<'_>, settings: &Bound<'_, PyAny>) -> PyResult<Scan> 
     })
 }
 
+/// The names of all topics, sorted; of the settings of a scan those of its client are read.
+#[pyfunction]
+pub fn topic_names(py: Python<'_>, settings: &Bound<'_, PyAny>) -> PyResult<Vec<String>> {
+    let options = options(settings)?;
+    let cancel = Cancel::new().map_err(|error| errors::os(&error, None))?;
+    let of_thread = cancel.clone();
+    let names = interruptible(py, "scan-names", &[&cancel], move || {
+        pyrklog_scan::topic_names(options.client, options.timeout, of_thread)
+    })?;
+    names.map_err(errors::scan)
+}
+
 #[pymethods]
 impl Scan {
     /// Splits: (topic, partition, topic id, start, end).

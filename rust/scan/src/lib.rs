@@ -1,6 +1,7 @@
 //! Reads topics of any Kafka into Arrow record batches: `pyrklog.scan`.
 //!
 //! ```text
+//! names         topics to choose among
 //! plan          offsets to read of each partition: splits
 //! sample        the first values of them, for a schema
 //! coordinator   one thread: finds leaders, checks epochs, hands out splits
@@ -34,6 +35,7 @@ mod entries;
 mod error;
 mod lane;
 mod large;
+mod names;
 mod old_formats;
 mod openers;
 mod options;
@@ -55,6 +57,7 @@ pub use bad_rows::{BAD_RECORD_COLUMNS, BadRecords};
 pub use bad_writer::{BadRecordSink, NotWritten, cannot_write};
 pub use columns::{Column, Columns, UnknownColumn};
 pub use error::{ErrorKind, Result, ScanError};
+pub use names::topic_names;
 pub use options::{ALL_PARTITIONS, Missing, OptionsError, Position, ScanOptions, TopicPartitions};
 pub use plan::Plan;
 pub use progress::SplitProgress;

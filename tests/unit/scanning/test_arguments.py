@@ -29,13 +29,14 @@ def scan(**arguments: Any) -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        ({"topics": None}, "topics is None; it takes the name of a topic, a list of names, or"),
+        ({"topics": None}, "topics is None; it takes the name of a topic, a list of names,"),
         ({"topics": 5}, "topics is 5; it takes"),
         ({"topics": b"greetings"}, "topics is b'greetings'; it takes"),
         ({"topics": ["t", 5]}, "topics is ['t', 5]; it takes"),
         ({"topics": {5: [0]}}, "topics is {5: [0]}; it takes"),
         ({"topics": {"t": ["0"]}}, "topics has ['0'] for 't'; it takes a list of numbers"),
         ({"topics": {"t": 0}}, "topics has 0 for 't'; it takes a list of numbers"),
+        ({"topics": re.compile(b"t")}, "topics is re.compile(b't'); a pattern is of a text"),
         ({"topics": {"t": "0"}}, "topics has '0' for 't'; it takes a list of numbers"),
         ({"timeout_s": "5"}, "timeout_s is '5'; it takes a number of seconds"),
         ({"connect_timeout_s": None}, "connect_timeout_s is None; it takes a number of seconds"),
