@@ -94,6 +94,9 @@ class PostgresServer:
         wait_until_serves(self._process, log, self._serves, PATIENCE_S)
         return self
 
+    def log(self) -> str:
+        return (self._folder / "server.log").read_text()
+
     def crash(self) -> None:
         """All its processes end at once, without a word to the disk; data stays."""
         self._end(signal.SIGQUIT)

@@ -83,6 +83,11 @@ class ChangesEngine:
         # Spark plans a batch when the one before is in its log of finished batches.
         self.commit(start)
         end = self._slot.flushed()
+        if end < at.lsn:
+            raise ChangesLostError(
+                f"the server's log ends at {shown(end)}, before what was read: this is another "
+                "server, or one from a backup. Start anew, with a new checkpoint and another slot"
+            )
         if self._target is not None:
             end = min(end, self._target)
         if end <= at.lsn:
