@@ -1,7 +1,7 @@
 """A Spark application that runs the pipelines of databases and lakehouse tables, to be killed.
 
-``python -m tests.support.connectors_driver BOOTSTRAP FOLDER FROM INTO`` runs until it is killed, or a
-query fails; FROM and INTO are PostgreSQL's databases.
+``python -m tests.support.connectors_driver BOOTSTRAP FOLDER FROM INTO`` runs until it is killed, or
+a query fails; FROM and INTO are PostgreSQL's databases.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ import itertools
 import json
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from pyrklog.spark.pipelines.run import FLIGHT, Run
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     import pyarrow
     from pyspark.sql import DataFrame
     from pyspark.sql.streaming.query import StreamingQuery
+
+    Batches = Iterator[pyarrow.RecordBatch]
 
 COMPACT_EVERY = 20
 """Batches, after which small files become fewer."""
@@ -59,7 +61,7 @@ def append(frame: DataFrame, uri: str, app_id: str, batch: int) -> bool:
     if last is not None and last >= batch:
         return False
     schema = table.schema()
-    files = frame.mapInArrow(_Writer(uri, schema.to_json()), _FILE).collect()
+    files = frame.mapInArrow(_writer(uri, schema.to_json()), _FILE).collect()
     now_ms = int(time.time() * 1000)
     table.create_write_transaction(
         [
@@ -73,13 +75,10 @@ def append(frame: DataFrame, uri: str, app_id: str, batch: int) -> bool:
     return True
 
 
-class _Writer:
+def _writer(uri: str, schema_json: str) -> Callable[[Batches], Batches]:
     """What a task does: a file of its rows, if it has any."""
 
-    def __init__(self, uri: str, schema: str) -> None:
-        self._uri, self._schema = uri, schema
-
-    def __call__(self, batches: Iterator[pyarrow.RecordBatch]) -> Iterator[pyarrow.RecordBatch]:
+    def write(batches: Batches) -> Batches:
         import pyarrow as pa
         import pyarrow.parquet
         from deltalake import Schema
@@ -89,8 +88,8 @@ class _Writer:
         if first is None:
             return
         # Times are in UTC there, whatever the session's zone.
-        schema = pa.schema(Schema.from_json(self._schema).to_arrow())
-        system, folder = FileSystem.from_uri(self._uri)
+        schema = pa.schema(Schema.from_json(schema_json).to_arrow())
+        system, folder = FileSystem.from_uri(uri)
         name, rows = f"part-{uuid.uuid4()}.parquet", 0
         path = f"{folder}/{name}"
         with pyarrow.parquet.ParquetWriter(path, schema, filesystem=system) as file:
@@ -99,3 +98,5 @@ class _Writer:
                 rows += batch.num_rows
         size = system.get_file_info(path).size
         yield pa.RecordBatch.from_pydict({"name": [name], "size": [size], "rows": [rows]})
+
+    return write
