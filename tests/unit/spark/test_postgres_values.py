@@ -196,7 +196,7 @@ def test_where_a_change_comes_from() -> None:
     value = json.loads(record.value or b"")
     assert value["ts_ms"] == 1500
     assert value["source"] == {
-        "connector": "pyrklog",
+        "connector": "postgresql",
         "db": "db",
         "schema": "public",
         "table": "planes",

@@ -80,14 +80,14 @@ class ChangesEngine:
         if at is None:
             found = self._open_snapshot()
             return Position(self._slot.confirmed(), found.snapshot, found.lsn).to_json()
-        # Spark plans a batch when the one before is in its log of finished batches.
-        self.commit(start)
         end = self._slot.flushed()
         if end < at.lsn:
             raise ChangesLostError(
                 f"the server's log ends at {shown(end)}, before what was read: this is another "
                 "server, or one from a backup. Start anew, with a new checkpoint and another slot"
             )
+        # Spark plans a batch when the one before is in its log of finished batches.
+        self.commit(start)
         if self._target is not None:
             end = min(end, self._target)
         if end <= at.lsn:

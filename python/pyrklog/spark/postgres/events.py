@@ -123,7 +123,7 @@ def _record(
     row: Mapping[str, Any],
 ) -> Record:
     told = {
-        "connector": "pyrklog",
+        "connector": "postgresql",
         "db": source.database,
         "schema": source.table.schema,
         "table": source.table.name,

@@ -12,7 +12,7 @@ from pyspark.sql.streaming.datasource import (
     ReadLimit,
     SupportsTriggerAvailableNow,
 )
-from pyspark.sql.types import StructType
+from pyspark.sql.types import BinaryType, LongType, StringType, StructField, StructType
 
 from pyrklog.spark.postgres.changes import (
     ChangesEngine,
@@ -26,7 +26,14 @@ from pyrklog.spark.postgres.options import PostgresOptions, parse
 from pyrklog.spark.postgres.positions import Json
 from pyrklog.spark.postgres.watermark import MarkTask, WatermarkEngine, read_marks
 
-COLUMNS = "key BINARY, value BINARY, table STRING, lsn LONG"
+COLUMNS = StructType(
+    [
+        StructField("key", BinaryType()),
+        StructField("value", BinaryType()),
+        StructField("table", StringType()),
+        StructField("lsn", LongType()),
+    ]
+)
 
 
 class PostgresSource(DataSource):
@@ -36,7 +43,7 @@ class PostgresSource(DataSource):
     def name(cls) -> str:
         return "pyrklog-postgres"
 
-    def schema(self) -> str:
+    def schema(self) -> StructType:
         return COLUMNS
 
     def streamReader(self, schema: StructType) -> PostgresStreamReader:
