@@ -10,7 +10,7 @@ import logging
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pyrklog.spark.postgres import pgoutput
 from pyrklog.spark.postgres.events import Moment, Record, Source, read, records_of
@@ -18,13 +18,15 @@ from pyrklog.spark.postgres.options import PostgresOptions, Table
 from pyrklog.spark.postgres.pgoutput import Begin, Delete, Insert, Relation, Truncate, Update
 from pyrklog.spark.postgres.positions import START, Json, Position, Snapshot, position, shown
 from pyrklog.spark.postgres.server import (
-    Connection,
     Description,
     connect,
     database,
     describe,
 )
 from pyrklog.spark.postgres.slot import OpenSnapshot, Slot, peek
+
+if TYPE_CHECKING:
+    from pyrklog.spark.postgres.server import Connection
 
 logger = logging.getLogger("pyrklog.spark")
 

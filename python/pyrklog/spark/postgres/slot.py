@@ -13,10 +13,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from pyrklog.spark.postgres.options import PostgresOptions, Table
 from pyrklog.spark.postgres.positions import Snapshot, lsn_of, shown
-from pyrklog.spark.postgres.server import Connection, DatabaseError, connect, describe, value
+from pyrklog.spark.postgres.server import DatabaseError, connect, describe, value
 
 if TYPE_CHECKING:
     import psycopg
+
+    from pyrklog.spark.postgres.server import Connection
 
 BUSY_MOST_S = 60.0
 """How long the slot may be in use: the session of a killed reader ends when it notices."""

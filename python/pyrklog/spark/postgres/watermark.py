@@ -10,20 +10,22 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pyrklog.spark.postgres.changes import copy_rows
 from pyrklog.spark.postgres.events import Moment, Record
 from pyrklog.spark.postgres.options import PostgresOptions, Table
 from pyrklog.spark.postgres.positions import START, Json, marks, marks_to_json
 from pyrklog.spark.postgres.server import (
-    Connection,
     DatabaseError,
     Description,
     connect,
     describe,
     value,
 )
+
+if TYPE_CHECKING:
+    from pyrklog.spark.postgres.server import Connection
 
 _TIMES = frozenset({1082, 1114, 1184})
 
