@@ -11,6 +11,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from pyrklog.spark.postgres.server import value
+
 if TYPE_CHECKING:
     import psycopg
     from psycopg import sql
@@ -68,19 +70,13 @@ def _is_new(connection: psycopg.Connection[Any], app_id: str, batch: int) -> boo
         "SELECT set_config('synchronous_commit', 'on', true) "
         "WHERE current_setting('synchronous_commit') = 'off'"
     )
-    found = connection.execute("SELECT to_regclass(%s) IS NULL", [BATCHES]).fetchone()
-    if found[0]:
-        connection.execute(
-            f"CREATE TABLE IF NOT EXISTS {BATCHES} "
-            "(app text PRIMARY KEY, batch bigint NOT NULL)".encode()
-        )
-    connection.execute(
-        f"INSERT INTO {BATCHES} VALUES (%s, -1) ON CONFLICT DO NOTHING".encode(), [app_id]
-    )
-    found = connection.execute(
-        f"SELECT batch FROM {BATCHES} WHERE app = %s FOR UPDATE".encode(), [app_id]
-    ).fetchone()
-    return bool(found[0] < batch)
+    if value(connection, "SELECT to_regclass(%s)::text", BATCHES) is None:
+        columns = "app text PRIMARY KEY, batch bigint NOT NULL"
+        connection.execute(f"CREATE TABLE IF NOT EXISTS {BATCHES} ({columns})".encode())
+    insert = f"INSERT INTO {BATCHES} VALUES (%s, -1) ON CONFLICT DO NOTHING"
+    connection.execute(insert.encode(), [app_id])
+    query = f"SELECT batch FROM {BATCHES} WHERE app = %s FOR UPDATE"
+    return int(value(connection, query, app_id)) < batch
 
 
 def _stage(
