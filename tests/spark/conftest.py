@@ -25,8 +25,9 @@ def spark(tmp_path_factory: pytest.TempPathFactory, _stopped_at_the_end: None) -
     return session_without_jars(tmp_path_factory.mktemp("warehouse"))
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def postgres() -> Iterator[PostgresServer]:
+    """One for all tests, each with its own database."""
     with PostgresServer() as running:
         yield running
 

@@ -150,6 +150,7 @@ def test_a_server_that_crashes_loses_nothing(planes: Database) -> None:
         start, first = batch(options, engine, start)
         engine.commit(start)
     # The slot's place is not on the disk yet.
+    planes.connection.close()
     planes.server.crash()
     planes.server.start()
     planes.connection = planes.connect()

@@ -70,7 +70,6 @@ class ChangingTable:
     def _run(self, keys: list[str], chance: random.Random) -> None:
         try:
             with self._connect() as connection:
-                connection.autocommit = False
                 while not self._stopped.wait(0.001):
                     self._transaction(connection, keys, chance)
         except BaseException as error:
@@ -80,20 +79,21 @@ class ChangingTable:
         self, connection: psycopg.Connection[Any], keys: list[str], chance: random.Random
     ) -> None:
         done: list[tuple[str, Step]] = []
-        for _ in range(chance.randint(1, _CHANGES_MOST)):
-            if chance.random() < 0.1:
-                with connection.transaction() as part:
-                    self._change(connection, chance.choice(keys), chance)
-                    raise psycopg.Rollback(part)
-            with connection.transaction():
-                done += self._change(connection, chance.choice(keys), chance)
-        if chance.random() < 0.1:
-            connection.rollback()
-            return
-        connection.commit()
-        for key, step in done:
-            self.steps[key].append(step)
-        self.transactions += 1
+        is_undone = chance.random() < 0.1
+        with connection.transaction() as whole:
+            for _ in range(chance.randint(1, _CHANGES_MOST)):
+                if chance.random() < 0.1:
+                    with connection.transaction() as part:
+                        self._change(connection, chance.choice(keys), chance)
+                        raise psycopg.Rollback(part)
+                with connection.transaction():
+                    done += self._change(connection, chance.choice(keys), chance)
+            if is_undone:
+                raise psycopg.Rollback(whole)
+        if not is_undone:
+            for key, step in done:
+                self.steps[key].append(step)
+            self.transactions += 1
 
     def _change(
         self, connection: psycopg.Connection[Any], key: str, chance: random.Random

@@ -99,10 +99,13 @@ class PostgresServer:
 
     def crash(self) -> None:
         """All its processes end at once, without a word to the disk; data stays."""
-        self._end(signal.SIGQUIT)
+        if self._process is not None:
+            self._process.send_signal(signal.SIGQUIT)
+            self._process.wait(PATIENCE_S)
+            self._process = None
 
     def close(self) -> None:
-        self._end(signal.SIGINT)
+        self.crash()
         shutil.rmtree(self._folder)
 
     def __enter__(self) -> Self:
@@ -110,12 +113,6 @@ class PostgresServer:
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-    def _end(self, how: signal.Signals) -> None:
-        if self._process is not None:
-            self._process.send_signal(how)
-            self._process.wait(PATIENCE_S)
-            self._process = None
 
     def _serves(self) -> bool:
         try:

@@ -16,8 +16,6 @@ from pyrklog.spark.postgres.positions import Snapshot, lsn_of, shown
 from pyrklog.spark.postgres.server import DatabaseError, connect, describe, value
 
 if TYPE_CHECKING:
-    import psycopg
-
     from pyrklog.spark.postgres.server import Connection
 
 BUSY_MOST_S = 60.0
@@ -211,28 +209,18 @@ def peek(connection: Connection, options: PostgresOptions, end: int) -> Iterator
     query = f"SELECT (lsn - '0/0')::bigint, data FROM {_PEEK}".encode()
     arguments = [options.slot, shown(end), None, quoted(options.publication)]
 
-    def open_cursor() -> psycopg.ServerCursor[tuple[Any, ...]]:
+    def first() -> Sequence[Any]:
         connection.rollback()
-        found = connection.cursor(name="changes", scrollable=False)
-        found.itersize = _FETCHED_ROWS
-        found.execute(query, arguments, binary=True)
-        return found
+        cursor.execute(query, arguments, binary=True)
+        # The server decodes now.
+        return cursor.fetchmany(_FETCHED_ROWS)
 
     connection.autocommit = False
-    yield from _rows(connection, open_cursor)
-
-
-def _rows(connection: Connection, open_cursor: Callable[[], Any]) -> Iterator[tuple[int, bytes]]:
-    def first() -> tuple[Any, Sequence[Any]]:
-        cursor = open_cursor()
-        # The server decodes now.
-        return cursor, cursor.fetchmany(_FETCHED_ROWS)
-
-    cursor, rows = when_free(first)
-    while rows:
-        yield from rows
-        rows = cursor.fetchmany(_FETCHED_ROWS)
-    cursor.close()
+    with connection.cursor(name="changes", scrollable=False) as cursor:
+        rows = when_free(first)
+        while rows:
+            yield from rows
+            rows = cursor.fetchmany(_FETCHED_ROWS)
     connection.rollback()
 
 

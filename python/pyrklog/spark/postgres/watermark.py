@@ -103,7 +103,7 @@ class WatermarkEngine:
         limit = sql.SQL("") if rows_most is None else sql.SQL("LIMIT {}").format(rows_most)
         row = self._connection.execute(
             sql.SQL(
-                "SELECT max(mark)::text FROM (SELECT {} AS mark FROM {} {} ORDER BY 1 {}) AS some"
+                "SELECT max(mark)::text FROM (SELECT {} AS mark FROM {} {} ORDER BY 1 {}) AS read"
             ).format(column, sql.Identifier(*table.table), condition, limit)
         ).fetchone()
         assert row is not None
