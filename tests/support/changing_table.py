@@ -39,13 +39,16 @@ class ChangingTable:
     Transactions insert, update, delete and rename, some in a part that is rolled back, some as a
     whole; two of them are open at a time."""
 
-    def __init__(self, connect: Callable[[], psycopg.Connection[Any]], seed: int = 1) -> None:
+    def __init__(
+        self, connect: Callable[[], psycopg.Connection[Any]], seed: int = 1, pause_s: float = 0.001
+    ) -> None:
         with connect() as connection:
             self.before = content(connection)
         self.steps: defaultdict[str, list[Step]] = defaultdict(list)
         """By key, of what was committed since ``before``, in order."""
         self.transactions = 0
         self._connect = connect
+        self._pause_s = pause_s
         self._numbers = itertools.count(1_000_000)
         self._stopped = threading.Event()
         self._errors: list[BaseException] = []
@@ -70,7 +73,7 @@ class ChangingTable:
     def _run(self, keys: list[str], chance: random.Random) -> None:
         try:
             with self._connect() as connection:
-                while not self._stopped.wait(0.001):
+                while not self._stopped.wait(self._pause_s):
                     self._transaction(connection, keys, chance)
         except BaseException as error:
             self._errors.append(error)
@@ -110,12 +113,13 @@ class ChangingTable:
             connection.execute("DELETE FROM planes WHERE tailnum = %s", [key])
             return [(key, ("d", None))]
         if what < 0.3:
-            renamed = row | {"tailnum": f"{key}-{seats}"}
+            new = f"{key}-{seats}"
+            renamed = row | {"tailnum": new}
             connection.execute(
                 "UPDATE planes SET tailnum = %s, manufacturer = %s, seats = %s WHERE tailnum = %s",
                 [*renamed.values(), key],
             )
-            return [(key, ("d", None)), (renamed["tailnum"], ("c", renamed))]
+            return [(key, ("d", None)), (new, ("c", renamed))]
         connection.execute(
             "UPDATE planes SET manufacturer = %s, seats = %s WHERE tailnum = %s",
             [*values[1:], key],

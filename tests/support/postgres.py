@@ -79,19 +79,21 @@ class PostgresServer:
 
     def start(self) -> Self:
         """Returns once it serves."""
-        settings = [f"--{name}={value}" for name, value in self._settings.items()]
-        data = ["-D", self._folder / "data", "-p", str(self._port)]
+        command = [str(self._folder / "server/bin/postgres"), "-D", str(self._folder / "data")]
+        command += ["-p", str(self._port)]
+        command += [f"--{name}={value}" for name, value in self._settings.items()]
         log = self._folder / "server.log"
         with log.open("ab") as output:
-            self._process = subprocess.Popen(
-                [self._folder / "server/bin/postgres", *data, *settings],
+            process: subprocess.Popen[bytes] = subprocess.Popen(
+                command,
                 **self._placed(),
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
             )
-        wait_until_serves(self._process, log, self._serves, PATIENCE_S)
+        self._process = process
+        wait_until_serves(process, log, self._serves, PATIENCE_S)
         return self
 
     def log(self) -> str:
