@@ -3,6 +3,8 @@ run to their ends; each result is beside what the database, or the input, has.""
 
 from __future__ import annotations
 
+import contextlib
+import io
 import json
 import os
 import signal
@@ -103,7 +105,12 @@ def run_and_kill(made: Killed) -> None:
 
 
 def test_from_a_database(spark: Any, killed: Killed) -> None:
-    killed.finish(changes.start(killed.run(spark), killed.origin.conninfo))
+    queries = changes.start(killed.run(spark), f"{killed.origin.conninfo} password=hush")
+    killed.finish(queries)
+    shown = io.StringIO()
+    with contextlib.redirect_stdout(shown):
+        queries[0].explain(extended=True)
+    assert "hush" not in shown.getvalue() + queries[0].lastProgress.json
     rows = visible(killed.bootstrap, "planes-changes", ["key", "value"])
     told = steps_told((row["key"], row["value"]) for row in rows)
     check_once(told, killed.table)

@@ -10,7 +10,7 @@ import pytest
 
 from pyrklog.spark.postgres.changes import TruncatedError
 from pyrklog.spark.postgres.events import UNAVAILABLE, Record
-from pyrklog.spark.postgres.positions import START, lsn_of
+from pyrklog.spark.postgres.positions import START, Position, lsn_of
 from tests.support import changing_table
 from tests.support.changing_table import ChangingTable, check_once, last_of
 from tests.support.postgres_reading import (
@@ -140,6 +140,42 @@ def test_a_transaction_is_never_divided(planes: Database) -> None:
             start, records = batch(options, engine, start)
             sizes.append(len(records))
     assert sizes == [len(PLANES), len(PLANES), 2 * len(PLANES)]
+
+
+def seats(records: list[Record]) -> list[int]:
+    return [json.loads(record.value or b"")["after"]["seats"] for record in records]
+
+
+def test_a_batch_has_what_is_between_its_places_wherever_the_slot_is(planes: Database) -> None:
+    options = planes.options()
+    start = snapshot(options)
+    ends = []
+    with running(options) as engine:
+        for number in (101, 102):
+            planes.run(f"UPDATE planes SET seats = {number} WHERE tailnum = 'N1'")
+            ends.append(engine.latest(start))
+        assert seats(read(options, engine, start, ends[0])) == [101]
+        assert seats(read(options, engine, ends[0], ends[1])) == [102]
+        assert seats(read(options, engine, start, ends[1])) == [101, 102]
+
+
+def test_a_place_within_a_commit_is_one_line_for_batches_and_the_slot(planes: Database) -> None:
+    """The log may be flushed up to anywhere."""
+    options = planes.options()
+    start = snapshot(options)
+    for number in (101, 102):
+        planes.run(f"UPDATE planes SET seats = {number} WHERE tailnum = 'N1'")
+    with running(options) as engine:
+        end, records = batch(options, engine, start)
+        begin = records[0].lsn
+        assert begin is not None
+        before, within = (Position(lsn).to_json() for lsn in (begin, begin + 1))
+        assert read(options, engine, start, before) == []
+        engine.commit(before)
+        assert seats(read(options, engine, before, within)) == [101]
+        assert seats(read(options, engine, before, end)) == [101, 102]
+        engine.commit(within)
+        assert seats(read(options, engine, within, end)) == [102]
 
 
 def test_a_server_that_crashes_loses_nothing(planes: Database) -> None:
