@@ -135,4 +135,6 @@ def _unpack(folder: Path) -> None:
     with zipfile.ZipFile(jars[0]) as jar:
         (name,) = (one for one in jar.namelist() if one.endswith(".txz"))
         with jar.open(name) as packed, tarfile.open(fileobj=packed, mode="r|xz") as files:
-            files.extractall(folder, filter="tar")
+            # Python before 3.11.4 has no filters; later ones want to be told that none is meant.
+            files.extraction_filter = lambda member, path: member
+            files.extractall(folder)
