@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 from confluent_kafka import (
@@ -27,7 +27,13 @@ from confluent_kafka.admin import (
 
 from pyrklog.mirror import names
 from pyrklog.mirror.errors import AwayError, Kind, MirrorError
-from pyrklog.scanning import UnknownTopicError, scan
+from pyrklog.scanning import (
+    AuthenticationError,
+    ScanError,
+    UnknownTopicError,
+    check_access,
+    scan,
+)
 
 INTERNAL_REPLICAS_MAX = 3
 _DYNAMIC_TOPIC_CONFIG = 1
@@ -55,6 +61,8 @@ _DENIED = frozenset(
         KafkaError.TOPIC_AUTHORIZATION_FAILED,
         KafkaError.GROUP_AUTHORIZATION_FAILED,
         KafkaError.CLUSTER_AUTHORIZATION_FAILED,
+        KafkaError.SASL_AUTHENTICATION_FAILED,
+        KafkaError._AUTHENTICATION,
     }
 )
 _NO_MEMBERS = (ConsumerGroupState.EMPTY, ConsumerGroupState.DEAD)
@@ -77,25 +85,50 @@ class ClusterAdmin:
     def __init__(self, cluster: names.Cluster, timeout_s: float) -> None:
         self.cluster = cluster
         self._timeout_s = timeout_s
+
+    @cached_property
+    def _admin(self) -> AdminClient:
         logger = logging.getLogger("pyrklog.mirror.librdkafka")
         logger.propagate = False
         if not logger.handlers:
             logger.addHandler(logging.NullHandler())
-        settings = {
-            "bootstrap.servers": cluster.bootstrap,
-            "client.id": "pyrklog-mirror",
-            "logger": logger,
-            "log.connection.close": False,
-        }
-        self._admin = AdminClient(settings)
+        try:
+            settings = {
+                "bootstrap.servers": self.cluster.bootstrap,
+                "client.id": names.CLIENT_ID,
+                "logger": logger,
+                "log.connection.close": False,
+                **self.cluster.security.librdkafka(),
+            }
+            return AdminClient(settings)
+        except ValueError as error:
+            raise MirrorError(f"{self._where}: {error}", kind=Kind.USAGE) from None
+        except KafkaException as error:
+            raise MirrorError(f"{self._where}: {error.args[0].str()}", kind=Kind.USAGE) from None
+
+    def check_access(self) -> None:
+        """Raises MirrorError if the cluster does not let the mirror in: librdkafka would only go on
+        trying. A cluster that is away is no failure here."""
+        cluster = self.cluster
+        try:
+            check_access(cluster.bootstrap, names.CLIENT_ID, self._timeout_s, cluster.security)
+        except AuthenticationError as error:
+            raise MirrorError(f"{self._where}: {error}", kind=Kind.DENIED) from None
+        except ScanError as error:
+            raise MirrorError(f"{self._where}: {error}") from None
+        except ValueError as error:
+            raise MirrorError(f"{self._where}: {error}", kind=Kind.USAGE) from None
+
+    @property
+    def _where(self) -> str:
+        return f"{self.cluster.alias} ({self.cluster.bootstrap})"
 
     def topics(self) -> tuple[str, dict[str, int]]:
         """The cluster's id, and the partitions of each topic that has some."""
-        about = f"{self.cluster.alias} ({self.cluster.bootstrap})"
         try:
             metadata = self._admin.list_topics(timeout=self._timeout_s)
         except KafkaException as error:
-            raise refusal(error.args[0], about) from None
+            raise refusal(error.args[0], self._where) from None
         self._brokers = max(1, len(metadata.brokers))
         counts = {
             name: len(topic.partitions)
@@ -286,7 +319,11 @@ class ClusterAdmin:
 
     def reading(self) -> dict[str, Any]:
         """Arguments of :func:`pyrklog.scan`."""
-        return {"bootstrap_servers": self.cluster.bootstrap, "client_id": "pyrklog-mirror"}
+        return {
+            "bootstrap_servers": self.cluster.bootstrap,
+            "client_id": names.CLIENT_ID,
+            "security": self.cluster.security,
+        }
 
 
 def _is_own(entry: Any) -> bool:

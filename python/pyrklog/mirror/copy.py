@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from pyrklog.mirror.errors import MirrorError
-from pyrklog.mirror.names import Names
+from pyrklog.mirror.names import CLIENT_ID, Cluster, Names
 from pyrklog.mirror.spans import Runs, Span, Spans, add_offsets, segments
 from pyrklog.mirror.state import Partition, Progress, Row, progress_row, spans_row
 from pyrklog.producing import ProducerSettings
@@ -61,16 +61,17 @@ class Pace(NamedTuple):
         return max(BATCH_BYTES_MIN, min(BATCH_BYTES_MAX, self.rate_bytes // 2))
 
 
-def producer_settings(names: Names, bootstrap: str, codec: str) -> ProducerSettings:
+def producer_settings(names: Names, target: Cluster, codec: str) -> ProducerSettings:
     return ProducerSettings(
-        bootstrap_servers=bootstrap,
+        bootstrap_servers=target.bootstrap,
         columns=list(WRITTEN),
-        client_id="pyrklog-mirror",
+        client_id=CLIENT_ID,
         codec=codec,
         memory_bytes=PRODUCER_MEMORY_BYTES,
         delivery_timeout_ms=DELIVERY_TIMEOUT_MS,
         transactional_id=names.transactional_id,
         transaction_timeout_ms=TRANSACTION_TIMEOUT_MS,
+        security=target.security,
     )
 
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 from pyrklog.mirror.errors import Kind, MirrorError
+from pyrklog.security import Security
 
+CLIENT_ID = "pyrklog-mirror"
 NAME_MAX = 249
 """Of a topic."""
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,100}")
@@ -24,10 +26,11 @@ class Policy(StrEnum):
 
 @dataclass(frozen=True)
 class Cluster:
-    """Where a cluster is: ``HOST:PORT``, several with commas."""
+    """Where a cluster is (``HOST:PORT``, several with commas), and how it lets clients in."""
 
     alias: str
     bootstrap: str
+    security: Security = field(default_factory=Security)
 
 
 @dataclass(frozen=True)

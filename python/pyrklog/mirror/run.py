@@ -37,10 +37,12 @@ from pyrklog.producing import (
     ClusterUnavailableError,
     ProduceError,
     Producer,
+    ProducerAuthenticationError,
     RecordTooLargeError,
     TransactionFencedError,
 )
 from pyrklog.scanning import (
+    AuthenticationError,
     BrokerNotAvailableError,
     LeaderNotAvailableError,
     LogTruncatedError,
@@ -168,18 +170,22 @@ class Mirror:
         except LogTruncatedError as error:
             fix = "--again TOPIC copies a topic from its beginning, behind what the target has"
             raise MirrorError(str(error), fix) from error
+        except (AuthenticationError, ProducerAuthenticationError) as error:
+            raise MirrorError(str(error), kind=Kind.DENIED) from error
         except (ScanError, ProduceError, ValueError) as error:
             raise MirrorError(str(error)) from error
 
     def _session(self) -> bool:
         """With one producer. Whether all is done; otherwise another session is needed."""
         names, options = self._options.names, self._options
+        for admin in (self._source, self._target):
+            admin.check_access()
         self._target.topics()
         self._target.create_internal(names.state_topic, _STATE)
         self._target.create_internal(names.offsets_topic, _OFFSETS)
         if options.groups:
             self._target.create_internal(names.checkpoints_topic, _CHECKPOINTS)
-        settings = producer_settings(names, options.target.bootstrap, options.codec)
+        settings = producer_settings(names, options.target, options.codec)
         producer = Producer(settings)
         copier: Copier | None = None
         try:
