@@ -47,7 +47,9 @@ def test_what_is_asked_for_shows_no_password() -> None:
 def test_a_file_that_is_missing_is_the_users_mistake(tmp_path: Path) -> None:
     admin = tls_admin(tmp_path / "none.pem")
     for asked in (admin.check_access, admin.topics):
-        with pytest.raises(MirrorError, match="east .* ssl.ca.location .* No such file") as failed:
+        with pytest.raises(
+            MirrorError, match=r"east .* ssl\.ca\.location .* No such file"
+        ) as failed:
             asked()
         assert failed.value.kind is Kind.USAGE
 
@@ -55,7 +57,7 @@ def test_a_file_that_is_missing_is_the_users_mistake(tmp_path: Path) -> None:
 def test_certificates_that_are_none_are_the_users_mistake(tmp_path: Path) -> None:
     path = tmp_path / "ca.pem"
     path.write_text("-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n")
-    with pytest.raises(MirrorError, match="ssl.ca.location") as failed:
+    with pytest.raises(MirrorError, match=r"ssl\.ca.location") as failed:
         tls_admin(path).check_access()
     assert failed.value.kind is Kind.USAGE
 
