@@ -4,8 +4,8 @@ import java.util.TreeSet;
 import org.apache.kafka.connect.mirror.RemoteClusterUtils;
 
 /**
- * What MirrorMaker's own reader finds at a target: topics with checkpoints ("topic NAME"), and where
- * a group of the source goes on there ("offset TOPIC PARTITION OFFSET").
+ * What MirrorMaker's own reader finds at a target: topics with checkpoints ("topic NAME"), and
+ * where a group of the source goes on there ("offset TOPIC PARTITION OFFSET").
  *
  * <p>Arguments: bootstrap servers, the source's alias, group, class of the replication policy.
  */
