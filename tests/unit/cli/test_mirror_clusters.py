@@ -160,6 +160,23 @@ def test_options_for_one_cluster_are_for_neither(command: list[str]) -> None:
     )
 
 
+@pytest.mark.parametrize("command", COMMANDS, ids=lambda one: one[0])
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        (["-X", "security.protocol=SSL"], "each cluster has its own: --from-property"),
+        (["--command-config", "client.properties"], "each cluster has its own: --from-config"),
+        (["-b", "h:1"], "mirror takes --from HOST:PORT"),
+    ],
+)
+def test_options_of_other_commands_are_answered(
+    command: list[str], given: list[str], told: str
+) -> None:
+    code, said = invoke("mirror", *command, "--from", "h:1", "--to", "h:2", *given)
+    assert code == Exit.USAGE
+    assert told in said
+
+
 @contextmanager
 def peer(answer: bytes) -> Iterator[str]:
     """Where everybody is answered so, and nothing else."""
