@@ -87,7 +87,8 @@ def test_from_a_cluster_with_tls_and_scram(
     commit(kafka.plain, topic, topic, {0: 300})
     file = java_file(tmp_path, kafka)
     pair = Pair(kafka.sasl, ours, topic, "--from-config", str(file))
-    said = pair.once("--topics", topic, "--groups", topic, "-v")
+    # In one transaction, so that offsets stay.
+    said = pair.once("--topics", topic, "--groups", topic, "-v", "--commit", "30")
     assert values(ours, f"east.{topic}") == wanted
     pair.verified()
     assert [one["lag"] for one in pair.items("status", "--over", "0")] == [0, 0]
