@@ -174,7 +174,7 @@ def verify(
     except MirrorError as error:
         fail(error)
     show(listing, output)
-    if any(one["result"] != "same" for one in listing.items):
+    if any(one["result"] == "differs" for one in listing.items):
         raise typer.Exit(Exit.DIFFERS)
 
 
