@@ -8,9 +8,9 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
-from pyrklog.mirror.errors import Kind, MirrorError
+from pyrklog.mirror.errors import AwayError, Kind, MirrorError
 from pyrklog.mirror.names import Names, Patterns, Policy, chosen, is_state_topic
-from pyrklog.mirror.state import State, chain_of, read_state
+from pyrklog.mirror.state import Partition, State, chain_of, read_state
 
 _NOT_COPIED = re.compile(
     r"message\.timestamp\..*|min\.insync\.replicas|unclean\.leader\.election\.enable"
@@ -29,6 +29,7 @@ class Admin(Protocol):
     """Of :class:`pyrklog.mirror.cluster.ClusterAdmin`."""
 
     def topics(self) -> tuple[str, dict[str, int]]: ...
+    def leaderless(self) -> Collection[tuple[str, int]]: ...
     def create(
         self, topic: str, partitions: int, replicas: int, options: Mapping[str, str]
     ) -> bool: ...
@@ -43,12 +44,14 @@ class Wanted(NamedTuple):
 
     topics: Patterns
     replicas: int = BROKER_DEFAULT
+    is_whole: bool = False
+    """Partitions without a leader are waited for."""
 
 
 @dataclass(frozen=True)
 class Plan:
     """The source's topics, with their partitions, and what the target then has. ``chains``: see
-    :class:`State`."""
+    :class:`State`. ``offline``: partitions that have no leader, here or there."""
 
     source_id: str
     target_id: str
@@ -56,6 +59,14 @@ class Plan:
     grown: frozenset[str] = frozenset()
     """Topics of the target that existed and got partitions."""
     chains: dict[str, list[str]] | None = None
+    offline: frozenset[Partition] = frozenset()
+
+    def partitions(self) -> dict[str, list[int]]:
+        """Of each topic, those that can be copied now."""
+        return {
+            topic: [number for number in range(count) if (topic, number) not in self.offline]
+            for topic, count in self.topics.items()
+        }
 
 
 def own_options(options: Options, known: Mapping[str, object]) -> dict[str, str]:
@@ -88,6 +99,7 @@ class Topics:
         self._absent_s = absent_s
         self._seen: set[str] = set()
         self._passed_over: set[str] = set()
+        self._told_offline: frozenset[Partition] = frozenset()
 
     def sync(self, mirrored: Collection[str] = ()) -> Plan:
         """Creates, enlarges and sets what differs. Raises MirrorError, also for a circle, and for
@@ -113,7 +125,24 @@ class Topics:
             {topic: at_source[topic] for topic in topics},
             frozenset(grown),
             chains,
+            self._offline(topics),
         )
+
+    def _offline(self, topics: Sequence[str]) -> frozenset[Partition]:
+        if self._wanted.is_whole:
+            return frozenset()
+        names = {self._names.at_target(topic): topic for topic in topics}
+        here = {one for one in self._source.leaderless() if one[0] in topics}
+        there = {one for one in self._target.leaderless() if one[0] in names}
+        offline = frozenset(here | {(names[name], number) for name, number in there})
+        for topic, number in sorted(offline - self._told_offline):
+            where = "source" if (topic, number) in here else "target"
+            self._note(
+                f"partition {number} of topic {topic} has no leader at the {where}; the others go "
+                "on without it"
+            )
+        self._told_offline = offline
+        return offline
 
     def _at_target(self, needed: Collection[str]) -> tuple[str, dict[str, int]]:
         """Asks again for a while if a topic is missing that is needed: a broker that has just
@@ -168,19 +197,28 @@ class Topics:
         options = self._source.options(list(topics))
         names = {topic: self._names.at_target(topic) for topic in topics}
         existing = [name for name in names.values() if name in at_target]
-        there = self._target.options([self._names.state_topic, *existing])
+        there: Mapping[str, Options] = self._target.options([self._names.state_topic, *existing])
         known = there[self._names.state_topic]
         for topic, count in topics.items():
             name = names[topic]
             own = own_options(options.get(topic, {}), known)
             if name not in at_target:
-                self._target.create(name, count, self._wanted.replicas, own)
-                continue
+                if self._target.create(name, count, self._wanted.replicas, own):
+                    continue
+                at_target = {**at_target, name: self._count_of_others(name)}
+                there = {**there, **self._target.options([name])}
             if at_target[name] < count:
                 self._target.add_partitions(name, count)
                 grown.append(name)
             self._set_options(name, own, there[name])
         return grown
+
+    def _count_of_others(self, name: str) -> int:
+        """Partitions of a topic that somebody else has created meanwhile."""
+        found = self._target.topics()[1]
+        if name not in found:
+            raise AwayError(f"topic {name} exists at the target, but a broker does not know it")
+        return found[name]
 
     def _set_options(self, name: str, own: Mapping[str, str], there: Options) -> None:
         changed = {
