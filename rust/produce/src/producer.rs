@@ -83,6 +83,8 @@ pub struct Producer {
     pub(crate) is_stale: bool,
     pub(crate) refresh_at: Instant,
     pub(crate) refreshes: Backoff,
+    /// Batches were dropped, whose sequences are missing.
+    is_spent: bool,
 }
 
 impl Producer {
@@ -119,6 +121,7 @@ impl Producer {
             is_stale: false,
             refresh_at: Instant::now(),
             refreshes: Backoff::default(),
+            is_spent: false,
         })
     }
 
@@ -132,6 +135,10 @@ impl Producer {
     /// # Errors
     /// Any; the producer cannot be used after one.
     pub fn send(&mut self, batch: &RecordBatch) -> Result<()> {
+        if self.is_spent {
+            let text = "a transaction was aborted before all of it was sent: open another producer";
+            return Err(ProduceError::new(ErrorKind::Refused, text));
+        }
         let names = self.options.columns.clone();
         let rows = Rows::of(batch, &names)?;
         let now = SystemTime::now().duration_since(UNIX_EPOCH);
@@ -159,11 +166,20 @@ impl Producer {
         Ok(())
     }
 
-    /// Commits or aborts the transaction, if one is open. The caller has flushed what it commits.
+    /// Commits or aborts the transaction, if one is open. The caller has flushed what it commits; of
+    /// what it aborts nothing more is sent, and what is on its way is waited for: a batch that
+    /// arrived behind the marker would belong to no transaction. Before Kafka 3.6 it would hold up
+    /// readers, or count for the id's next transaction.
     ///
     /// # Errors
-    /// `Fenced`, and any.
+    /// `Fenced`, and any. `Unavailable` if it is not known what became of a batch that is aborted:
+    /// the transaction is left open. The next producer of the id ends it, or its time-out does, both
+    /// with an epoch that keeps the batch out.
     pub fn end(&mut self, commit: bool) -> Result<()> {
+        if !commit {
+            self.settle()?;
+            self.drop_unsent();
+        }
         let added = |topic: &Topic| topic.partitions.iter().any(|one| one.is_added);
         let Some(id) = self.options.transactional_id.clone() else {
             return Ok(());
@@ -330,6 +346,17 @@ impl Producer {
             sticky: Sticky::new(count),
         });
         at
+    }
+
+    fn drop_unsent(&mut self) {
+        for topic in &mut self.topics {
+            for partition in &mut topic.partitions {
+                let (open, queued) = partition.drop_unsent();
+                self.open_bytes -= open;
+                self.queued_bytes -= queued;
+                self.is_spent |= open + queued > 0;
+            }
+        }
     }
 
     fn seal(&mut self, (at, index): Place) -> Result<()> {
