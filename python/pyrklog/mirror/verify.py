@@ -70,39 +70,56 @@ class Verdict:
     difference: str = ""
 
 
+class Compared(NamedTuple):
+    """What is compared, and partitions of topics that are others by now, with where."""
+
+    sides: dict[Partition, tuple[Side, Side]]
+    anew: dict[Partition, str]
+
+
 def sides(
     source: ClusterAdmin,
     target: ClusterAdmin,
     partitions: Mapping[Partition, Progress],
-) -> dict[Partition, tuple[Side, Side]]:
-    """What is compared. Raises MirrorError."""
-    starts = []
-    for admin, wanted in (
-        (source, list(partitions)),
-        (target, [(one.target, number) for (_, number), one in partitions.items()]),
-    ):
-        starts.append(_starts(admin, wanted))
-    at_source, at_target = starts
-    found = {}
+) -> Compared:
+    """Raises MirrorError."""
+    here = _logs(source, list(partitions))
+    there = _logs(target, [(one.target, number) for (_, number), one in partitions.items()])
+    found, anew = {}, {}
     for (topic, number), one in partitions.items():
-        begin = at_source[topic, number]
-        there = at_target[one.target, number]
-        found[topic, number] = (
-            Side(source, topic, number, one.begin, one.position, begin),
-            Side(target, one.target, number, one.target_begin, one.target_end, there),
-        )
-    return found
+        if _is_another(one.topic_id, here.topic_ids.get(topic)):
+            anew[topic, number] = "source"
+        elif _is_another(one.target_id, there.topic_ids.get(one.target)):
+            anew[topic, number] = "target"
+        else:
+            at_source, at_target = here.starts[topic, number], there.starts[one.target, number]
+            found[topic, number] = (
+                Side(source, topic, number, one.begin, one.position, at_source),
+                Side(target, one.target, number, one.target_begin, one.target_end, at_target),
+            )
+    return Compared(found, anew)
 
 
-def _starts(admin: ClusterAdmin, partitions: list[Partition]) -> dict[Partition, int]:
+def _is_another(known: str, now: str | None) -> bool:
+    """By ids of topics, if brokers have them."""
+    return bool(known and now) and known != now
+
+
+class _Logs(NamedTuple):
+    starts: dict[Partition, int]
+    topic_ids: dict[str, str]
+
+
+def _logs(admin: ClusterAdmin, partitions: list[Partition]) -> _Logs:
     wanted: dict[str, list[int]] = {}
     for topic, number in partitions:
         wanted.setdefault(topic, []).append(number)
     if not wanted:
-        return {}
+        return _Logs({}, {})
     try:
         with scan(wanted, columns=[], threads=1, **admin.reading()) as planned:
-            return {(one.topic, one.partition): one.start for one in planned.progress()}
+            starts = {(one.topic, one.partition): one.start for one in planned.progress()}
+            return _Logs(starts, planned.topic_ids)
     except ScanError as error:
         raise MirrorError(f"{admin.cluster.alias}: {error}") from error
 

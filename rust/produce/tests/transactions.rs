@@ -82,7 +82,13 @@ fn an_abort_comes_behind_what_is_on_its_way() {
     producer.end(false).unwrap();
     assert_eq!(cluster.state().ends, [("id".to_owned(), PRODUCER, false)]);
     let state = cluster.state();
-    let last_of = |api| state.asked.iter().rposition(|asked| asked.0 == api).unwrap();
+    let last_of = |api| {
+        state
+            .asked
+            .iter()
+            .rposition(|asked| asked.0 == api)
+            .unwrap()
+    };
     assert!(last_of(key::PRODUCE) < last_of(key::END_TXN));
     assert!(!state.log.is_empty(), "nothing was on its way");
     drop(state);

@@ -1,0 +1,82 @@
+"""A mirror of a cluster without one of its brokers, which has the only replica of some partitions."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Callable
+
+import pytest
+
+from pyrklog.mirror import run
+from pyrklog.testing import TestBroker
+from tests.mirror.test_changes import EndedError, mirrored
+from tests.support.clients import Confluent, Record
+from tests.support.cluster import BrokerCluster
+from tests.support.cluster_clients import create, leaders
+from tests.support.mirroring import Pair, values, wait_for_values
+from tests.support.waiting import PATIENCE_S, wait_until
+
+pytestmark = [pytest.mark.jvm, pytest.mark.timeout(240)]
+
+PARTITIONS = 6
+
+
+def fill(bootstrap: str, topic: str, partitions: list[int], name: str) -> Counter[bytes]:
+    wanted: Counter[bytes] = Counter()
+    for partition in partitions:
+        some = [b"%s-%d-%d" % (name.encode(), partition, number) for number in range(20)]
+        Confluent().produce(
+            bootstrap, topic, [Record(None, one) for one in some], partition=partition
+        )
+        wanted.update(some)
+    return wanted
+
+
+def test_partitions_without_a_leader_hold_up_no_others(
+    cluster: BrokerCluster,
+    new_broker: Callable[..., TestBroker],
+    topic: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name, seconds in (("SCAN_TIMEOUT_S", 2.0), ("OFFLINE_REFRESH_S", 0.5), ("REFRESH_S", 2.0)):
+        monkeypatch.setattr(run, name, seconds)
+    admin = create(cluster, topic, PARTITIONS)
+    wait_until(lambda: min(leaders(admin, topic).values()) > 0, "no leaders")
+    pair = Pair(cluster.bootstrap, new_broker().start().bootstrap, topic)
+    everywhere = list(range(PARTITIONS))
+    wanted = fill(pair.source, topic, everywhere, "first")
+    has_ended, failures = threading.Event(), list[BaseException]()
+
+    def look() -> None:
+        if has_ended.is_set():
+            raise EndedError
+
+    def copy() -> None:
+        try:
+            mirrored(pair, topic, copied=look)
+        except EndedError:
+            pass
+        except BaseException as error:
+            failures.append(error)
+
+    copying = threading.Thread(target=copy, daemon=True)
+    copying.start()
+    target = f"east.{topic}"
+    wait_for_values(pair.target, target, wanted)
+    led_by = leaders(admin, topic)
+    victim = led_by[0]
+    cluster.brokers[victim].kill()
+    wait_until(lambda: leaders(admin, topic)[0] < 0, "still led")
+    others = [number for number, leader in led_by.items() if leader != victim]
+    wanted += fill(pair.source, topic, others, "second")
+    wait_for_values(pair.target, target, wanted)
+    cluster.brokers[victim].start()
+    wait_until(lambda: leaders(admin, topic)[0] == victim, "not led again")
+    wanted += fill(pair.source, topic, everywhere, "third")
+    wait_for_values(pair.target, target, wanted)
+    has_ended.set()
+    copying.join(PATIENCE_S)
+    assert not failures, failures
+    assert values(pair.target, target) == wanted
+    pair.verified()
