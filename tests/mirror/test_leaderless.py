@@ -1,4 +1,4 @@
-"""A mirror of a cluster without one of its brokers, which has the only replica of some partitions."""
+"""A source without one of its brokers, which has the only replica of some partitions."""
 
 from __future__ import annotations
 
