@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any
 
 import pyarrow as pa
@@ -13,6 +13,7 @@ from confluent_kafka.admin import AdminClient
 import pyrklog
 from pyrklog.mirror import Cluster, Mirror, MirrorError, Names, Options, Pace, Patterns, Policy, run
 from pyrklog.mirror.copy import NO_TIMESTAMP_US
+from pyrklog.mirror.topics import Plan, Topics
 from pyrklog.producing import Producer, ProducerSettings
 from pyrklog.testing import TestBroker
 from tests.support.groups import create_topic
@@ -66,13 +67,14 @@ def mirrored(
     *,
     began: Callable[[], None] = nothing,
     copied: Callable[[], None] = nothing,
+    policy: Policy = Policy.PREFIX,
     **more: Any,
 ) -> None:
     """A mirror of this process, of topics whose names begin so, until one of these raises."""
     options = Options(
         source=Cluster("east", pair.source),
         target=Cluster("west", pair.target),
-        names=Names("east", "west", Policy.PREFIX, name),
+        names=Names("east", "west", policy, name),
         topics=Patterns([f"{name}.*"], "--topics"),
         groups=Patterns([], "--groups"),
         pace=Pace(0.05),
@@ -243,3 +245,47 @@ def test_a_copy_again_that_ended_before_it_began_is_not_forgotten(pair: Pair, to
     pair.verified()
     said = pair.once("--topics", topic, "--again", "misspelled")
     assert "--again misspelled: no such topic is copied" in said
+
+
+def test_two_mirrors_of_a_circle_that_start_at_once_copy_nothing(
+    brokers: tuple[str, str], pair: Pair, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second one looks after the first has, and before that has written whence it copies."""
+    back = Pair(brokers[1], brokers[0], topic)
+    for bootstrap in brokers:
+        create_topic(bootstrap, topic, 1)
+    fill(pair.source, topic, 10, partitions=1)
+    begun = []
+
+    def begin() -> None:
+        raise EndedError
+
+    class Slow(Topics):
+        def sync(self, mirrored: Collection[str] = ()) -> Plan:
+            plan = super().sync(mirrored)
+            if not begun:
+                begun.append(topic)
+                with pytest.raises(EndedError):
+                    mirrored_of(back)
+            return plan
+
+    def mirrored_of(one: Pair) -> None:
+        mirrored(one, topic, policy=Policy.IDENTITY, began=begin)
+
+    monkeypatch.setattr(run, "Topics", Slow)
+    with pytest.raises(MirrorError, match=f"topic {topic} would go in a circle"):
+        mirrored_of(pair)
+    assert values(pair.target, topic).total() == 0
+
+
+def test_a_second_mirror_to_the_same_topic_is_refused(pair: Pair, topic: str) -> None:
+    """As when the alias, and with it the name, is forgotten."""
+    create_topic(pair.source, topic, 1)
+    wanted = fill(pair.source, topic, 10, partitions=1)
+    pair.once("--topics", topic, "--policy", "identity")
+    again = Pair(pair.source, pair.target, f"{topic}-again")
+    said = again.once("--topics", topic, "--policy", "identity", code=1)
+    assert f"topic {topic} is copied to {topic} by another mirror" in said
+    assert values(pair.target, topic) == wanted
+    again.once("--topics", topic)
+    assert values(pair.target, f"east.{topic}") == wanted

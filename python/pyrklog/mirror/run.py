@@ -241,6 +241,7 @@ class Mirror:
         origin = Origin(*ids, names.policy.value)
         check_origin(names.state_topic, state.origin, origin)
         plan = self._topics.sync({topic for topic, _ in known})
+        self._topics.refuse_doubles(plan, {topic for topic, _ in state.partitions})
         if self._first is None:
             self._first = frozenset(plan.topics)
         self._whole = (state.again | self._asked_again(state, plan)) - {topic for topic, _ in known}
@@ -288,13 +289,24 @@ class Mirror:
         self, copier: Copier, plan: Plan, known: dict[str, list[str]], rows: list[Row]
     ) -> None:
         topic = self._options.names.state_topic
-        for of, chain in (plan.chains or {}).items():
-            if known.get(of) != chain:
-                rows.append(chain_row(topic, of, chain))
-                known[of] = chain
-        self._known_chains = known
+        changed = {of: one for of, one in (plan.chains or {}).items() if known.get(of) != one}
+        rows += [chain_row(topic, of, chain) for of, chain in changed.items()]
+        self._known_chains = known | changed
         if rows:
             copier.write(rows)
+        if changed:
+            # Of two mirrors that start at once each would look before the other has written.
+            self._wait_until_visible(topic)
+            self._topics.check_circles(plan)
+
+    def _wait_until_visible(self, topic: str) -> None:
+        """All that was committed to a topic of one partition at the target."""
+        until = time.monotonic() + MARKERS_S
+        end = self._target.ends({topic: 1}, "read_uncommitted")
+        while self._target.ends({topic: 1}, "read_committed") != end:
+            if time.monotonic() > until:
+                raise AwayError(f"what was committed to topic {topic} is not visible yet")
+            time.sleep(0.05)
 
     def _settled_logs(self, plan: Plan, known: Mapping[Partition, Progress]) -> Logs:
         """Of the target, once what a former session left is over: its markers come after the

@@ -190,6 +190,32 @@ class Topics:
                 )
         return found
 
+    def check_circles(self, plan: Plan) -> None:
+        """Raises MirrorError if another mirror has closed a circle meanwhile."""
+        self._chains(plan.source_id, plan.target_id, list(plan.topics), self._source.topics()[1])
+
+    def refuse_doubles(self, plan: Plan, mirrored: Collection[str]) -> None:
+        """Raises MirrorError if a mirror of another name copies one of these topics to the same
+        topic; those in ``mirrored`` were begun before."""
+        new = {self._names.at_target(one): one for one in plan.topics if one not in mirrored}
+        others = [
+            topic
+            for topic in (self._target.topics()[1] if new else ())
+            if is_state_topic(topic) and topic != self._names.state_topic
+        ]
+        for other in others:
+            state = read_state(other, self._target.records(other))  # type: ignore[arg-type]
+            if state.origin is None or state.origin[:2] != (plan.source_id, plan.target_id):
+                continue
+            for (topic, _), one in state.partitions.items():
+                if new.get(one.target) == topic:
+                    raise MirrorError(
+                        f"topic {topic} is copied to {one.target} by another mirror, whose "
+                        f"progress is in {other}: its records would be there twice",
+                        "give that mirror's --name, leave the topic out with --topics, or delete "
+                        f"{other} if nobody needs it",
+                    )
+
     def _sync_partitions(
         self, topics: Mapping[str, int], at_target: Mapping[str, int]
     ) -> list[str]:
