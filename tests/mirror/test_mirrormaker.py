@@ -1,7 +1,8 @@
-"""Checkpoints of ``pyrklog mirror``, read with MirrorMaker's own ``RemoteClusterUtils``."""
+"""Checkpoints and heartbeats of ``pyrklog mirror``, read with MirrorMaker's own classes."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from tests.support.mirroring import Pair, commit, fill
 pytestmark = [pytest.mark.jvm, pytest.mark.timeout(240)]
 
 PROGRAM = Path(__file__).with_name("RemoteOffsets.java")
+HEARTBEATS = Path(__file__).with_name("RemoteHeartbeats.java")
 POLICIES = {
     Policy.PREFIX: "org.apache.kafka.connect.mirror.DefaultReplicationPolicy",
     Policy.IDENTITY: "org.apache.kafka.connect.mirror.IdentityReplicationPolicy",
@@ -71,3 +73,23 @@ def test_mirrormakers_reader_translates_a_groups_offsets(
         assert int(offset) > at_source
         wanted = value_at(pair.source, topic, int(partition), at_source)
         assert value_at(pair.target, name, int(partition), int(offset)) == wanted
+
+
+def test_mirrormakers_reader_finds_heartbeats_and_upstream_clusters(pair: Pair, topic: str) -> None:
+    """Those of the way back are copied, and show that what is written there arrives."""
+    back = Pair(pair.target, pair.source, topic)
+    places = ("--from", f"west={pair.target}", "--to", f"east={pair.source}")
+    back.between = (*places, "--name", topic)
+    create_topic(pair.source, topic, 1)
+    before_ms = time.time_ns() // 1_000_000
+    for one in (back, pair):
+        one.once("--topics", topic, "--heartbeats", "1")
+    told = jvm.run(str(HEARTBEATS), pair.target, "heartbeats", jars=jvm.CONNECT_JARS).splitlines()
+    *upstream, own = (line.split() for line in told)
+    assert upstream == [["upstream", "east", "1"]]
+    assert own[:3] == ["heartbeat", "east", "west"]
+    assert before_ms <= int(own[3]) <= time.time_ns() // 1_000_000
+    told = jvm.run(
+        str(HEARTBEATS), pair.target, "east.heartbeats", jars=jvm.CONNECT_JARS
+    ).splitlines()
+    assert told[-1].split()[:3] == ["heartbeat", "west", "east"]

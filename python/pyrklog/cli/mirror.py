@@ -64,6 +64,9 @@ def run(
     group_interval_s: float = option(
         "--group-interval SECONDS", "How often groups are looked at.", 60.0, min=0.1
     ),
+    heartbeat_s: float | None = option(
+        "--heartbeats SECONDS", "Write MirrorMaker's heartbeats this often.", None, min=0.1
+    ),
 ) -> None:
     """Copy topics until Ctrl-C, and go on where it was the next time."""
     from pyrklog.cli.produce import refuse_codec
@@ -93,6 +96,7 @@ def run(
             pace=Pace(commit_s, None if rate is None else parse_rate(rate)),
             interval_s=interval_s,
             group_interval_s=group_interval_s,
+            heartbeat_s=heartbeat_s,
             timeout_s=options.timeout_s,
         )
         _run(options, wanted)

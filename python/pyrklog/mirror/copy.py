@@ -82,7 +82,7 @@ class Copier:
     far they came.
 
     ``ends`` are the target's, by its topics' names; they are counted on with what is written.
-    ``target_ids`` are those of its topics.
+    ``target_ids`` are those of its topics. ``due`` gives rows that go with the next transaction.
     """
 
     def __init__(
@@ -94,6 +94,7 @@ class Copier:
         pace: Pace,
         *,
         target_ids: Mapping[str, str] | None = None,
+        due: Callable[[], Sequence[Row]] = tuple,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
@@ -101,6 +102,7 @@ class Copier:
         self.ends = ends
         self.spans: dict[Partition, Spans] = {}
         self._target_ids = dict(target_ids or {})
+        self._due = due
         self._names = names
         self._writer = writer
         self._pace = pace
@@ -235,7 +237,8 @@ class Copier:
         return is_late or self._open_bytes >= TRANSACTION_BYTES or self._owed_s > 1.0
 
     def commit(self, progress: Sequence[PartitionProgress]) -> None:
-        """With the positions that the scan has reached; nothing if all are known."""
+        """With the positions that the scan has reached; nothing if all are known and nothing is
+        due."""
         now_ms = time.time_ns() // 1_000_000
         rows: list[Row] = []
         reached: dict[Partition, Progress] = {}
@@ -249,6 +252,7 @@ class Copier:
             rows.append(progress_row(self._names.state_topic, partition, reached[partition]))
             if written[partition]:
                 rows.append(spans_row(self._names.offsets_topic, partition, written[partition]))
+        rows += self._due()
         if rows:
             self.write(rows)
             self._count(reached, written)

@@ -11,6 +11,8 @@ from pyrklog.mirror.errors import Kind, MirrorError
 from pyrklog.security import Security
 
 CLIENT_ID = "pyrklog-mirror"
+HEARTBEATS = "heartbeats"
+"""MirrorMaker 2's topic."""
 NAME_MAX = 249
 """Of a topic."""
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,100}")
@@ -128,10 +130,16 @@ class Patterns:
         return sorted(name for name in names if any(one.fullmatch(name) for one in self._patterns))
 
 
-def chosen(names: Names, patterns: Patterns, topics: Iterable[str]) -> list[str]:
-    """The source's topics that are mirrored."""
+def chosen(
+    names: Names, patterns: Patterns, topics: Iterable[str], *, has_heartbeats: bool = False
+) -> list[str]:
+    """The source's topics that are mirrored; of a mirror that writes heartbeats those of others,
+    too, if they have another name at the target."""
+    all_of = list(topics)
+    wanted = set(patterns.matching(all_of))
+    if has_heartbeats:
+        beats = {topic for topic in all_of if topic.rpartition(".")[2] == HEARTBEATS}
+        wanted = wanted | beats if names.prefix else wanted - beats
     return [
-        topic
-        for topic in patterns.matching(topics)
-        if not is_internal(topic) and not names.is_loop(topic)
+        topic for topic in sorted(wanted) if not is_internal(topic) and not names.is_loop(topic)
     ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from typing import NamedTuple, Protocol
@@ -19,7 +19,8 @@ from pyrklog.mirror.copy import (
 )
 from pyrklog.mirror.errors import AwayError, Kind, MirrorError
 from pyrklog.mirror.groups import Groups
-from pyrklog.mirror.names import Cluster, Names, Patterns
+from pyrklog.mirror.heartbeats import Heartbeats
+from pyrklog.mirror.names import HEARTBEATS, Cluster, Names, Patterns
 from pyrklog.mirror.state import (
     Origin,
     Partition,
@@ -72,7 +73,7 @@ WAIT_MIN_S, WAIT_MAX_S = 1.0, 30.0
 _OUT_OF_TIME_S = 0.9 * TRANSACTION_TIMEOUT_MS / 1000
 _STATE = {"cleanup.policy": "compact", "segment.bytes": str(1 << 20)}
 _OFFSETS = {"cleanup.policy": "delete", "retention.ms": str(7 * 86_400_000)}
-_CHECKPOINTS = {"cleanup.policy": "compact"}
+_CHECKPOINTS = _BEATS = {"cleanup.policy": "compact"}
 _PASSING = (
     AwayError,
     ClusterUnavailableError,
@@ -101,6 +102,7 @@ class Options(NamedTuple):
     pace: Pace = Pace()
     interval_s: float = 1.0
     group_interval_s: float = 60.0
+    heartbeat_s: float | None = None
     timeout_s: float = 30.0
 
 
@@ -129,8 +131,16 @@ class Mirror:
         """Topics that there were at the start: those that come later are copied whole."""
         self._source = ClusterAdmin(options.source, options.timeout_s)
         self._target = ClusterAdmin(options.target, options.timeout_s)
-        wanted = Wanted(options.topics, options.replicas, is_whole=options.once)
-        names = options.names
+        names, beats = options.names, options.heartbeat_s
+        wanted = Wanted(
+            options.topics,
+            options.replicas,
+            is_whole=options.once,
+            has_heartbeats=beats is not None,
+        )
+        self._due: Callable[[], Sequence[Row]] = (
+            tuple if beats is None else Heartbeats(names, beats).due
+        )
         self._topics = Topics(names, wanted, self._source, self._target, told.note)
         self._groups = Groups(names, options.groups, self._source, self._target, told.note)
         self._groups_at = 0.0
@@ -193,6 +203,8 @@ class Mirror:
         internal = {names.state_topic: _STATE, names.offsets_topic: _OFFSETS}
         if options.groups:
             internal[names.checkpoints_topic] = _CHECKPOINTS
+        if options.heartbeat_s is not None:
+            internal[HEARTBEATS] = _BEATS
         self._existing = {
             topic for topic, own in internal.items() if not self._target.create_internal(topic, own)
         }
@@ -247,7 +259,13 @@ class Mirror:
         self._whole = (state.again | self._asked_again(state, plan)) - {topic for topic, _ in known}
         logs = self._settled_logs(plan, known)
         copier = Copier(
-            names, producer, known, logs.ends, self._options.pace, target_ids=logs.topic_ids
+            names,
+            producer,
+            known,
+            logs.ends,
+            self._options.pace,
+            target_ids=logs.topic_ids,
+            due=self._due,
         )
         if self._options.groups:
             since = datetime.now(UTC) - SPANS_SINCE
@@ -371,6 +389,7 @@ class Mirror:
         new = self._topics.sync({topic for topic, _ in copier.progress})
         if new.grown or copier.idle_s > IDLE_S:
             return None  # a producer does not learn of new partitions
+        self._topics.refuse_doubles(new, plan.topics)
         logs = self._intact_logs(new, copier.progress)
         if (new.topics, new.offline) != (plan.topics, plan.offline):
             copier.add_target(logs.ends, logs.topic_ids)
@@ -382,6 +401,7 @@ class Mirror:
         """Copies up to the present end; False if that takes longer than ``until``."""
         partitions = {topic: some for topic, some in plan.partitions().items() if some}
         if not partitions:
+            copier.commit([])
             return True
         later = plan.topics.keys() - (self._first or ())
         whole = self._whole | later

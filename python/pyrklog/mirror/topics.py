@@ -46,6 +46,7 @@ class Wanted(NamedTuple):
     replicas: int = BROKER_DEFAULT
     is_whole: bool = False
     """Partitions without a leader are waited for."""
+    has_heartbeats: bool = False
 
 
 @dataclass(frozen=True)
@@ -105,7 +106,8 @@ class Topics:
         """Creates, enlarges and sets what differs. Raises MirrorError, also for a circle, and for
         topics of ``mirrored`` that are gone at the target."""
         source_id, at_source = self._source.topics()
-        topics = chosen(self._names, self._wanted.topics, at_source)
+        wanted = self._wanted
+        topics = chosen(self._names, wanted.topics, at_source, has_heartbeats=wanted.has_heartbeats)
         self._tell_passed_over(at_source)
         needed = {self._names.at_target(topic) for topic in topics if topic in mirrored}
         target_id, at_target = self._at_target(needed)

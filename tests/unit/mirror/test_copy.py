@@ -11,21 +11,21 @@ import pytest
 from pyrklog.mirror import MirrorError, Names, Pace, Policy
 from pyrklog.mirror.copy import COLUMNS, TRANSACTION_BYTES, WRITTEN, Copier
 from pyrklog.mirror.spans import Span
-from pyrklog.mirror.state import Partition, Progress, read_spans, read_state
+from pyrklog.mirror.state import Partition, Progress, Row, read_spans, read_state
 from pyrklog.scanning import LeaderNotAvailableError, PartitionProgress
 
 NAMES = Names("east", "west", Policy.PREFIX, "east")
 FOREVER = float("inf")
 HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
-Row = tuple[str, int, bytes | None, bytes | None]
+Written = tuple[str, int, bytes | None, bytes | None]
 
 
 class Target:
     """Rows by transaction; ``aborted`` is what no commit followed."""
 
     def __init__(self) -> None:
-        self.transactions: list[list[Row]] = []
-        self.open: list[Row] = []
+        self.transactions: list[list[Written]] = []
+        self.open: list[Written] = []
         self.times: list[int] = []
         """Timestamps in microseconds."""
 
@@ -41,7 +41,7 @@ class Target:
         self.transactions.append(self.open)
         self.open = []
 
-    def records(self) -> list[list[Row]]:
+    def records(self) -> list[list[Written]]:
         return [
             [row for row in rows if not row[0].startswith("pyrklog-mirror.")]
             for rows in self.transactions
@@ -327,3 +327,18 @@ def test_topics_of_the_target_are_known_by_their_ids() -> None:
     )
     copied.copy(Scan([(0, [5]), (1, [0])], {0: 6, 1: 1}, starts={0: 5}), FOREVER)
     assert [one.target_id for one in target.progress().values()] == ["B", "B"]
+
+
+def test_what_is_due_goes_with_the_next_transaction_also_without_records() -> None:
+    target = Target()
+    due = [[Row("heartbeats", b"k", b"v")], [], [Row("heartbeats", b"k", b"w")]]
+    ends = {("east.t", 0): 0}
+    copied = Copier(NAMES, target, {}, ends, Pace(), due=lambda: due.pop(0))
+    copied.copy(Scan([(0, [0])], {0: 1}), FOREVER)
+    copied.copy(Scan([], {0: 1}, starts={0: 1}), FOREVER)
+    copied.commit([])
+    assert [[row[0] for row in rows if row[0] == "heartbeats"] for rows in target.records()] == [
+        ["heartbeats"],
+        ["heartbeats"],
+    ]
+    assert copied.ends["east.t", 0] == 2
