@@ -73,9 +73,7 @@ def run(
     from pyrklog.cli.reassign_plan import parse_rate
 
     refuse_codec(codec)
-    _refuse_other("--policy", policy, ("prefix", "identity"))
-    _refuse_other("--start", start, ("start", "end"))
-    _refuse_other("--missing", missing, ("fail", "skip"))
+    _refuse_others(policy, start, missing)
     refuse_empty("--topics", "topic", topics)
     from pyrklog.mirror import MirrorError, Options, Pace, Patterns
 
@@ -182,6 +180,11 @@ def verify(
         raise typer.Exit(Exit.DIFFERS)
 
 
-def _refuse_other(name: str, value: str, known: tuple[str, ...]) -> None:
-    if value not in known:
-        raise CliError(Exit.USAGE, f"{name} takes {' or '.join(known)}, not {value!r}")
+def _refuse_others(policy: str, start: str, missing: str) -> None:
+    for name, value, known in (
+        ("--policy", policy, ("prefix", "identity")),
+        ("--start", start, ("start", "end")),
+        ("--missing", missing, ("fail", "skip")),
+    ):
+        if value not in known:
+            raise CliError(Exit.USAGE, f"{name} takes {' or '.join(known)}, not {value!r}")

@@ -292,7 +292,7 @@ class Mirror:
         topic = self._options.names.state_topic
         rows: list[Row] = [origin_row(topic, origin)] if state.origin is None else []
         rows += [forgotten_row(topic, one) for one in state.partitions.keys() - known]
-        # Kept until the copy has begun: whoever goes on begins there, too.
+        # Kept until the copy has begun: the next session begins there, too.
         rows += [again_row(topic, one, is_due=True) for one in self._whole - state.again]
         rows += [again_row(topic, one, is_due=False) for one in state.again - self._whole]
         return rows
@@ -320,8 +320,8 @@ class Mirror:
     def _wait_until_visible(self, topic: str) -> None:
         """All that was committed to a topic of one partition at the target."""
         until = time.monotonic() + MARKERS_S
-        end = self._target.ends({topic: 1}, "read_uncommitted")
-        while self._target.ends({topic: 1}, "read_committed") != end:
+        end = self._target.ends({topic: 1}, "read_uncommitted")[topic, 0]
+        while self._target.ends({topic: 1}, "read_committed")[topic, 0] < end:
             if time.monotonic() > until:
                 raise AwayError(f"what was committed to topic {topic} is not visible yet")
             time.sleep(0.05)
