@@ -17,7 +17,7 @@ from pyrklog.mirror.topics import Plan, Topics
 from pyrklog.producing import Producer, ProducerSettings
 from pyrklog.testing import TestBroker
 from tests.support.groups import create_topic
-from tests.support.mirroring import Pair, fill, rows, values
+from tests.support.mirroring import Pair, fill, rows, values, wait_for_values
 from tests.support.transactions import producer_of
 from tests.support.waiting import PATIENCE_S, wait_until
 
@@ -289,3 +289,20 @@ def test_a_second_mirror_to_the_same_topic_is_refused(pair: Pair, topic: str) ->
     assert values(pair.target, topic) == wanted
     again.once("--topics", topic)
     assert values(pair.target, f"east.{topic}") == wanted
+
+
+def test_a_mirror_of_other_clusters_does_not_end_the_one_of_its_name(
+    pair: Pair, topic: str
+) -> None:
+    create_topic(pair.source, topic, 1)
+    wanted = fill(pair.source, topic, 10, partitions=1)
+    with pair.start("--topics", topic, "--interval", "0.1") as running:
+        try:
+            wait_for_values(pair.target, f"east.{topic}", wanted)
+            said = Pair(pair.target, pair.target, topic).once("--topics", topic, code=1)
+            assert "the mirror was begun from cluster" in said
+            wanted += fill(pair.source, topic, 10, first=100, partitions=1)
+            wait_for_values(pair.target, f"east.{topic}", wanted)
+            assert running.poll() is None
+        finally:
+            running.kill()

@@ -210,6 +210,9 @@ class Mirror:
         }
         if names.state_topic in self._existing:
             self._require_compacted(names.state_topic)
+            # The producer ends another one of this name, which may be of other clusters.
+            rows = self._target.records(names.state_topic, exists=True)
+            self._origin(read_state(names.state_topic, rows))
         settings = producer_settings(names, options.target, options.codec)
         producer = Producer(settings)
         copier: Copier | None = None
@@ -249,9 +252,7 @@ class Mirror:
             for partition, one in state.partitions.items()
             if partition[0] not in self._again
         }
-        ids = (self._source.topics()[0], self._target.topics()[0])
-        origin = Origin(*ids, names.policy.value)
-        check_origin(names.state_topic, state.origin, origin)
+        origin = self._origin(state)
         plan = self._topics.sync({topic for topic, _ in known})
         self._topics.refuse_doubles(plan, {topic for topic, _ in state.partitions})
         if self._first is None:
@@ -277,6 +278,14 @@ class Mirror:
         self._write_chains(copier, plan, state.chains, self._first_rows(state, origin, known))
         self._again = set()
         return copier, plan
+
+    def _origin(self, state: State) -> Origin:
+        """Of this mirror. Raises MirrorError if the topic of progress is another one's."""
+        names = self._options.names
+        ids = (self._source.topics()[0], self._target.topics()[0])
+        origin = Origin(*ids, names.policy.value)
+        check_origin(names.state_topic, state.origin, origin)
+        return origin
 
     def _asked_again(self, state: State, plan: Plan) -> set[str]:
         """Of ``--again``; a note for what is no topic of the mirror's."""

@@ -19,6 +19,8 @@ use crate::rows::{Row, Rows};
 
 /// A topic does not exist if brokers say so for this long, as with scans.
 const ABSENT: Duration = Duration::from_secs(3);
+/// One broker may know a new partition so much later than another.
+const NEW_PARTITION: Duration = Duration::from_secs(1);
 /// What a record takes besides key, value and headers, at most.
 const RECORD_OVERHEAD: usize = 32;
 /// A record's fields must fit into the lengths of the format.
@@ -266,20 +268,52 @@ impl Producer {
         let topic = &mut self.topics[at];
         let count = topic.partitions.len();
         let index = match (row.partition, row.key) {
-            (Some(asked), _) => match usize::try_from(asked) {
-                Ok(index) if index < count => index,
-                _ => {
-                    let name = &topic.name;
-                    let text = format!(
-                        "a row is for partition {asked} of topic {name}, which has {count}"
-                    );
-                    return Err(ProduceError::new(ErrorKind::Argument, text));
-                }
-            },
+            (Some(asked), _) => self.partition_of_row(at, asked)?,
             (None, Some(key)) => partition_of_key(key, count),
             (None, None) => topic.sticky.next(row_bytes, batch_bytes, count),
         };
         Ok((at, index))
+    }
+
+    fn partition_of_row(&mut self, at: usize, asked: i32) -> Result<usize> {
+        if let Ok(index) = usize::try_from(asked)
+            && (index < self.topics[at].partitions.len() || self.grow(at, index)?)
+        {
+            return Ok(index);
+        }
+        let (name, count) = (&self.topics[at].name, self.topics[at].partitions.len());
+        let text = format!("a row is for partition {asked} of topic {name}, which has {count}");
+        Err(ProduceError::new(ErrorKind::Argument, text))
+    }
+
+    /// Whether a topic has this partition by now.
+    fn grow(&mut self, at: usize, index: usize) -> Result<bool> {
+        let known: Vec<Arc<str>> = self.topics.iter().map(|one| one.name.clone()).collect();
+        let names: Vec<&str> = known.iter().map(|one| &**one).collect();
+        let begin = Instant::now();
+        let mut waits = Backoff::default();
+        loop {
+            match self.client.refresh(&names) {
+                Ok(metadata) => {
+                    let found = metadata.topics.get(names[at]);
+                    let count = found.map_or(0, |one| one.partitions.len());
+                    let partitions = &mut self.topics[at].partitions;
+                    if count > partitions.len() {
+                        partitions.resize_with(count, Partition::default);
+                    }
+                    if index < partitions.len() {
+                        return Ok(true);
+                    }
+                }
+                Err(error) if error.is_retriable() => {}
+                Err(error) => return Err(error.into()),
+            }
+            let wait = waits.next_wait();
+            if begin.elapsed() + wait > NEW_PARTITION {
+                return Ok(false);
+            }
+            self.client.cancel().clone().sleep(wait)?;
+        }
     }
 
     fn topic(&mut self, name: &str) -> Result<usize> {
