@@ -71,6 +71,9 @@ def test_partitions_without_a_leader_hold_up_no_others(
     others = [number for number, leader in led_by.items() if leader != victim]
     wanted += fill(pair.source, topic, others, "second")
     wait_for_values(pair.target, target, wanted)
+    away = {number for number, leader in led_by.items() if leader == victim}
+    found = pair.items("status", "--over", "0")
+    assert {one["partition"] for one in found if one["end"] is None} == away
     cluster.brokers[victim].start()
     wait_until(lambda: leaders(admin, topic)[0] == victim, "not led again")
     wanted += fill(pair.source, topic, everywhere, "third")
