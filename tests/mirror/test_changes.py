@@ -224,6 +224,23 @@ def test_topics_that_come_later_are_copied_whole(
     assert values(pair.target, f"east.{topic}").total() == 0
 
 
+def test_topics_that_come_while_the_mirror_is_away_are_copied_whole(pair: Pair, topic: str) -> None:
+    """But not those that other ``--topics`` add."""
+    other, later = f"{topic}-other", f"{topic}-later"
+    for name in (topic, other):
+        create_topic(pair.source, name, 1)
+        fill(pair.source, name, 10, partitions=1)
+    words = ("--topics", topic, "--topics", later)
+    pair.once(*words, "--start", "end")
+    create_topic(pair.source, later, 1)
+    wanted = fill(pair.source, later, 10, partitions=1)
+    pair.once(*words, "--start", "end")
+    pair.once("--topics", f"{topic}.*", "--start", "end")
+    assert values(pair.target, f"east.{topic}").total() == 0
+    assert values(pair.target, f"east.{later}") == wanted
+    assert values(pair.target, f"east.{other}").total() == 0
+
+
 def test_a_copy_again_that_ended_before_it_began_is_not_forgotten(pair: Pair, topic: str) -> None:
     """The next run need not be told again, whatever ``--start`` it has."""
     create_topic(pair.source, topic, 1)

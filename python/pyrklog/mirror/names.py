@@ -114,6 +114,7 @@ class Patterns:
 
     def __init__(self, patterns: Sequence[str], option: str) -> None:
         """Raises MirrorError, with the option, for one that is none."""
+        self.texts = list(patterns)
         self._patterns = []
         for pattern in patterns:
             try:

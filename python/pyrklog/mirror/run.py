@@ -32,6 +32,7 @@ from pyrklog.mirror.state import (
     check_origin,
     forgotten_row,
     origin_row,
+    patterns_row,
     read_spans,
     read_state,
 )
@@ -128,7 +129,9 @@ class Mirror:
         self._again = set(options.again)
         self._existing: set[str] = set()
         self._first: frozenset[str] | None = None
-        """Topics that there were at the start: those that come later are copied whole."""
+        """Topics that ``--start`` is of: those that come later are copied whole."""
+        self._is_begun = False
+        """All topics that there were have progress."""
         self._source = ClusterAdmin(options.source, options.timeout_s)
         self._target = ClusterAdmin(options.target, options.timeout_s)
         names, beats = options.names, options.heartbeat_s
@@ -255,8 +258,9 @@ class Mirror:
         origin = self._origin(state)
         plan = self._topics.sync({topic for topic, _ in known})
         self._topics.refuse_doubles(plan, {topic for topic, _ in state.partitions})
+        self._is_begun = state.patterns == self._options.topics.texts
         if self._first is None:
-            self._first = frozenset(plan.topics)
+            self._first = frozenset() if self._is_begun else frozenset(plan.topics)
         self._whole = (state.again | self._asked_again(state, plan)) - {topic for topic, _ in known}
         logs = self._settled_logs(plan, known)
         copier = Copier(
@@ -383,6 +387,10 @@ class Mirror:
                 plan = new
                 refresh_at = _next_look(plan)
             is_done = self._round(copier, plan, refresh_at)
+            if not self._is_begun:
+                names, topics = self._options.names, self._options.topics
+                copier.write([patterns_row(names.state_topic, topics.texts)])
+                self._is_begun = True
             is_end = is_done and self._options.once
             self._told.copied(copier.progress)
             if is_end or time.monotonic() - self._groups_at >= self._options.group_interval_s:

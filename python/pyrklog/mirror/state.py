@@ -52,12 +52,14 @@ class Origin(NamedTuple):
 @dataclass
 class State:
     """All that the topic of progress says. ``chains``: the clusters that a topic's records come
-    from. ``again``: topics that are to be copied from their beginning."""
+    from. ``again``: topics that are to be copied from their beginning. ``patterns``: those of which
+    all topics that there were have been begun."""
 
     origin: Origin | None = None
     partitions: dict[Partition, Progress] = field(default_factory=dict)
     chains: dict[str, list[str]] = field(default_factory=dict)
     again: set[str] = field(default_factory=set)
+    patterns: list[str] | None = None
 
 
 class Row(NamedTuple):
@@ -83,6 +85,10 @@ def forgotten_row(topic: str, partition: Partition) -> Row:
 def again_row(topic: str, of: str, *, is_due: bool) -> Row:
     key = ["again", of]
     return _row(topic, key, True) if is_due else Row(topic, _text(key), None)
+
+
+def patterns_row(topic: str, patterns: list[str]) -> Row:
+    return _row(topic, ["topics"], patterns)
 
 
 def chain_row(topic: str, of: str, chain: list[str]) -> Row:
@@ -135,6 +141,8 @@ def _take(state: State, key: list[Any], value: Any) -> None:
             state.partitions[topic, partition] = progress
         case ["chain", str(topic)]:
             state.chains[topic] = [str(one) for one in value]
+        case ["topics"]:
+            state.patterns = [str(one) for one in value]
         case ["again", str(topic)]:
             state.again.add(topic)
         case _:

@@ -14,6 +14,7 @@ from pyrklog.mirror.state import (
     check_origin,
     forgotten_row,
     origin_row,
+    patterns_row,
     progress_row,
     read_spans,
     read_state,
@@ -31,11 +32,13 @@ def test_what_is_written_is_read() -> None:
         progress_row("s", ("t", 0), ONE),
         progress_row("s", ("t", 1), ONE._replace(span=None)),
         chain_row("s", "t", ["A", "C"]),
+        patterns_row("s", ["t.*", "u"]),
     ]
     state = read_state("s", [(row.key, row.value) for row in rows])
     assert state.origin == ORIGIN
     assert state.partitions == {("t", 0): ONE, ("t", 1): ONE._replace(span=None)}
     assert state.chains == {"t": ["A", "C"]}
+    assert state.patterns == ["t.*", "u"]
 
 
 def test_topics_that_are_due_again_are_remembered_until_they_have_begun() -> None:
