@@ -255,9 +255,11 @@ def test_a_copy_again_that_ended_before_it_began_is_not_forgotten(pair: Pair, to
     with pytest.raises(EndedError):
         mirrored(pair, topic, began=end, again=[topic], start="latest")
     assert (values(pair.target, f"east.{topic}") & second).total() == 0
-    pair.once("--topics", topic, "--start", "end")
+    # Other patterns, so that the start counts.
+    words = ("--topics", f"{topic}|x", "--start", "end")
+    pair.once(*words)
     assert values(pair.target, f"east.{topic}") & second == second
-    pair.once("--topics", topic, "--start", "end")
+    pair.once(*words)
     assert values(pair.target, f"east.{topic}") == fill_values(0, 10) + second
     pair.verified()
     said = pair.once("--topics", topic, "--again", "misspelled")
