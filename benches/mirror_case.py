@@ -1,8 +1,8 @@
 """``pyrklog mirror run --once`` beside Apache's MirrorMaker 2, from one pyrklog to another.
 
-Each copies the same records with its defaults, alone. Each has copied others of the topic before.
-MirrorMaker runs since then, so that neither its start nor cold code counts; ours is a new process,
-whose start does.
+Each copies the same records with its defaults, and has copied others of the topic before.
+MirrorMaker runs since then, so that neither its start nor cold code counts, and begins while the
+records are written; ours is a new process, whose start counts, and copies when MirrorMaker is done.
 """
 
 import os
