@@ -70,6 +70,8 @@ NEW_TOPIC_S = 10.0
 MARKERS_S = 10.0
 IDLE_S = 3600.0
 """After so long without a transaction a session ends: coordinators forget producers."""
+SESSION_S = 12 * 3600.0
+"""So does any: a partition forgets a producer that has not written to it for a day."""
 WAIT_MIN_S, WAIT_MAX_S = 1.0, 30.0
 _OUT_OF_TIME_S = 0.9 * TRANSACTION_TIMEOUT_MS / 1000
 _STATE = {"cleanup.policy": "compact", "segment.bytes": str(1 << 20)}
@@ -146,6 +148,7 @@ class Mirror:
         )
         self._topics = Topics(names, wanted, self._source, self._target, told.note)
         self._groups = Groups(names, options.groups, self._source, self._target, told.note)
+        self._session_at = 0.0
         self._groups_at = 0.0
         self._groups_said = ""
         self._whole: set[str] = set()
@@ -218,6 +221,7 @@ class Mirror:
             self._origin(read_state(names.state_topic, rows))
         settings = producer_settings(names, options.target, options.codec)
         producer = Producer(settings)
+        self._session_at = time.monotonic()
         copier: Copier | None = None
         try:
             copier, plan = self._copier(producer)
@@ -404,8 +408,9 @@ class Mirror:
     def _look_again(self, copier: Copier, plan: Plan) -> Plan | None:
         """What there is to copy now; None if that takes another session."""
         new = self._topics.sync({topic for topic, _ in copier.progress})
-        if new.grown or copier.idle_s > IDLE_S:
-            return None  # a producer does not learn of new partitions
+        is_old = time.monotonic() - self._session_at > SESSION_S
+        if new.grown or is_old or copier.idle_s > IDLE_S:
+            return None
         self._topics.refuse_doubles(new, plan.topics)
         logs = self._intact_logs(new, copier.progress)
         if (new.topics, new.offline) != (plan.topics, plan.offline):

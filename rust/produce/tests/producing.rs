@@ -196,6 +196,7 @@ fn what_is_refused_for_good_is_told() {
     for (code, kind) in [
         (ErrorCode::OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorKind::Refused),
         (ErrorCode::INVALID_PRODUCER_EPOCH, ErrorKind::Fenced),
+        (ErrorCode::UNKNOWN_PRODUCER_ID, ErrorKind::Unavailable),
         (
             ErrorCode::TOPIC_AUTHORIZATION_FAILED,
             ErrorKind::NotAuthorized,
