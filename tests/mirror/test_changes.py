@@ -1,4 +1,4 @@
-"""Topics that are created anew, leaders that change, and mirrors that end in the middle."""
+"""Topics that are created anew, that come later, and mirrors that end in the middle."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ import pyarrow as pa
 import pytest
 from confluent_kafka.admin import AdminClient
 
-import pyrklog
 from pyrklog.mirror import Cluster, Mirror, MirrorError, Names, Options, Pace, Patterns, Policy, run
 from pyrklog.mirror.copy import NO_TIMESTAMP_US
 from pyrklog.mirror.topics import Plan, Topics
@@ -18,7 +17,6 @@ from pyrklog.producing import Producer, ProducerSettings
 from pyrklog.testing import TestBroker
 from tests.support.groups import create_topic
 from tests.support.mirroring import Pair, fill, rows, values, wait_for_values
-from tests.support.transactions import producer_of
 from tests.support.waiting import PATIENCE_S, wait_until
 
 pytestmark = pytest.mark.timeout(240)
@@ -89,45 +87,6 @@ def make_anew(bootstrap: str, topic: str, partitions: int) -> None:
     admin.delete_topics([topic])[topic].result(PATIENCE_S)
     wait_until(lambda: topic not in admin.list_topics(timeout=PATIENCE_S).topics, "still there")
     create_topic(bootstrap, topic, partitions)
-
-
-def newest_epoch(bootstrap: str, topic: str) -> int:
-    """Leader epoch of the last record, committed or not."""
-    scan = pyrklog.scan(
-        topic, columns=["offset"], isolation="read_uncommitted", bootstrap_servers=bootstrap
-    )
-    for _ in scan:
-        pass
-    [one] = scan.progress()
-    return one.leader_epoch
-
-
-def test_a_new_leader_that_has_written_no_record_has_lost_none(
-    new_broker: Callable[..., TestBroker], topic: str
-) -> None:
-    """The position passed what it has aborted, and kept the epoch of the last record before: the
-    next round took it for a log that ends there."""
-    source, target = new_broker().start(), new_broker().start()
-    create_topic(source.bootstrap, topic, 1)
-    wanted = fill(source.bootstrap, topic, 10, partitions=1)
-    pair = Pair(source.bootstrap, target.bootstrap, topic)
-    pair.once("--topics", topic)
-    before = newest_epoch(source.bootstrap, topic)
-    source.restart()
-    producer = producer_of(source.bootstrap, topic)
-    producer.begin_transaction()
-    producer.produce(topic, b"aborted", partition=0)
-    producer.flush(PATIENCE_S)
-    producer.abort_transaction()
-    assert newest_epoch(source.bootstrap, topic) > before
-    for _ in range(2):
-        pair.once("--topics", topic)
-        (one,) = pair.items("status", "--over", "0")
-        assert (one["position"], one["lag"]) == (12, 0)
-    wanted += fill(source.bootstrap, topic, 10, first=100, partitions=1)
-    pair.once("--topics", topic)
-    assert values(target.bootstrap, f"east.{topic}") == wanted
-    pair.verified()
 
 
 def test_records_without_a_timestamp_are_the_same_there(pair: Pair, topic: str) -> None:

@@ -1,4 +1,4 @@
-"""A source without one of its brokers, which has the only replica of some partitions."""
+"""A source of three brokers, of which one dies."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from collections.abc import Callable
 
 import pytest
 
+import pyrklog
+
 from pyrklog.mirror import run
 from pyrklog.testing import TestBroker
 from tests.mirror.test_changes import EndedError, mirrored
@@ -15,6 +17,7 @@ from tests.support.clients import Confluent, Record
 from tests.support.cluster import BrokerCluster
 from tests.support.cluster_clients import create, leaders
 from tests.support.mirroring import Pair, values, wait_for_values
+from tests.support.transactions import producer_of
 from tests.support.waiting import PATIENCE_S, wait_until
 
 pytestmark = [pytest.mark.jvm, pytest.mark.timeout(240)]
@@ -82,4 +85,44 @@ def test_partitions_without_a_leader_hold_up_no_others(
     copying.join(PATIENCE_S)
     assert not failures, failures
     assert values(pair.target, target) == wanted
+    pair.verified()
+
+
+def newest_epoch(bootstrap: str, topic: str) -> int:
+    """Leader epoch of the last record, committed or not."""
+    scan = pyrklog.scan(
+        topic, columns=["offset"], isolation="read_uncommitted", bootstrap_servers=bootstrap
+    )
+    for _ in scan:
+        pass
+    [one] = scan.progress()
+    return one.leader_epoch
+
+
+def test_a_new_leader_that_has_no_visible_record_has_lost_none(
+    cluster: BrokerCluster, new_broker: Callable[..., TestBroker], topic: str
+) -> None:
+    """The position passed what was aborted, and kept the epoch of the last record before: the next
+    round took that for a log that ends there."""
+    admin = create(cluster, topic, 1, 3)
+    wanted = fill(cluster.bootstrap, topic, [0], "first")
+    pair = Pair(cluster.bootstrap, new_broker().start().bootstrap, topic)
+    pair.once("--topics", topic)
+    before = newest_epoch(cluster.bootstrap, topic)
+    victim = leaders(admin, topic)[0]
+    cluster.brokers[victim].kill()
+    wait_until(lambda: leaders(admin, topic)[0] not in (victim, -1), "no new leader")
+    producer = producer_of(cluster.bootstrap, topic)
+    producer.begin_transaction()
+    producer.produce(topic, b"aborted", partition=0)
+    producer.flush(PATIENCE_S)
+    producer.abort_transaction()
+    assert newest_epoch(cluster.bootstrap, topic) > before
+    for _ in range(2):
+        pair.once("--topics", topic)
+        (one,) = pair.items("status", "--over", "0")
+        assert (one["position"], one["lag"]) == (len(wanted) + 2, 0)
+    wanted += fill(cluster.bootstrap, topic, [0], "second")
+    pair.once("--topics", topic)
+    assert values(pair.target, f"east.{topic}") == wanted
     pair.verified()
