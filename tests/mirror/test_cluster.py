@@ -9,7 +9,6 @@ from collections.abc import Callable
 import pytest
 
 import pyrklog
-
 from pyrklog.mirror import run
 from pyrklog.testing import TestBroker
 from tests.mirror.test_changes import EndedError, mirrored
