@@ -150,7 +150,7 @@ def test_a_running_mirror_notices_a_target_made_anew(
     monkeypatch.setattr(run, "MARKERS_S", 0.5)
     create_topic(pair.source, topic, 1)
     fill(pair.source, topic, 10, partitions=1)
-    changed = []
+    changed: list[str] = []
 
     def change() -> None:
         if not changed:
@@ -233,7 +233,7 @@ def test_two_mirrors_of_a_circle_that_start_at_once_copy_nothing(
     for bootstrap in brokers:
         create_topic(bootstrap, topic, 1)
     fill(pair.source, topic, 10, partitions=1)
-    begun = []
+    begun: list[str] = []
 
     def begin() -> None:
         raise EndedError
