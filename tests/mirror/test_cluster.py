@@ -108,10 +108,11 @@ def test_a_new_leader_that_has_no_visible_record_has_lost_none(
     pair = Pair(cluster.bootstrap, new_broker().start().bootstrap, topic)
     pair.once("--topics", topic)
     before = newest_epoch(cluster.bootstrap, topic)
+    # The coordinators' topic is made with three replicas.
+    producer = producer_of(cluster.bootstrap, topic)
     victim = leaders(admin, topic)[0]
     cluster.brokers[victim].kill()
     wait_until(lambda: leaders(admin, topic)[0] not in (victim, -1), "no new leader")
-    producer = producer_of(cluster.bootstrap, topic)
     producer.begin_transaction()
     producer.produce(topic, b"aborted", partition=0)
     producer.flush(PATIENCE_S)
