@@ -12,7 +12,7 @@ from pyrklog.mirror.cluster import ClusterAdmin
 from pyrklog.mirror.digests import COLUMNS, RangeDigest, key_digest, ranges, record_digest
 from pyrklog.mirror.errors import MirrorError
 from pyrklog.mirror.state import Partition, Progress
-from pyrklog.scanning import ScanError, scan
+from pyrklog.scanning import Place, ScanError, scan
 
 KEYS_MAX = 500_000
 """Of a pass; as many at either side."""
@@ -38,15 +38,19 @@ class Side(NamedTuple):
         return self.start > self.begin
 
     def batches(self, columns: tuple[str, ...], end: int | None = None) -> Iterator[Any]:
-        """The records that are compared; up to the present end with an end of -1."""
-        until = self.end if end is None else end
+        """The records that are compared; with an end of -1 also those up to the present end."""
         begin = max(self.begin, self.start)
-        if until != -1 and begin >= until:
-            return
+        if begin < self.end:
+            # All of them, though a marker may be on its way: the scan waits for it.
+            yield from self._read(columns, begin, self.end)
+        if end == -1:
+            yield from self._read(columns, max(begin, self.end), "latest")
+
+    def _read(self, columns: tuple[str, ...], begin: int, end: Place) -> Iterator[Any]:
         with scan(
             {self.topic: [self.partition]},
             start=begin,
-            end="latest" if until == -1 else until,
+            end=end,
             columns=columns,
             threads=1,
             memory_bytes=MEMORY_BYTES,
