@@ -10,6 +10,7 @@ from benches import (
     hanging_case,
     lag_case,
     memory_cases,
+    mirror_case,
     old_cases,
     old_client_cases,
     process,
@@ -192,6 +193,7 @@ SCENARIOS: tuple[Scenario, ...] = (
     *compaction_case.SCENARIOS,
     dev_case.SCENARIO,
     *memory_cases.SCENARIOS,
+    mirror_case.SCENARIO,
 )
 ALL: tuple[Case | Scenario | ClusterCase, ...] = (IDLE, *CASES, *SCENARIOS, *CLUSTER_CASES)
 TITLES = {START_UP: "start to first Metadata"} | {case.name: case.title for case in ALL}

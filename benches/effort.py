@@ -111,6 +111,11 @@ METRICS = (
     "client_rss_mb",
     "consumed_rows_per_s",
     "of_consumer",
+    # a mirror, and MirrorMaker 2
+    "mirrormaker_mb_per_cpu_s",
+    "mirrormaker_mb_per_s",
+    "mirrormaker_rss_mb",
+    "of_mirrormaker",
     "bytes",
     "seconds",
 )
@@ -157,6 +162,8 @@ class Effort:
     compaction_bytes: int
     compaction_quiet_seconds: float
     """Of the producer before it is disturbed."""
+    mirror_bytes: int
+    """Copied by each mirror while it is measured."""
 
 
 QUICK = Effort(
@@ -186,6 +193,7 @@ QUICK = Effort(
     commits=200_000,
     compaction_bytes=1_000_000_000,
     compaction_quiet_seconds=3,
+    mirror_bytes=300_000_000,
 )
 FULL = Effort(
     pairs=3,
@@ -214,6 +222,7 @@ FULL = Effort(
     commits=10_000_000,
     compaction_bytes=10_000_000_000,
     compaction_quiet_seconds=30,
+    mirror_bytes=2_000_000_000,
 )
 
 _SHOWN = (

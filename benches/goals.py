@@ -162,6 +162,7 @@ GOALS = (
     ),
     Goal("old-client-fetch", "mb_per_cpu_s", ">=", 2.0, True),
     Goal("old-client-produce", "mb_per_cpu_s", ">=", 2.0, True),
+    Goal("mirror", "of_mirrormaker", ">=", 3.0, False),
     Goal("settle", "settle_s", "<=", 3.0, False),
     Goal("settle", "delay_ms", "<=", 50.0, False),
     Goal("idle", "own_rss_mb", "<=", 60.0, False),
