@@ -1,7 +1,7 @@
 # The only commands a newcomer needs. Each sets up what it needs in .venv, .cache and target, and
 # nothing outside this checkout but the package managers' own caches. Needed: Python 3.11+ with
 # venv, Rust 1.89+ and a C compiler; JDK 17 and Maven for test, test-faults, test-long,
-# parity-answers, bench, demo and zookeeper; JDK 17 for test-checker.
+# parity-answers, bench and zookeeper; JDK 17 for demo and test-checker.
 
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
@@ -32,7 +32,7 @@ FUZZ_FLAGS := -Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \
   -Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table \
   -Cllvm-args=-sanitizer-coverage-trace-compares -Cdebug-assertions -Coverflow-checks \
   -Ccodegen-units=1
-FUZZ_TARGETS := frames responses batches message_sets indexes snapshots checkpoints recovery old_segments reads dumps fetched typed_values
+FUZZ_TARGETS := frames responses batches message_sets indexes snapshots checkpoints recovery old_segments reads dumps fetched typed_values avro_values
 
 # Clients of before Kafka 0.11, for tests/clients/test_old_clients.py.
 OLD_CLIENTS := .cache/old-clients.done .cache/old-0.9.done .cache/old-0.10.done .cache/old-0.11.done
@@ -137,7 +137,7 @@ bench: $(CORE) .venv/.dev .cache/kafka.done ## against Apache Kafka on this mach
 	$(BIN)/python -m benches.against_kafka $(BENCH_ARGS)
 	$(BIN)/pytest benches/test_seam.py
 
-demo: $(CORE) .venv/.demo .cache/spark.done ## flight records through the broker into Spark
+demo: $(CORE) .venv/.demo ## flight records through the broker into Spark
 	$(BIN)/python -m demo $(DEMO_ARGS)
 
 wheel: dist/.made ## an installable wheel in dist/
@@ -190,7 +190,7 @@ dist/.made: $(RUST) $(PACKAGE) pyproject.toml .venv/.build-tools
 	VIRTUAL_ENV=$(CURDIR)/.venv $(BIN)/maturin build --release --locked --quiet --out dist
 	touch $@
 
-# Jars by Maven: ZooKeeper's for `pyrklog dev`; Kafka's and Spark's for tests, demo and benchmark.
+# Jars by Maven: ZooKeeper's for `pyrklog dev`; Kafka's and Spark's for tests and benchmark.
 .cache/%.done: ci/java/%.xml
 	@command -v mvn > /dev/null || { \
 	  echo "mvn is not on the PATH: .cache/$* is filled by Maven, with JDK 17" >&2; exit 1; }

@@ -52,6 +52,7 @@ SLOW_FOR_CLI = frozenset(
         "pyrklog.plane.offline",
         "pyrklog.scanning",
         "pyrklog.producing",
+        "pyrklog.mirror",
         "confluent_kafka",
         "trio",
     }
@@ -118,10 +119,10 @@ CRATE_FORBIDS = {
 ROOMS = {
     "rust/dataplane": ("net", "follower"),
     PACKAGE: (
-        "scanning", "producing", "spark", "__init__", "protocol", "errors", "base", "metastore",
-        "config", "plane", "cluster", "start", "membership", "replication", "coordinators", "peers",
-        "groups", "transactions", "controller", "handlers", "admin", "adoption", "broker",
-        "testing", "dev", "cli", "__main__",
+        "security", "scanning", "producing", "mirror", "spark", "__init__", "protocol", "errors",
+        "base", "metastore", "config", "plane", "cluster", "start", "membership", "replication",
+        "coordinators", "peers", "groups", "transactions", "controller", "handlers", "admin",
+        "adoption", "broker", "testing", "dev", "cli", "__main__",
     ),
 }
 # fmt: on

@@ -9,11 +9,13 @@ import secrets
 import shutil
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 
 from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from demo import chart, delays, flights, topics
 from demo.pipeline import Pipeline, start_spark
@@ -83,6 +85,28 @@ class Steps:
         self._last = now
 
 
+Show = Callable[[int], None]
+"""Takes how many more there are."""
+
+
+@contextmanager
+def bars(console: Console, total: int) -> Iterator[tuple[Show, Show]]:
+    """On a terminal, two bars: flights that the broker has acknowledged, and that Spark has read.
+    The steps are printed above them."""
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+    )
+    with Progress(
+        *columns, console=console, transient=True, disable=not console.is_terminal
+    ) as progress:
+        sent = progress.add_task("flights to the broker", total=total)
+        read = progress.add_task("flights through Spark", total=total)
+        yield partial(progress.advance, sent), partial(progress.advance, read)
+
+
 def run(options: argparse.Namespace, console: Console) -> int:
     """The whole demo; returns the exit status."""
     out: Path = options.out
@@ -101,8 +125,14 @@ def run(options: argparse.Namespace, console: Console) -> int:
         spark = start_spark(out)
         steps.done("started Spark")
         try:
-            pipeline = Pipeline(spark, bootstrap, out)
-            stream(options.pieces, chosen, bootstrap, (source, target), pipeline, steps)
+            pipeline = Pipeline(spark, bootstrap, out, source, target)
+            with bars(console, len(chosen)) as (show_sent, show_read):
+                producer = topics.FlightProducer(bootstrap, source, show_sent)
+                for piece in flights.pieces(chosen, options.pieces):
+                    show_read(stream(piece, producer, pipeline, steps))
+                producer.send_marker(flights.end_marker(chosen))
+                pipeline.run()
+            steps.done("end marker: the last windows are closed")
             in_parquet = list(pipeline.read_parquet())
         finally:
             spark.stop()
@@ -119,26 +149,19 @@ def run(options: argparse.Namespace, console: Console) -> int:
 
 
 def stream(
-    pieces: int,
-    chosen: list[flights.Flight],
-    bootstrap: str,
-    names: tuple[str, str],
+    piece: list[flights.Flight],
+    producer: topics.FlightProducer,
     pipeline: Pipeline,
     steps: Steps,
-) -> None:
-    """Sends the flights piece by piece and lets the query take each, then closes all windows."""
-    source, target = names
-    producer = topics.FlightProducer(bootstrap, source)
-    for number, piece in enumerate(flights.pieces(chosen, pieces), 1):
-        sent = producer.send(piece)
-        steps.done(f"piece {number}: {sent:,} flights up to {piece[-1].time_hour[:10]} produced")
-        rows, late = pipeline.run(source, target)
-        if late:
-            raise DemoError(f"Spark dropped {late} rows as too late, though none was")
-        steps.done(f"piece {number}: {rows:,} rows through the query, from its checkpoint")
-    producer.send_marker(flights.end_marker(chosen))
-    pipeline.run(source, target)
-    steps.done("end marker: the last windows are closed")
+) -> int:
+    """Sends a piece of the flights and lets the query take it. Returns how many rows that were."""
+    sent = producer.send(piece)
+    steps.done(f"{sent:,} flights up to {piece[-1].time_hour[:10]} produced")
+    rows, late = pipeline.run()
+    if late:
+        raise DemoError(f"Spark dropped {late} rows as too late, though none was")
+    steps.done(f"{rows:,} rows through the query, from its checkpoint")
+    return rows
 
 
 def conclude(wrong: list[str], expected: int, out: Path, target: str, console: Console) -> int:

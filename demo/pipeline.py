@@ -1,6 +1,8 @@
 """The PySpark pipeline: flights from a topic, delays by carrier and hour, to Parquet and a topic.
 
-Stock connector, stock options; only the end of event time needs care:
+``format("pyrklog")`` reads and writes, without a jar. The topic gets each result once: a batch that
+is repeated after a crash has the same number, which is written once. The end of event time needs
+care:
 
 - ``withWatermark("time", "1 hour")``: a flight more than an hour behind the latest one seen is
   late. In append mode a window is emitted once, when the watermark has passed its end.
@@ -30,17 +32,13 @@ from demo.topics import DemoError
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-JARS = Path(__file__).parents[1] / ".cache" / "spark"
 _LOG_SETTINGS = Path(__file__).with_name("log4j2.properties")
 _SCHEMA = "time_hour TIMESTAMP, carrier STRING, dep_delay INT"
 _RUN_TIMEOUT_S = 120
 
 
 def start_spark(folder: Path, memory: str = "1g") -> "SparkSession":
-    """A local session with two threads; DemoError if Java or the connector's jars are missing."""
-    jars = sorted(JARS.glob("*.jar"))
-    if not jars:
-        raise DemoError(f"no Spark connector in {JARS}: run `make demo`, which fetches it")
+    """A local session with two threads; DemoError if Java is missing."""
     if shutil.which("java") is None:
         raise DemoError("java is not on the PATH: Spark needs JDK 17")
     # Otherwise Spark looks up the machine's name and warns that it is the loopback interface.
@@ -49,10 +47,11 @@ def start_spark(folder: Path, memory: str = "1g") -> "SparkSession":
     warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas", FutureWarning)
     from pyspark.sql import SparkSession
 
-    return (
+    import pyrklog.spark
+
+    session = (
         SparkSession.builder.appName("flights")
         .master("local[2]")
-        .config("spark.jars", ",".join(map(str, jars)))
         .config("spark.driver.memory", memory)
         .config("spark.driver.host", "127.0.0.1")
         .config("spark.driver.bindAddress", "127.0.0.1")
@@ -64,31 +63,35 @@ def start_spark(folder: Path, memory: str = "1g") -> "SparkSession":
         .config("spark.sql.warehouse.dir", str(folder / "warehouse"))
         .getOrCreate()
     )
+    pyrklog.spark.register(session)
+    return session
 
 
 class Pipeline:
-    """The streaming query; its Parquet files and checkpoint are in ``folder``."""
+    """The streaming query from topic ``source`` to topic ``target``; its Parquet files and
+    checkpoint are in ``folder``."""
 
-    def __init__(self, spark: "SparkSession", bootstrap: str, folder: Path) -> None:
+    def __init__(
+        self, spark: "SparkSession", bootstrap: str, folder: Path, source: str, target: str
+    ) -> None:
         self._spark = spark
         self._bootstrap = bootstrap
+        self._source = source
+        self._target = target
         self.parquet = folder / "delays.parquet"
         self._checkpoint = folder / "checkpoint"
 
-    def run(self, source: str, target: str) -> tuple[int, int]:
+    def run(self) -> tuple[int, int]:
         """Processes all new records of the source topic. Returns rows read, and rows dropped as
         late. DemoError when the query fails or hangs."""
         from pyspark.errors import StreamingQueryException
 
-        def write(batch: "DataFrame", number: int) -> None:
-            self._write(batch, number, target)
-
         query = (
-            self._delays(source)
+            self._delays()
             .writeStream.outputMode("append")
             .option("checkpointLocation", str(self._checkpoint))
             .trigger(availableNow=True)
-            .foreachBatch(write)
+            .foreachBatch(self._write)
             .start()
         )
         try:
@@ -106,14 +109,15 @@ class Pipeline:
         )
         return sum(batch["numInputRows"] for batch in progress), late
 
-    def _delays(self, source: str) -> "DataFrame":
+    def _delays(self) -> "DataFrame":
         from pyspark.sql import functions as f
 
         flights = (
-            self._spark.readStream.format("kafka")
+            self._spark.readStream.format("pyrklog")
             .option("kafka.bootstrap.servers", self._bootstrap)
-            .option("subscribe", source)
+            .option("subscribe", self._source)
             .option("startingOffsets", "earliest")
+            .option("commitGroup", f"{self._source}-demo")
             .load()
             .select(f.from_json(f.col("value").cast("string"), _SCHEMA).alias("flight"))
             .select("flight.*")
@@ -133,7 +137,7 @@ class Pipeline:
             .select("carrier", "hour", "flights", "departed", "late", "delay_sum", "delay_max")
         )
 
-    def _write(self, batch: "DataFrame", number: int, target: str) -> None:
+    def _write(self, batch: "DataFrame", number: int) -> None:
         """Both sinks get the same finished windows. The folder's name has the batch's number, so a
         batch repeated after a crash overwrites its own files."""
         from pyspark.sql import functions as f
@@ -143,9 +147,13 @@ class Pipeline:
             batch.write.mode("overwrite").parquet(str(self.parquet / f"batch={number}"))
             (
                 batch.select(f.col("carrier").alias("key"), f.to_json(f.struct("*")).alias("value"))
-                .write.format("kafka")
+                .write.format("pyrklog")
+                .mode("append")
                 .option("kafka.bootstrap.servers", self._bootstrap)
-                .option("topic", target)
+                .option("topic", self._target)
+                .option("delivery", "exactly_once")
+                .option("txnAppId", self._target)
+                .option("txnVersion", number)
                 .save()
             )
         finally:

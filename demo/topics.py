@@ -1,21 +1,15 @@
-"""The broker side: topics, the producer of flights, the reader of results. All librdkafka."""
+"""The broker side: topics, the producer of flights, the reader of results."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable
 
-from confluent_kafka import (
-    Consumer,
-    KafkaError,
-    KafkaException,
-    Message,
-    Producer,
-    TopicPartition,
-)
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from demo.flights import Flight
 
 _CONNECT_TIMEOUT_S = 10.0
 _TIMEOUT_S = 60.0
+_SHOWN_EACH = 1000
 
 
 class DemoError(Exception):
@@ -38,12 +32,15 @@ def create(bootstrap: str, partitions: dict[str, int]) -> None:
 
 
 class FlightProducer:
-    """Sends flights as JSON keyed by carrier: a carrier's flights stay in order."""
+    """Sends flights as JSON keyed by carrier: a carrier's flights stay in order. ``show`` is called
+    with numbers of records that were acknowledged."""
 
-    def __init__(self, bootstrap: str, topic: str) -> None:
+    def __init__(self, bootstrap: str, topic: str, show: Callable[[int], None]) -> None:
         self._topic = topic
+        self._show = show
         self._failed: list[str] = []
         self._delivered = 0
+        self._shown = 0
         self._producer = Producer(
             {
                 "bootstrap.servers": bootstrap,
@@ -63,7 +60,7 @@ class FlightProducer:
         self._send([(None, value)])
 
     def _send(self, records: Iterable[tuple[bytes | None, bytes]]) -> int:
-        self._delivered = 0
+        self._delivered = self._shown = 0
         sent = 0
         for key, value in records:
             while True:
@@ -73,11 +70,18 @@ class FlightProducer:
                 except BufferError:
                     self._producer.poll(0.1)  # the client's queue is full: let it drain
             sent += 1
+            if self._delivered >= self._shown + _SHOWN_EACH:
+                self._show_more()
         self._producer.flush(_TIMEOUT_S)
+        self._show_more()
         if self._failed or self._delivered != sent:
             reason = self._failed[0] if self._failed else "no acknowledgement in time"
             raise DemoError(f"{sent - self._delivered} of {sent} records not stored: {reason}")
         return sent
+
+    def _show_more(self) -> None:
+        self._show(self._delivered - self._shown)
+        self._shown = self._delivered
 
     def _told(self, error: KafkaError | None, _: Message) -> None:
         if error is None:
@@ -86,34 +90,13 @@ class FlightProducer:
             self._failed.append(str(error))
 
 
-def read_all(bootstrap: str, topic: str) -> Iterator[bytes]:
-    """The values of all records in the topic now. DemoError if they do not come."""
-    consumer = Consumer(
-        {
-            "bootstrap.servers": bootstrap,
-            "group.id": "demo",  # librdkafka requires a name; partitions are assigned by hand
-            "enable.auto.commit": False,
-            "enable.partition.eof": False,
-            "log_level": 0,
-        }
-    )
+def read_all(bootstrap: str, topic: str) -> list[bytes]:
+    """The values of all committed records in the topic now. DemoError if they do not come."""
+    from pyrklog import scan
+    from pyrklog.scanning import ScanError
+
     try:
-        metadata = consumer.list_topics(topic, timeout=_TIMEOUT_S).topics[topic]
-        ends: dict[int, int] = {}
-        for partition in metadata.partitions:
-            low, high = consumer.get_watermark_offsets(
-                TopicPartition(topic, partition), timeout=_TIMEOUT_S
-            )
-            if high > low:
-                ends[partition] = high
-        consumer.assign([TopicPartition(topic, partition, 0) for partition in ends])
-        while ends:
-            message = consumer.poll(_TIMEOUT_S)
-            if message is None or message.error():
-                why = message.error() if message else f"nothing for {_TIMEOUT_S:.0f} s"
-                raise DemoError(f"cannot read topic {topic}: {why}")
-            yield message.value()
-            if message.offset() + 1 >= ends.get(message.partition(), 0):
-                ends.pop(message.partition(), None)
-    finally:
-        consumer.close()
+        with scan([topic], columns=["value"], bootstrap_servers=bootstrap) as records:
+            return [value.as_py() for batch in records.reader() for value in batch.column("value")]
+    except ScanError as error:
+        raise DemoError(f"cannot read topic {topic}: {error}") from error

@@ -12,10 +12,11 @@ from pyrklog.config.connection_quotas import ConnectionQuotas
 from pyrklog.plane.seam import CleanerSettings, PlaneSettings
 from pyrklog.plane.values import FollowerSpec, ImageDelta, LeaderSpec
 from pyrklog.producing.settings import ProducerSettings
-from pyrklog.scanning.settings import ScanSettings
+from pyrklog.scanning.settings import AccessSettings, CoreDecode, ScanSettings
 
 __all__ = [
     "ApiRow",
+    "AuthenticationError",
     "BadValueError",
     "BatchTooLargeError",
     "BrokerNotAvailableError",
@@ -51,8 +52,10 @@ __all__ = [
     "PlaneClosedError",
     "ProduceError",
     "Producer",
+    "ProducerAuthenticationError",
     "RecordTooLargeError",
     "RecordsDeleted",
+    "RegistryNotAvailableError",
     "ReplicaDigestDone",
     "Request",
     "Scan",
@@ -70,7 +73,9 @@ __all__ = [
     "VerifyTransaction",
     "__version__",
     "api_table",
+    "check_access",
     "commit_error",
+    "decoded_schema",
     "drain_arena",
     "drop_arenas",
     "dump_file",
@@ -107,6 +112,9 @@ class ScanClosedError(ScanError):
 class UnknownTopicError(ScanError):
     """A topic or partition does not exist."""
 
+class AuthenticationError(ScanError):
+    """A broker refused the client's name or token, or one side the other's certificate."""
+
 class NotAuthorizedError(ScanError):
     """The client may not read a topic."""
 
@@ -137,11 +145,17 @@ class CorruptBatchError(ScanError):
 class BadValueError(ScanError):
     """A value is not what the schema of a scan says."""
 
+class RegistryNotAvailableError(ScanError):
+    """A registry of schemas gave no answer in time."""
+
 class BatchTooLargeError(ScanError):
     """A batch or record exceeds the limit."""
 
 class ProduceError(Exception):
     """Records are not written, or a transaction is not ended; the message says why."""
+
+class ProducerAuthenticationError(ProduceError):
+    """A broker refused the client's name or token, or one side the other's certificate."""
 
 class TransactionFencedError(ProduceError):
     """The transaction was ended by its coordinator or by another producer of its id."""
@@ -635,6 +649,12 @@ class Scan:
 
 def open_scan(settings: ScanSettings) -> Scan:
     """Asks the cluster what there is to read."""
+
+def decoded_schema(settings: CoreDecode) -> object | None:
+    """A schema's capsule: ``scanning/decoding.py``."""
+
+def check_access(settings: AccessSettings) -> None:
+    """Asks the first broker that can be reached. Raises AuthenticationError."""
 
 _OpenRow = tuple[str, int, int, list[tuple[str, list[int]]]]
 """(transactional id, producer id, epoch, partitions by topic)."""

@@ -14,7 +14,9 @@ from pyrklog.testing import TestBroker
 from tests.support.kafka_broker import KafkaBroker
 from tests.support.knowing import leaders_of, told_by, wait_until_each
 from tests.support.waiting import PATIENCE_S, wait_until
+from tests.support.wire import Connection, fetch
 
+UNKNOWN_TOPIC_OR_PARTITION, LEADER_NOT_AVAILABLE, NOT_LEADER_OR_FOLLOWER = 3, 5, 6
 ONE, THREE = "one-broker", "three-brokers"
 KAFKA = "kafka"
 """The value of ``--against`` for an Apache Kafka that the tests start themselves."""
@@ -28,6 +30,7 @@ OPTIONS: Mapping[str, str | int | bool] = {
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": 200,
 }
 """Of the shared brokers: what else takes minutes comes soon."""
+_LEADS_NOT = (UNKNOWN_TOPIC_OR_PARTITION, LEADER_NOT_AVAILABLE, NOT_LEADER_OR_FOLLOWER)
 KAFKA_OPTIONS = {"log.initial.task.delay.ms": "500"}
 
 
@@ -93,15 +96,22 @@ class Site(NamedTuple):
         wait_until_each(self.bootstrap, knows, f"{topic} has no leaders")
 
     def leader(self, topic: str, partition: int = 0) -> str:
-        """The address of a partition's leader."""
+        """The address of a partition's leader, which leads already: metadata may be ahead of it."""
 
         def find() -> str | None:
             told = told_by(self.bootstrap.split(",")[0])
             leader = leaders_of(told, topic).get(partition, -1)
             places = {one.node_id: f"{one.host}:{one.port}" for one in told.brokers}
-            return places.get(leader)
+            address = places.get(leader)
+            return address if address is not None and _leads(address, topic, partition) else None
 
         return wait_until(find, f"{topic}-{partition} has no leader")
+
+
+def _leads(address: str, topic: str, partition: int) -> bool:
+    with Connection(address) as connection:
+        answer = fetch(connection, topic, 0, partition=partition)
+    return answer.error not in _LEADS_NOT
 
 
 class OwnSite(NamedTuple):

@@ -99,7 +99,13 @@ def test_a_broker_in_the_way_is_named(new_broker: Make, cache_dir: Path, topic: 
     assert told.endswith("is in use by a broker; fix: stop its broker first\n")
     told = run("drop", str(broker.data / "logs"), "--dir", str(cache_dir), code=DENIED)
     assert told.endswith("is in use, and not dropped; fix: stop its broker first\n")
-    assert "in use" in run("drain", str(broker.data / "logs"), code=FAILED)
+    logs = broker.data / "logs"
+    told = run("drain", str(logs), code=DENIED)
+    what = f"{logs} is in use by a running broker (pid {broker.pid})"
+    assert told == f"error: {what}; fix: stop its broker first\n"
+    done = CliRunner().invoke(app, ["log", "export-kraft", "--data", str(broker.data)])
+    assert done.exit_code == DENIED
+    assert done.stderr == f"error: {what}; fix: stop it first\n"
 
 
 def test_arena_removed_by_force_is_missed_at_the_next_start(

@@ -159,6 +159,21 @@ def test_a_line_without_a_key_ends_what_is_produced(run: Run, topic: str) -> Non
     assert "-H takes K=V, not 'foo'" in run("produce", topic, "x", "-H", "foo", code=2)
 
 
+def test_a_record_that_is_too_large_is_told_with_its_line_and_size(
+    run: Run, topic: str, tmp_path: Path
+) -> None:
+    file = tmp_path / "lines"
+    file.write_text("a\n" + "x" * 3_000_000 + "\n")
+    told = run("produce", topic, "--from", str(file), code=9)
+    assert told.startswith("error: line 2, a record of 3000000 bytes, not written: ")
+    assert "Message size too large; 1 record before it was written; fix: raise the topic's" in told
+    file.write_text('\n{"value": "a"}\n\n{"key": "k", "value": "' + "x" * 3_000_000 + '"}\n')
+    told = run("produce", topic, "-f", "jsonl", "--from", str(file), code=9)
+    assert told.startswith("error: line 4, a record of 3000001 bytes, not written: ")
+    told = run("produce", topic, "b", "x" * 100_000, "-X", "message.max.bytes=1000", code=9)
+    assert told.startswith("error: record 2, a record of 100000 bytes, not written: ")
+
+
 @pytest.mark.parametrize("codec", CODECS)
 def test_every_compression_is_written_and_read(run: Run, topic: str, codec: str) -> None:
     run("topic", "create", topic, "-p", "1")
@@ -264,6 +279,9 @@ def test_internal_topics_are_guarded(run: Run, bootstrap: str, topic: str) -> No
         f"{name}: 50 partitions would be deleted\n",
         f"note: deleting {name} loses the committed offsets of all groups\n",
     )
+    told = run("topic", "delete", name, "-y", code=2)
+    assert "loses the committed offsets of all groups; fix: give --internal, too" in told
+    assert name in run("topic", "list", "--internal", "-o", "name").splitlines()
     assert "internal topic takes no records" in run("produce", name, "v", code=1)
     assert "would be deleted" in run("topic", "delete", topic, "--dry-run")
 

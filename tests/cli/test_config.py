@@ -7,7 +7,9 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
+from pyrklog.cli.app import app
 from pyrklog.testing import TestBroker
 from tests.support.commands import Run, create, runner
 from tests.support.waiting import wait_until
@@ -105,6 +107,17 @@ def test_several_topics_are_changed(run: Run, topic: str) -> None:
         await_value(run, "topic", name, "retention.ms", "7")
 
 
+def test_what_no_resource_has_is_not_listed(run: Run, either: str, topic: str) -> None:
+    create(run, topic)
+    describe = ["-b", either, "config", "describe", "topic", topic]
+    done = CliRunner().invoke(app, [*describe, "-k", "retention.mss"])
+    assert (done.exit_code, done.stdout) == (4, "")
+    assert f"topic {topic} has no option retention.mss; fix: did you mean" in done.stderr
+    done = CliRunner().invoke(app, [*describe, "-k", "retention.mss", "-k", "retention.ms"])
+    assert done.exit_code == 4
+    assert "604800000" in done.stdout
+
+
 def test_changes_that_are_refused(run: Run, topic: str) -> None:
     create(run, topic)
     alter = ["config", "alter", "topic", topic]
@@ -112,6 +125,11 @@ def test_changes_that_are_refused(run: Run, topic: str) -> None:
     assert "did you mean retention.ms?" in told
     assert "error: topic" in run(*alter, "--set", "retention.ms=soon", code=1)
     assert "has no option retention.mss" in run(*alter, "--unset", "retention.mss", code=1)
+    listed = f"has no option no.such; fix: see `pyrklog config describe topic {topic}`"
+    assert listed in run(*alter, "--unset", "no.such", code=1)
+    assert listed in run("topic", "alter", topic, "--unset", "no.such", code=1)
+    told = run(*alter, "--append", "retention.ms=3", code=1)
+    assert "fix: it is no list: give --set NAME=VALUE" in told
     assert "nothing to change" in run(*alter, code=2)
     twice = run(*alter, "--set", "retention.ms=5", "--unset", "retention.ms", code=2)
     assert "retention.ms is changed twice" in twice

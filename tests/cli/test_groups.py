@@ -235,7 +235,7 @@ def test_impossible_seeks_are_refused(run: Run, group: str, tmp_path: Path) -> N
     torn = tmp_path / "torn.csv"
     torn.write_text(f"{group},0\n")
     assert "line 1 is not TOPIC,PARTITION" in run("group", "seek", group, "--to", str(torn), code=2)
-    told = run("group", "seek", group, "--to", "nowhere", code=2)
+    told = run("group", "seek", group, "--to", "nowhere", code=4)
     assert "--to takes start, end, an offset, +N, -N, @TIME, current" in told
     assert "not 'nowhere': there is no such file" in told
     assert "is no time" in run("group", "seek", group, "--to", "@noon", code=2)

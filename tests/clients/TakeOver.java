@@ -11,6 +11,7 @@ import java.io.InputStreamReader;
 import java.lang.reflect.Constructor;
 import java.lang.reflect.Field;
 import java.lang.reflect.Method;
+import java.util.Arrays;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
@@ -191,6 +192,12 @@ public class TakeOver {
             identity.set(manager, made.newInstance(producerId, epoch));
             moveTo(manager, "READY");
             moveTo(manager, "IN_TRANSACTION");
+            if (hasField(manager, "latestFinalizedFeaturesEpoch")) {
+                // A client 4.0 that learns of transactions' version 2 before it ends this one would
+                // begin the next epoch afterwards. Whether it does is a race.
+                field(manager.getClass(), "latestFinalizedFeaturesEpoch")
+                        .set(manager, Long.MAX_VALUE);
+            }
             // Otherwise there would be nothing to end.
             field(manager.getClass(), "transactionStarted").set(manager, true);
         }
@@ -217,6 +224,11 @@ public class TakeOver {
             if (one.toString().equals(name)) return one;
         }
         throw new IllegalArgumentException(name);
+    }
+
+    static boolean hasField(Object owner, String name) {
+        return Arrays.stream(owner.getClass().getDeclaredFields())
+                .anyMatch(one -> one.getName().equals(name));
     }
 
     static Field field(Class<?> owner, String name) throws Exception {

@@ -178,7 +178,7 @@ def test_ongoing_reassignment_is_shown_and_cancelled(
         (["plan", "--brokers", "1,9"], 4, "broker 9 is not there"),
         (["plan", "--brokers", "one"], 2, "--brokers takes numbers"),
         (["plan", "--rate", "fast"], 2, "is no rate"),
-        (["apply", "/nowhere/plan.json"], 2, "No such file"),
+        (["apply", "/nowhere/plan.json"], 4, "No such file"),
         (["cancel"], 2, "a plan or --all"),
     ],
 )

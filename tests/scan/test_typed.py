@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import random
+import time
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import Any
@@ -23,8 +24,12 @@ Value = bytes | None
 ID = pa.schema([pa.field("id", pa.int64(), nullable=False)])
 
 
+# Older records would be deleted: topics are kept for a week.
+NOW_S = int(time.time())
+
+
 def produce(bootstrap: str, topic: str, values: list[Value], partition: int = 0) -> None:
-    records = [Record(b"key", value, (("h", b"1"),), 1_700_000_000_000) for value in values]
+    records = [Record(b"key", value, (("h", b"1"),), 1000 * NOW_S) for value in values]
     Confluent().produce(bootstrap, topic, records, partition=partition, codec="zstd")
 
 
@@ -96,7 +101,7 @@ def test_values_are_typed_columns_beside_the_others(bootstrap: str, topic: str) 
     assert [row["offset"] for row in (first, second, tombstone, null)] == [0, 1, 2, 3]
     assert (tombstone["key"], tombstone["topic"], tombstone["partition"]) == (b"key", topic, 0)
     assert tombstone["headers"] == [{"key": "h", "value": b"1"}]
-    assert tombstone["timestamp"] == datetime.fromtimestamp(1_700_000_000, UTC)
+    assert tombstone["timestamp"] == datetime.fromtimestamp(NOW_S, UTC)
     assert found.progress()[0].bad == 0
 
 
@@ -205,7 +210,9 @@ def test_what_cannot_be_decoded_is_refused_at_once(bootstrap: str, topic: str) -
     produce(bootstrap, topic, [b"1", b"no JSON"])
     with pytest.raises(ValueError, match="none of the 2 values in the sample is a JSON object"):
         scan(bootstrap, topic)
-    with pytest.raises(ValueError, match="unknown decode 'yaml'; it can be json"):
+    with pytest.raises(
+        ValueError, match="unknown decode 'yaml'; it can be json or avro or protobuf"
+    ):
         scan(bootstrap, topic, decode="yaml")
     with pytest.raises(ValueError, match="unknown on_bad 'skip'; it can be null or drop or fail"):
         scan(bootstrap, topic, on_bad="skip")

@@ -117,7 +117,7 @@ def test_a_schema_of_the_users_prunes_columns(spark: Any, bootstrap: str, topic:
     [
         ({"startingOfsets": "earliest"}, "did you mean startingOffsets"),
         ({"startingOffsets": "latest"}, "a batch cannot start at latest"),
-        ({"kafka.security.protocol": "SSL"}, "TLS and SASL are not supported yet"),
+        ({"kafka.security.protocol": "TLS"}, "it can be PLAINTEXT or SSL"),
     ],
 )
 def test_a_mistake_is_told(

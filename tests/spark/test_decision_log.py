@@ -69,6 +69,20 @@ def test_who_was_overtaken_writes_nothing(broker: TestBroker) -> None:
     assert log_of(broker, "sink").last() == Decision(2)
 
 
+def test_a_topic_that_a_broker_did_not_know_is_read_first(broker: TestBroker) -> None:
+    """Else a number would be decided twice."""
+    blind = log_of(broker, "sink")
+    blind.take_over()
+    assert blind.last() is None
+    log = log_of(broker, "sink")
+    log.last()
+    log.write(Decision(1, (ONE,)))
+    blind.take_over()
+    with pytest.raises(DecisionLogError, match="nothing is decided"):
+        blind.write(Decision(1))
+    assert log_of(broker, "sink").last() == Decision(1, (ONE,))
+
+
 def test_what_an_open_transaction_hides_is_waited_for(broker: TestBroker) -> None:
     """Another sink's driver died while it wrote a decision: readers of committed records see
     nothing behind it until its time is over, and would take that for the end."""

@@ -98,7 +98,7 @@ def test_what_was_read_can_be_written(spark: Any, bootstrap: str, topic: str) ->
         ({"delivry": "exactly_once"}, "did you mean delivery"),
         ({"delivery": "exactly_once"}, "needs txnAppId and txnVersion"),
         ({"kafka.acks": "1"}, "it can be all only"),
-        ({"kafka.security.protocol": "SSL"}, "TLS and SASL are not supported yet"),
+        ({"kafka.security.protocol": "TLS"}, "it can be PLAINTEXT or SSL"),
     ],
 )
 def test_a_mistake_is_told(
@@ -132,6 +132,16 @@ def test_a_write_that_is_repeated_is_written_once(spark: Any, bootstrap: str, to
     assert values(bootstrap, topic) == expected(0, 400)
     everything = values(bootstrap, topic, "read_uncommitted")
     assert everything == expected(0, 400), "a repeated write sent rows"
+
+
+def test_a_batch_may_be_written_to_two_topics(spark: Any, bootstrap: str, topic: str) -> None:
+    """As ``foreachBatch`` does."""
+    names = [topic, f"{topic}-audit"]
+    options = {"delivery": "exactly_once", "txnAppId": topic, "txnVersion": "1"}
+    for name in names:
+        create_topic(bootstrap, name, 1)
+        sink(numbers(spark, 0, 20), bootstrap, name, **options).save()
+    assert [values(bootstrap, name) for name in names] == [expected(0, 20)] * 2
 
 
 def test_a_write_whose_task_fails_is_aborted(spark: Any, bootstrap: str, topic: str) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+import pyrklog
 from pyrklog.producing import OpenTransaction, ProduceError, ProducerSettings, Transactions
 from pyrklog.spark.connection import Connection
 from pyrklog.spark.decisions import Decision, KafkaDecisions
@@ -96,7 +97,13 @@ class Query:
         return KafkaDecisions(Connection(self.bootstrap), self.settings, self.topic)
 
     def visible(self) -> Counter[bytes]:
+        """Once each marker is there: Kafka answers EndTxn before it writes them."""
+        wait_until(lambda: self.ends("read_committed") == self.ends(), "markers are missing")
         return values(self.bootstrap, self.topic)
+
+    def ends(self, isolation: str = "read_uncommitted") -> list[int]:
+        reading = pyrklog.scan(self.topic, bootstrap_servers=self.bootstrap, isolation=isolation)
+        return [one.end for one in reading.progress()]
 
     def open(self) -> list[str]:
         return Transactions(self.settings).open_with_prefix(ids_prefix(self.topic))

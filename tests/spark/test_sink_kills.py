@@ -32,7 +32,7 @@ BATCHES_MAX = 3
 BATCH_S = 1.0
 WHAT = ("driver", "driver", "broker", "worker", "broker and driver")
 
-pytestmark = [pytest.mark.jvm, pytest.mark.spark, pytest.mark.timeout(120 + 30 * ROUNDS)]
+pytestmark = [pytest.mark.jvm, pytest.mark.spark, pytest.mark.timeout(300 + 60 * ROUNDS)]
 
 
 @contextmanager

@@ -19,6 +19,8 @@ class Certificates(NamedTuple):
     client: Path
     other_ca: Path
     """A CA that signed none of them."""
+    stranger: Path
+    """A client that the other CA signed."""
 
 
 def make_certificates(folder: Path) -> Certificates:
@@ -27,6 +29,7 @@ def make_certificates(folder: Path) -> Certificates:
     _make(store, "other", "-ext", "bc:c")
     _make(store, "server", "-signer", "ca", "-ext", "san=ip:127.0.0.1")
     _make(store, "client", "-signer", "ca")
+    _make(store, "stranger", "-signer", "other")
     program = Path(__file__).with_name("Certificates.java")
     jvm.run(str(program), str(store), _PASSWORD, str(folder))
     return Certificates(
@@ -34,6 +37,7 @@ def make_certificates(folder: Path) -> Certificates:
         server=folder / "server.pem",
         client=folder / "client.pem",
         other_ca=folder / "other-ca.pem",
+        stranger=folder / "stranger.pem",
     )
 
 

@@ -99,7 +99,9 @@ class BrokerCluster(Site):
         return int(found["brokerid"])
 
     def registered(self) -> set[int]:
-        return {int(name) for name in self.store.get_children("/brokers/ids")}
+        # Its own session may end while ZooKeeper is away.
+        names = self.store.retry(self.store.get_children, "/brokers/ids")
+        return {int(name) for name in names}
 
     def is_registered(self, number: int) -> bool:
         return number in self.registered()

@@ -25,6 +25,7 @@ from pyrklog.adoption import kraft
 from pyrklog.adoption.batches import encode_control, encode_values
 from pyrklog.adoption.broker_options import run_time_options
 from pyrklog.adoption.directory import BOOTSTRAP, METADATA_FOLDER, read_kraft
+from pyrklog.base.diagnosis import lock_holder
 from pyrklog.base.durable import replace_file, sync_folder
 from pyrklog.config.broker import BrokerConfig
 from pyrklog.config.properties import parse_properties
@@ -112,8 +113,11 @@ def _locked(log_dirs: Sequence[Path]) -> Iterator[None]:
             try:
                 fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError:
+                # We have no lock on this file that looking at it could release.
+                holder = lock_holder(path / LOCK)
+                broker = f"a running broker ({holder})" if holder else "a running broker"
                 raise TemporaryError(
-                    f"{path} is in use by a running broker.", fix="stop it first"
+                    f"{path} is in use by {broker}.", fix="stop it first"
                 ) from None
         yield
 

@@ -1,6 +1,18 @@
 import typer
 
-from pyrklog.cli import arena, cluster, config, consume, dev, group, log, produce, serve, topic
+from pyrklog.cli import (
+    arena,
+    cluster,
+    config,
+    consume,
+    dev,
+    group,
+    log,
+    mirror,
+    produce,
+    serve,
+    topic,
+)
 from pyrklog.cli.failures import ending, guarded
 from pyrklog.cli.hints import HintingGroup
 from pyrklog.cli.options import (
@@ -39,6 +51,7 @@ app.add_typer(dev.app, name="dev")
 app.add_typer(log.app, name="log")
 app.add_typer(arena.app, name="arena")
 app.add_typer(cluster.app, name="cluster")
+app.add_typer(mirror.app, name="mirror")
 app.command("produce")(produce.produce)
 app.command("consume")(consume.consume)
 

@@ -133,8 +133,18 @@ def drain(
     try:
         partitions, count = drain_arena(str(log_dir))
     except OSError as error:
-        raise CliError(Exit.FAILED, str(error)) from error
+        raise _undrained(log_dir, error) from error
     typer.echo(f"{counted(partitions, 'partition')}, {counted(count, 'byte')} written")
+
+
+def _undrained(log_dir: Path, error: OSError) -> CliError:
+    from pyrklog.base.diagnosis import lock_holder
+
+    holder = lock_holder(log_dir / ".lock")
+    if holder is None:
+        return CliError(Exit.FAILED, str(error))
+    what = f"{log_dir} is in use by a running broker ({holder})"
+    return CliError(Exit.DENIED, what, "stop its broker first")
 
 
 @app.command("remove")

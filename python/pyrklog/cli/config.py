@@ -98,8 +98,16 @@ def describe(
                 name: [one for one in entries if one.source != "default"]
                 for name, entries in found.items()
             }
-        config_tables.print_described(kind, found, output, admin.cluster_id)
-        _refuse_missing(kind, found, only or () if not changed else ())
+        wanted = only if only and not changed else ()
+        # A heading above nothing would look like an answer.
+        shown = {
+            name: entries
+            for name, entries in found.items()
+            if entries or not wanted or name == ALL_BROKERS
+        }
+        if shown:
+            config_tables.print_described(kind, shown, output, admin.cluster_id)
+        _refuse_missing(kind, found, wanted)
 
 
 def _refuse_empty(names: Sequence[str], only: Sequence[str] | None = None) -> None:

@@ -14,7 +14,7 @@ from pyrklog.cli.config_effect import broker_option, default_of
 from pyrklog.cli.config_kinds import ALL_BROKERS, Kind
 from pyrklog.cli.connection import missing_topic
 from pyrklog.cli.failures import CliError, Exit
-from pyrklog.cli.option_advice import like_option
+from pyrklog.cli.option_advice import like_or_listed
 from pyrklog.cli.options import Settings
 from pyrklog.config.dynamic import LISTENER_PREFIX
 from pyrklog.config.entry import OptionType, Source
@@ -389,4 +389,6 @@ def refuse_unknown(
             continue
         if one.number == DELETE and one.option not in before:
             what = f"{kind} {name} has no option {one.option}"
-            raise CliError(Exit.FAILED, what, like_option([one.option], list(before)))
+            raise CliError(
+                Exit.FAILED, what, like_or_listed(one.option, list(before), kind.value, name)
+            )

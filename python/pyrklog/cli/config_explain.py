@@ -65,12 +65,14 @@ def _found(name: str) -> list[dict[str, Any]]:
     return [_without_effect(name, None)] if name.startswith(PREFIXES) else []
 
 
-def _like(name: str) -> str | None:
+def _like(name: str) -> str:
     from difflib import get_close_matches
 
     known = sorted({*TOPIC_OPTIONS_BY_NAME, *OPTIONS, *JVM_ONLY, *WITHOUT_EFFECT})
     near = get_close_matches(name, known, n=_SIMILAR_MAX, cutoff=0.7)
-    return f"did you mean {' or '.join(near)}?" if near else None
+    if near:
+        return f"did you mean {' or '.join(near)}?"
+    return "see `pyrklog config describe topic NAME`, or `broker N`"
 
 
 def _topic(topic: TopicOption) -> dict[str, Any]:

@@ -68,11 +68,13 @@ def consume(
     With -g the group chooses the partitions and where to go on; -o then holds only for partitions
     without a committed offset.
     """
+    from pyrklog.cli.consume_properties import refuse_without_effect
     from pyrklog.cli.offsets import RangeError, parse_range
     from pyrklog.cli.producer import argument_bytes
     from pyrklog.cli.record_format import FormatError
 
     refuse_empty("TOPIC", "topic", topics)
+    refuse_without_effect(options.properties, group)
     try:
         wanted = parse_range(offset or [], time.time_ns() // 1_000_000)
         reading = _reading(options, topics, partitions, wanted, group, read_committed)

@@ -243,6 +243,13 @@ def unforeseen(error: Exception) -> CliError:
     return CliError(Exit.FAILED, what, f"a bug: report what {TRACEBACK}=1 shows in the environment")
 
 
+def unread(path: object, error: OSError, otherwise: Exit = Exit.FAILED) -> CliError:
+    """A file that cannot be read."""
+    is_missing = isinstance(error, FileNotFoundError)
+    code = Exit.NOT_FOUND if is_missing else otherwise
+    return CliError(code, f"cannot read {path}: {error.strerror or error}")
+
+
 def not_written(error: OSError) -> CliError:
     """Gives up unprintable output; a file's error names the file."""
     if error.filename is None:

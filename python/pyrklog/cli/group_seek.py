@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from pyrklog.cli.connection import Connection
-from pyrklog.cli.failures import CliError, Exit, cli_error, refuse_empty
+from pyrklog.cli.failures import CliError, Exit, cli_error, refuse_empty, unread
 from pyrklog.cli.group_state import Key, committed_offsets, patiently
 from pyrklog.cli.offsets import BEGINNING, WORDS
 from pyrklog.cli.options import INT32_MAX
@@ -22,6 +22,7 @@ from pyrklog.cli.topic_details import query_offsets
 INT64_MAX = 2**63 - 1
 HEADING = ("topic", "partition", "offset")
 TARGETS = "start, end, an offset, +N, -N, @TIME, current, FILE (see `group export`) or group:OTHER"
+_NO_SUCH_FILE = "there is no such file"
 _SELECTION = re.compile(r"([^:]+)(?::([\d,]+))?")
 
 
@@ -76,7 +77,7 @@ def read_file(path: Path) -> dict[Key, int]:
     try:
         text = path.read_text()
     except OSError as error:
-        raise CliError(Exit.USAGE, f"cannot read {path}: {error.strerror}") from None
+        raise unread(path, error, Exit.USAGE) from None
     except UnicodeDecodeError as error:
         raise CliError(Exit.USAGE, f"cannot read {path}: {error}") from None
     if text.lstrip().startswith("{"):
@@ -84,13 +85,17 @@ def read_file(path: Path) -> dict[Key, int]:
     found: dict[Key, int] = {}
     for number, row in enumerate(csv.reader(text.splitlines()), start=1):
         cells = [cell.strip() for cell in row]
-        if not any(cells) or cells[0].startswith("#") or tuple(cells) == HEADING:
+        if not any(cells) or cells[0].startswith("#") or _is_heading(cells):
             continue
         if len(cells) != 3 or not _is_number(cells[1], INT32_MAX) or not _is_number(cells[2]):
             what = f"{path} line {number} is not TOPIC,PARTITION,OFFSET"
             raise CliError(Exit.USAGE, what, "see `pyrklog group export`")
         found[cells[0], int(cells[1])] = int(cells[2])
     return found
+
+
+def _is_heading(cells: Sequence[str]) -> bool:
+    return tuple(cell.lower() for cell in cells) == HEADING
 
 
 def _read_json(path: Path, text: str) -> dict[Key, int]:
@@ -199,7 +204,8 @@ def _given(connection: Connection, target: str) -> dict[Key, int] | None:
         return None
     reason = _no_file(target)
     if reason is not None:
-        raise CliError(Exit.USAGE, f"--to takes {TARGETS}, not {target!r}: {reason}")
+        code = Exit.NOT_FOUND if target and reason == _NO_SUCH_FILE else Exit.USAGE
+        raise CliError(code, f"--to takes {TARGETS}, not {target!r}: {reason}")
     found = read_file(Path(target))
     if not found:
         what = f"{target} has no offsets"
@@ -212,7 +218,7 @@ def _no_file(target: str) -> str | None:
     try:
         return "it is a directory" if stat.S_ISDIR(os.stat(target).st_mode) else None
     except FileNotFoundError:
-        return "there is no such file"
+        return _NO_SUCH_FILE
     except OSError as error:
         return f"no file can be read there ({error.strerror})"
 

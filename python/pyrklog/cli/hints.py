@@ -6,6 +6,9 @@ from typing import Any
 
 from typer.core import TyperGroup
 
+from pyrklog.cli.config_kinds import ALL_BROKERS
+from pyrklog.cli.number_errors import plain_sentence
+
 _TOPICS_STAND_ALONE = "topics stand behind the command without an option"
 _ANY_COMMAND = {
     "--topic": _TOPICS_STAND_ALONE,
@@ -31,6 +34,7 @@ _OF_COMMANDS = {
         "--port": "serve takes --listen HOST:PORT, and :PORT for every interface",
         "--host": "serve takes --listen HOST:PORT",
         "--data-dir": "serve takes --data DIR",
+        "--override": "serve takes --set NAME=VALUE",
     },
     "produce": {
         "--json": "produce takes -f jsonl",
@@ -87,7 +91,14 @@ _OF_COMMANDS = {
         "--timeout-ms": "consume takes --exit, to stop at the end",
         "--json": "consume takes -f jsonl",
     },
+    "group list": {
+        "--all-groups": "group list lists all groups",
+    },
+    "group describe": {
+        "--all-groups": "groups stand behind the command; `pyrklog group list --lag` tells of all",
+    },
     "group seek": {
+        "--all-topics": "group seek moves all topics unless --topic is given",
         "--to-earliest": "group seek takes --to start",
         "--to-latest": "group seek takes --to end",
         "--to-current": "group seek takes --to current",
@@ -153,6 +164,7 @@ _OF_PROPERTIES |= {
 }
 _EXTRA_OF_SERVE = re.compile(r"Got unexpected extra argument")
 _PLURAL = re.compile(r"'(topic|broker)s' is not one of")
+_NO_KIND = re.compile(r"'([^']*)' is not one of 'topic', 'broker'")
 _NO_COMMAND = re.compile(r"No such command '([^']*)'")
 
 
@@ -210,10 +222,19 @@ def _add_hint(error: Any) -> None:
             error.message = f"{error.message}; {found}"
             error.possibilities = None
         return
+    message = plain_sentence(error)
+    if message is not None:
+        error.message = message
+        return
     message = str(getattr(error, "message", ""))
     plural, extra = _PLURAL.search(message), _EXTRA_OF_SERVE.match(message)
     if plural is not None and path.startswith("config"):
         error.message = f"{message.rstrip('.')}; it is `pyrklog {path} {plural[1]} NAME`"
+        return
+    named = _NO_KIND.search(message)
+    if named is not None and path.startswith("config"):
+        kind = "broker" if named[1].isdecimal() or named[1] == ALL_BROKERS else "topic"
+        error.message = f"{message.rstrip('.')}; for example `pyrklog {path} {kind} {named[1]}`"
         return
     if extra is not None and path == "serve":
         error.message = f"{message.rstrip('.')}; serve takes --config FILE, and --data DIR"

@@ -146,7 +146,7 @@ def export_kraft(
 
     from pyrklog.adoption.export import export_kraft as export
     from pyrklog.config.load import load_config
-    from pyrklog.errors import StartError
+    from pyrklog.errors import StartError, TemporaryError
 
     flags = {"pyrklog.data.dir": str(data)} if data is not None else {}
     if data is None and config is None and not set_:
@@ -156,7 +156,8 @@ def export_kraft(
         settings = load_config(file=config, overrides=set_ or (), environ=os.environ, flags=flags)
         done = export(settings)
     except StartError as error:
-        raise CliError(Exit.FAILED, error.what.rstrip("."), error.fix) from None
+        code = Exit.DENIED if isinstance(error, TemporaryError) else Exit.FAILED
+        raise CliError(code, error.what.rstrip("."), error.fix) from None
     what = f"{counted(done.topics, 'topic')}, {counted(done.partitions, 'partition')}"
     typer.echo(f"{what}, for Kafka 3.9 in KRaft mode")
     typer.echo(f"node.id={done.node_id}")

@@ -5,6 +5,10 @@ from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 
 _READ_ONLY = "Cannot update these configs dynamically"
+_NO_LIST = re.compile(
+    r"Config value (?:append|subtract) is not allowed for config key|its type is not LIST"
+)
+"""As brokers with ZooKeeper, and KRaft's, say it."""
 _INVALID = re.compile(r"Invalid value .*? for configuration ([\w.-]+)", re.ASCII | re.DOTALL)
 _LIKE = "did you mean "
 
@@ -15,6 +19,8 @@ def advice(message: str, given: Iterable[str], known: Sequence[str]) -> str | No
         return None
     if _READ_ONLY in message:
         return "set it in the broker's file (pyrklog: --config, or serve --set), and restart it"
+    if _NO_LIST.search(message):
+        return "it is no list: give --set NAME=VALUE"
     options = list(given)
     like = like_option(options, known)
     invalid = _INVALID.search(message)
@@ -30,6 +36,11 @@ def like_option(given: Iterable[str], known: Sequence[str]) -> str | None:
         if near:
             return f"{_LIKE}{near[0]}?"
     return None
+
+
+def like_or_listed(option: str, known: Sequence[str], kind: str, name: str) -> str:
+    """About an option that the resource does not have."""
+    return like_option([option], known) or f"see `pyrklog config describe {kind} {name}`"
 
 
 def explained(options: Iterable[str]) -> str | None:

@@ -3,7 +3,7 @@
 A shared option may be before or after the command; after wins.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import wraps
@@ -22,6 +22,8 @@ WHERE = (
     "or -90m"
 )
 """Places in a log, for people; :mod:`pyrklog.cli.offsets` reads them."""
+_BROKERS = ("bootstrap.servers", "metadata.broker.list")
+"""librdkafka's two names of the same property."""
 INT32_MAX = 2**31 - 1
 TIMEOUT_MAX_S = 86_400.0
 """A day; milliseconds must fit an int32."""
@@ -134,10 +136,12 @@ def settings(
     if timeout_s is not None and not timeout_s <= TIMEOUT_MAX_S:
         what = f"--timeout takes up to {TIMEOUT_MAX_S:g} seconds, not {timeout_s:g}"
         raise CliError(Exit.USAGE, what)
+    given = parse_pairs(properties, "-X")
+    _refuse_brokers(given)
     found = replace(
         base,
         bootstrap=base.bootstrap if bootstrap is None else bootstrap,
-        properties={**base.properties, **parse_pairs(properties, "-X")},
+        properties={**base.properties, **given},
         timeout_s=base.timeout_s if timeout_s is None else timeout_s,
         verbose=base.verbose or verbose,
         quiet=base.quiet or quiet,
@@ -145,6 +149,14 @@ def settings(
     if context.parent is not None and not found.quiet:
         _tell_unknown_variables()
     return found
+
+
+def _refuse_brokers(properties: Iterable[str]) -> None:
+    """Refuses brokers among the properties: a command would act on those of ``-b`` instead."""
+    name = next((name for name in properties if name in _BROKERS), None)
+    if name is not None:
+        what = f"-X {name} does not choose the broker"
+        raise CliError(Exit.USAGE, what, "give the broker with -b HOST:PORT")
 
 
 def _tell_unknown_variables() -> None:

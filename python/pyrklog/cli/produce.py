@@ -82,7 +82,7 @@ def produce(
     else:
         records = reader.records(read_lines(source))
     sender = RecordProducer(options, topic, codec=codec, acks=acks, idempotent=idempotent)
-    send_all(sender, records)
+    send_all(sender, records, None if tombstone or values else reader)
     if not options.quiet:
         sender.sum_up()
 

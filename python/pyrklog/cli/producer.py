@@ -7,7 +7,15 @@ from typing import Any, BinaryIO
 import typer
 
 from pyrklog.cli.connection import Connection
-from pyrklog.cli.failures import CliError, Exit, cli_error, counted, exit_code, refuse_non_text
+from pyrklog.cli.failures import (
+    CliError,
+    Exit,
+    cli_error,
+    counted,
+    exit_code,
+    refuse_non_text,
+    unread,
+)
 from pyrklog.cli.interrupts import held
 from pyrklog.cli.options import Settings
 from pyrklog.cli.records import BadLineError, Headers, InputRecord, from_json
@@ -39,12 +47,17 @@ def parse_headers(headers: list[str]) -> Headers:
 
 
 def read_lines(source: Path | None) -> Iterator[bytes]:
-    """Lines of a file or of standard input, without their ends."""
+    """Lines of a file or of standard input, without their ends. Opens the file at once, before a
+    broker is asked for anything."""
     try:
         stream: BinaryIO = source.open("rb") if source is not None else sys.stdin.buffer
     except OSError as error:
-        raise CliError(Exit.FAILED, f"cannot read {source}: {error.strerror}") from None
-    if source is None and sys.stdin.isatty():
+        raise unread(source, error) from None
+    return _lines_of(stream, is_typed=source is None and sys.stdin.isatty())
+
+
+def _lines_of(stream: BinaryIO, *, is_typed: bool) -> Iterator[bytes]:
+    if is_typed:
         typer.echo("one record a line; end with Ctrl-D", err=True)
     with stream:
         for line in stream:
@@ -64,9 +77,12 @@ class LineReader:
         self._delimiter = key_delimiter
         self._empty_is_null = empty_is_null
         self._json_lines = json_lines
+        self.number = 0
+        """Of the line that was read last."""
 
     def records(self, lines: Iterable[bytes]) -> Iterator[InputRecord]:
         for number, line in enumerate(lines, start=1):
+            self.number = number
             if not self._json_lines:
                 self._refuse_without_key(number, line)
                 yield self._plain(line)
@@ -229,17 +245,23 @@ class RecordProducer:
             sys.stdout.write(place)
 
 
-def send_all(sender: RecordProducer, records: Iterator[InputRecord]) -> None:
+def send_all(
+    sender: RecordProducer, records: Iterator[InputRecord], reader: LineReader | None = None
+) -> None:
+    """``reader``: whose lines the records are."""
     from confluent_kafka import KafkaException
 
     problem: CliError | None = None
-    number = 0
+    number, size = 0, 0
     try:
         for record in records:
             number += 1
+            size = len(record.key or b"") + len(record.value or b"")
             sender.send(record)
     except KafkaException as error:
-        problem = cli_error(error.args[0], f"record {number} not written")
+        where = f"record {number}" if reader is None else f"line {reader.number}"
+        about = f"{where}, a record of {counted(size, 'byte')}, not written"
+        problem = cli_error(error.args[0], about)
     except CliError as error:
         problem = error
     except KeyboardInterrupt:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from pyrklog.cli.admin_common import connect, say, show
-from pyrklog.cli.failures import CliError, Exit, exit_with
+from pyrklog.cli.failures import CliError, Exit, exit_with, unread
 from pyrklog.cli.options import (
     CONNECTION,
     OnlySaid,
@@ -254,7 +254,7 @@ def _read(file: str) -> str:
     try:
         return Path(file).read_text()
     except OSError as error:
-        raise CliError(Exit.USAGE, f"{file}: {error.strerror}") from None
+        raise unread(file, error, Exit.USAGE) from None
     except UnicodeDecodeError:
         raise CliError(Exit.USAGE, f"{file} is no text") from None
 

@@ -131,6 +131,9 @@ def _serve(options: ServeOptions, data: str | None) -> int:
         for name, value, source in config.explain(memory_bytes()):
             print(_printable(f"{name}={value}  # {source}"))
         return 0
+    from pyrklog.start.addresses import refuse_unresolved
+
+    refuse_unresolved(config.listeners.bound)
     if options.check:
         for notice in config.notices:
             print(_printable(f"note: {notice}"))

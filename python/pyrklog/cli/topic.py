@@ -248,10 +248,17 @@ def delete(
     options: Settings,
     names: Names,
     yes: Yes = False,
+    internal: bool = option(
+        "--internal", "Internal topics too, with what they hold for all clients.", False
+    ),
     dry_run: bool = option("--dry-run", "Only say what would be deleted.", False),
 ) -> None:
     """Delete topics with all their records. Asks for the name, unless -y is given."""
     _refuse_empty(names)
+    if not internal and not dry_run:
+        # Scripts always give -y: it does not mean these.
+        for name in internal_of(names):
+            raise CliError(Exit.USAGE, deleted(name), "give --internal, too, to have it")
     connection = connect(options)
     names = list(dict.fromkeys(names))
     found = connection.topic_partitions(names)

@@ -8,7 +8,7 @@ from typing import Any
 
 from pyrklog.cli.connection import Connection, missing_topic
 from pyrklog.cli.failures import CliError, Exit, cli_error, exit_code, worst
-from pyrklog.cli.option_advice import advice, like_option
+from pyrklog.cli.option_advice import advice, like_or_listed
 from pyrklog.cli.options import OutputFormat
 from pyrklog.cli.output import Listing, columns, plain_table, print_listing
 from pyrklog.errors import ErrorCode
@@ -333,7 +333,7 @@ def _refuse_unknown(topic: str, options: Sequence[str], known: Sequence[str]) ->
     for option in options:
         if option not in known:
             what = f"topic {topic} has no option {option}"
-            raise CliError(Exit.FAILED, what, like_option([option], known))
+            raise CliError(Exit.FAILED, what, like_or_listed(option, known, "topic", topic))
 
 
 def _value(entries: list[dict[str, Any]], option: str) -> str:

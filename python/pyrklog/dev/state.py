@@ -186,8 +186,14 @@ class Place:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Excludes other commands that change clusters of the user."""
-        self.root.mkdir(parents=True, exist_ok=True)
+        """Excludes other commands that change clusters of the user. Raises :class:`DevError` where
+        no folder can be made."""
+        try:
+            self.root.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            what = f"the folder {self.root} cannot be made: {error.strerror}"
+            fix = "name a folder of your own in the environment's XDG_DATA_HOME"
+            raise DevError(Problem.FAILED, what, fix) from None
         descriptor = os.open(self.root, os.O_RDONLY | os.O_DIRECTORY)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX)

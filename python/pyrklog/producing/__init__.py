@@ -3,6 +3,7 @@
 from pyrklog.producing.core_produce import (
     ClusterUnavailableError,
     ProduceError,
+    ProducerAuthenticationError,
     RecordTooLargeError,
     TransactionFencedError,
     UnsupportedClusterError,
@@ -16,6 +17,7 @@ __all__ = [
     "OpenTransaction",
     "ProduceError",
     "Producer",
+    "ProducerAuthenticationError",
     "ProducerSettings",
     "RecordTooLargeError",
     "TransactionFencedError",

@@ -3,6 +3,7 @@
 from pyrklog._core import (
     ClusterUnavailableError,
     ProduceError,
+    ProducerAuthenticationError,
     RecordTooLargeError,
     TransactionFencedError,
     UnsupportedClusterError,
@@ -17,6 +18,7 @@ __all__ = [
     "CoreProducer",
     "CoreTransactions",
     "ProduceError",
+    "ProducerAuthenticationError",
     "RecordTooLargeError",
     "TransactionFencedError",
     "UnsupportedClusterError",

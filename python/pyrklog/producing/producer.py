@@ -32,7 +32,7 @@ class Producer:
 
     def __init__(self, settings: ProducerSettings) -> None:
         self._settings = settings
-        self._core: CoreProducer = open_producer(settings)
+        self._core: CoreProducer = open_producer(settings.core())
 
     @property
     def producer_id(self) -> tuple[int, int]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from pyrklog.security import CoreSecurity, Security
+
 
 class ProducerSettings(NamedTuple):
     """Of ``rust/produce/src/options.rs``. Sizes are bytes."""
@@ -23,3 +25,11 @@ class ProducerSettings(NamedTuple):
     connect_timeout_ms: int = 10_000
     transactional_id: str | None = None
     transaction_timeout_ms: int = 900_000
+    security: Security | CoreSecurity = Security()
+
+    def core(self) -> ProducerSettings:
+        """With the contents of files. Raises ValueError for those that cannot be used."""
+        security = self.security
+        return (
+            self if isinstance(security, CoreSecurity) else self._replace(security=security.core())
+        )

@@ -27,7 +27,7 @@ class Transactions:
     exceptions of :mod:`pyrklog.producing`."""
 
     def __init__(self, settings: ProducerSettings) -> None:
-        self._core: CoreTransactions = open_transactions(settings)
+        self._core: CoreTransactions = open_transactions(settings.core())
 
     def why_closed(self, transactions: Sequence[OpenTransaction]) -> list[str | None]:
         """Of each, the error code of one that is not open any more; None for one that is."""

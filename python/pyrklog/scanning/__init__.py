@@ -1,6 +1,8 @@
 """Reads topics of any Kafka (0.11 or newer) into Arrow; see ``docs/understanding/scan.md``."""
 
+from pyrklog.scanning.access import check_access
 from pyrklog.scanning.core_scan import (
+    AuthenticationError,
     BadValueError,
     BatchTooLargeError,
     BrokerNotAvailableError,
@@ -10,6 +12,7 @@ from pyrklog.scanning.core_scan import (
     LogTruncatedError,
     NotAuthorizedError,
     OffsetOutOfRangeError,
+    RegistryNotAvailableError,
     ScanClosedError,
     ScanError,
     TopicDeletedError,
@@ -20,6 +23,7 @@ from pyrklog.scanning.places import ListedOffset, Place
 from pyrklog.scanning.scan import Batch, PartitionProgress, Scan, scan
 
 __all__ = [
+    "AuthenticationError",
     "BadValueError",
     "Batch",
     "BatchTooLargeError",
@@ -33,11 +37,18 @@ __all__ = [
     "OffsetOutOfRangeError",
     "PartitionProgress",
     "Place",
+    "RegistryNotAvailableError",
     "Scan",
     "ScanClosedError",
     "ScanError",
     "TopicDeletedError",
     "UnknownTopicError",
     "UnsupportedBrokerError",
+    "check_access",
     "scan",
 ]
+
+for _one in (globals()[name] for name in __all__):
+    if isinstance(_one, type) and issubclass(_one, ScanError):
+        # Tracebacks name the place to import it from.
+        _one.__module__ = __name__

@@ -1,6 +1,7 @@
 """The scan of the Rust extension, and its exceptions."""
 
 from pyrklog._core import (
+    AuthenticationError,
     BadValueError,
     BatchTooLargeError,
     BrokerNotAvailableError,
@@ -10,16 +11,20 @@ from pyrklog._core import (
     LogTruncatedError,
     NotAuthorizedError,
     OffsetOutOfRangeError,
+    RegistryNotAvailableError,
     ScanClosedError,
     ScanError,
     TopicDeletedError,
     UnknownTopicError,
     UnsupportedBrokerError,
+    check_access,
+    decoded_schema,
     open_scan,
 )
 from pyrklog._core import Scan as CoreScan
 
 __all__ = [
+    "AuthenticationError",
     "BadValueError",
     "BatchTooLargeError",
     "BrokerNotAvailableError",
@@ -30,10 +35,13 @@ __all__ = [
     "LogTruncatedError",
     "NotAuthorizedError",
     "OffsetOutOfRangeError",
+    "RegistryNotAvailableError",
     "ScanClosedError",
     "ScanError",
     "TopicDeletedError",
     "UnknownTopicError",
     "UnsupportedBrokerError",
+    "check_access",
+    "decoded_schema",
     "open_scan",
 ]

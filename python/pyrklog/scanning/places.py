@@ -41,7 +41,10 @@ def core_place(place: object) -> CorePlace:
         for known in (EARLIEST, LATEST):
             if place == known[0]:
                 return known
-        raise ValueError(f"{place!r} is no place in a partition: 'earliest', 'latest' or an offset")
+        raise ValueError(
+            f"{place!r} is no place in a partition: 'earliest', 'latest', an offset, or a time "
+            "(datetime)"
+        )
     if isinstance(place, datetime):
         return "timestamp", _milliseconds(place), -1
     if isinstance(place, int) and not isinstance(place, bool):
@@ -76,7 +79,7 @@ def core_places(
         partitions = read[topic]
         for partition, place in of_topic.items():
             is_read = partitions is None or partition in partitions
-            if partition < 0 or not is_read:
+            if type(partition) is not int or partition < 0 or not is_read:
                 raise ValueError(f"a place is given for {topic}-{partition}, which is not read")
             single.append((topic, partition, core_place(place)))
     return default, single

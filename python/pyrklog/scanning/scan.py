@@ -9,10 +9,18 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, NamedTuple, Self
 
+from pyrklog.scanning.arguments import (
+    check,
+    core_bootstrap,
+    core_topics,
+    milliseconds,
+    refuse_other_lists,
+)
 from pyrklog.scanning.core_scan import CoreScan, ScanClosedError, open_scan
+from pyrklog.scanning.decoding import core_decode, names
 from pyrklog.scanning.places import EARLIEST, LATEST, Places, core_places
-from pyrklog.scanning.schemas import CoreField, core_fields
 from pyrklog.scanning.settings import ScanSettings
+from pyrklog.security import Security, security_of
 
 if TYPE_CHECKING:
     import pyarrow
@@ -23,8 +31,6 @@ COLUMNS = ("key", "value", "topic", "partition", "offset", "timestamp", "timesta
 _THREADS_DEFAULT_MAX = 4
 _ISOLATIONS = ("read_committed", "read_uncommitted")
 _MISSING = ("fail", "skip")
-_FORMATS = ("json",)
-_ON_BAD = ("null", "drop", "fail")
 
 Topics = str | Sequence[str] | Mapping[str, Sequence[int] | None]
 """A topic, several, or the partitions to read of each; None for all."""
@@ -145,9 +151,12 @@ class Scan:
             self.close()
 
     def _refuse_read(self) -> None:
-        """A second reading would look as if there were no records."""
+        """A second reading would look as if there were no records, and so would one of a closed
+        scan."""
         if self._has_ended:
             raise ScanClosedError("the scan was read already, to its end: open another one")
+        if self._is_closed:
+            raise ScanClosedError("the scan was closed: open another one")
 
     def __iter__(self) -> Iterator[Batch]:
         """The scan itself, which goes on where it is. Raises ScanClosedError when it was read to
@@ -216,7 +225,12 @@ def scan(
     schema: object = None,
     fields: Sequence[str] | None = None,
     on_bad: str = "null",
+    writer_schema: object = None,
+    registry: str | None = None,
+    message: str | None = None,
+    framed: bool = False,
     bootstrap_servers: str | None = None,
+    security: Security | Mapping[str, object] | None = None,
     isolation: str = "read_committed",
     missing: str = "fail",
     client_id: str = "pyrklog-scan",
@@ -235,8 +249,10 @@ def scan(
 
     Asks the cluster which offsets these are now, and returns; see ``docs/understanding/scan.md``
     for what is promised. ``columns`` names those to build, in order; others cost nothing.
-    ``bootstrap_servers`` is ``HOST:PORT``, several with commas; None takes the environment's
+    ``bootstrap_servers`` is ``HOST[:PORT]``, several with commas; None takes the environment's
     ``PYRKLOG_BOOTSTRAP``, else 127.0.0.1:9092.
+    ``security`` has options of TLS and SASL by librdkafka's or Java's names, such as
+    ``{"security.protocol": "SSL", "ssl.ca.location": "ca.pem"}``; None for plain text.
     ``isolation`` is ``read_committed`` or ``read_uncommitted``. ``missing`` says what happens if
     records at the start are deleted: ``fail``, or ``skip`` to the first that is left. ``rack``
     reads from a replica there where brokers allow it (KIP-392). ``threads`` decode, by default as
@@ -248,15 +264,22 @@ def scan(
     ``decode="json"`` makes ``value`` a struct of ``schema``'s fields: a pyarrow schema or what else
     has ``__arrow_c_schema__``; None or ``infer`` takes one from the first thousand values.
     ``fields`` names those to decode. A value that does not fit is null, has no row (``drop``), or
-    ends the scan (``fail``), as ``on_bad`` says.
+    ends the scan (``fail``), as ``on_bad`` says. ``decode="avro"`` takes ``schema`` as Avro's JSON:
+    the columns wanted. ``writer_schema`` is what the values were written with, if it is another
+    one; with ``registry``, ``http://HOST:PORT``, each value names its own.
+    ``decode="protobuf"`` takes ``schema`` as a set of file descriptors, and ``message``, a full
+    name; ``framed`` values have a registry's frame.
 
     Raises ValueError or TypeError for an argument, and the exceptions of :mod:`pyrklog.scanning`.
     """
-    read = _topics(topics)
+    read = core_topics(topics)
+    refuse_other_lists(columns=columns, fields=fields)
     first, starts = core_places(start, read, EARLIEST)
     last, ends = core_places(end, read, LATEST)
     settings = ScanSettings(
-        bootstrap_servers=_bootstrap() if bootstrap_servers is None else bootstrap_servers,
+        bootstrap_servers=core_bootstrap(
+            _bootstrap() if bootstrap_servers is None else bootstrap_servers
+        ),
         client_id=client_id,
         topics=read,
         start=first,
@@ -264,10 +287,9 @@ def scan(
         starts=starts,
         ends=ends,
         columns=_columns(columns),
-        decode="" if decode is None else _one_of("decode", decode, _FORMATS),
-        schema=_schema(decode, schema, fields),
-        fields=None if fields is None else _names("fields", fields),
-        on_bad=_one_of("on_bad", on_bad, _ON_BAD),
+        decode=core_decode(
+            decode, schema, fields, on_bad, writer_schema, registry, message, framed
+        ),
         isolation=_one_of("isolation", isolation, _ISOLATIONS),
         rack=rack,
         missing=_one_of("missing", missing, _MISSING),
@@ -276,12 +298,18 @@ def scan(
         batch_bytes=batch_bytes,
         memory_bytes=memory_bytes,
         large_bytes=large_bytes,
-        timeout_ms=_milliseconds("timeout_s", timeout_s),
-        request_timeout_ms=_milliseconds("request_timeout_s", request_timeout_s),
-        connect_timeout_ms=_milliseconds("connect_timeout_s", connect_timeout_s),
+        timeout_ms=milliseconds("timeout_s", timeout_s),
+        request_timeout_ms=milliseconds("request_timeout_s", request_timeout_s),
+        connect_timeout_ms=milliseconds("connect_timeout_s", connect_timeout_s),
         check_crcs=check_crcs,
+        security=_security(security).core(),
     )
+    check(settings, decode, on_bad)
     return Scan(open_scan(settings))
+
+
+def _security(given: Security | Mapping[str, object] | None) -> Security:
+    return given if isinstance(given, Security) else security_of(given or {})
 
 
 def _bootstrap() -> str:
@@ -289,42 +317,9 @@ def _bootstrap() -> str:
     return os.environ.get("PYRKLOG_BOOTSTRAP") or "127.0.0.1:9092"
 
 
-def _topics(topics: Topics) -> list[tuple[str, list[int] | None]]:
-    if isinstance(topics, str):
-        return [(topics, None)]
-    if not isinstance(topics, Mapping):
-        return [(topic, None) for topic in dict.fromkeys(topics)]
-    for topic, partitions in topics.items():
-        for partition in partitions or ():
-            if not 0 <= partition < 2**31:
-                raise ValueError(f"topic {topic} cannot have a partition {partition}")
-    return [
-        (topic, None if partitions is None else sorted(set(partitions)))
-        for topic, partitions in topics.items()
-    ]
-
-
 def _columns(columns: Sequence[str] | None) -> list[str]:
-    return list(COLUMNS) if columns is None else _names("columns", columns)
-
-
-def _names(name: str, names: Sequence[str]) -> list[str]:
-    if isinstance(names, str | bytes):
-        raise TypeError(f"{name} is {names!r}; it takes a list of names, such as [{names!r}]")
-    return list(names)
-
-
-def _schema(
-    decode: str | None, schema: object, fields: Sequence[str] | None
-) -> list[CoreField] | None:
-    """The fields of a schema; None for one that is inferred."""
-    if decode is None:
-        if schema is not None or fields is not None:
-            raise ValueError('schema and fields are for decoded values: decode="json"')
-        return None
-    if schema is None or (isinstance(schema, str) and schema == "infer"):
-        return None
-    return core_fields(schema)
+    named = names("columns", columns)
+    return list(COLUMNS) if named is None else named
 
 
 def _one_of(name: str, value: str, known: Sequence[str]) -> str:
@@ -335,9 +330,3 @@ def _one_of(name: str, value: str, known: Sequence[str]) -> str:
 
 def _threads() -> int:
     return min(len(os.sched_getaffinity(0)), _THREADS_DEFAULT_MAX)
-
-
-def _milliseconds(name: str, seconds: float) -> int:
-    if not 0 < seconds <= 86_400:
-        raise ValueError(f"{name} is {seconds}; it can be more than 0 and up to 86400")
-    return max(1, round(seconds * 1000))

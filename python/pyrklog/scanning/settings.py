@@ -5,15 +5,32 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from pyrklog.scanning.schemas import CoreField
+from pyrklog.security import CoreSecurity
 
 CorePlace = tuple[str, int, int]
 """``earliest``, ``latest``, ``offset``, ``listed`` or ``timestamp``; offset or milliseconds; leader
 epoch, -1 unknown."""
 
 
+class CoreDecode(NamedTuple):
+    """Of ``rust/scan/src/typed``. ``schema`` is for the format ``json``, ``avro_schema``,
+    ``writer_schema`` and ``registry`` for ``avro``; without one it is made from a sample.
+    ``descriptors``, ``message`` and ``is_framed`` are for ``protobuf``."""
+
+    format: str
+    schema: list[CoreField] | None
+    avro_schema: str | None
+    writer_schema: str | None
+    registry: str | None
+    descriptors: bytes
+    message: str
+    is_framed: bool
+    fields: list[str] | None
+    on_bad: str
+
+
 class ScanSettings(NamedTuple):
-    """Of ``rust/scan/src/options.rs``. Sizes are bytes. ``decode`` is empty for raw values;
-    without ``schema`` one is made from a sample."""
+    """Of ``rust/scan/src/options.rs``. Sizes are bytes. ``decode`` is None for raw values."""
 
     bootstrap_servers: str
     client_id: str
@@ -23,10 +40,7 @@ class ScanSettings(NamedTuple):
     starts: list[tuple[str, int, CorePlace]]
     ends: list[tuple[str, int, CorePlace]]
     columns: list[str]
-    decode: str
-    schema: list[CoreField] | None
-    fields: list[str] | None
-    on_bad: str
+    decode: CoreDecode | None
     isolation: str
     rack: str
     missing: str
@@ -39,3 +53,13 @@ class ScanSettings(NamedTuple):
     request_timeout_ms: int
     connect_timeout_ms: int
     check_crcs: bool
+    security: CoreSecurity = CoreSecurity()
+
+
+class AccessSettings(NamedTuple):
+    """Of ``rust/bridge/src/security.rs``."""
+
+    bootstrap_servers: str
+    client_id: str
+    timeout_ms: int
+    security: CoreSecurity

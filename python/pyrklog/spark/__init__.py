@@ -6,6 +6,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -19,6 +21,9 @@ SPARK_LEAST = (4, 2)
 def register(spark: SparkSession) -> None:
     """Makes ``format("pyrklog")`` known to a session.
 
+    Workers of a local session run this interpreter from now on, unless PYSPARK_PYTHON names one:
+    PySpark would take the first ``python3`` on the PATH, which may not have the package.
+
     Raises ImportError, with what to install, for a PySpark without limits and targets of streams.
     """
     try:
@@ -30,7 +35,16 @@ def register(spark: SparkSession) -> None:
         raise ImportError(_what_to_install(f"PySpark {release} is older than 4.2"))
     from pyrklog.spark.source import PyrklogSource
 
+    _run_workers_here(spark)
     spark.dataSource.register(PyrklogSource)
+
+
+def _run_workers_here(spark: SparkSession) -> None:
+    # Spark Connect has none: its workers are elsewhere.
+    context = getattr(spark, "sparkContext", None)
+    is_named = bool(os.environ.get("PYSPARK_PYTHON"))
+    if context is not None and context.master.startswith("local") and not is_named:
+        context.pythonExec = sys.executable
 
 
 def _what_to_install(why: str) -> str:

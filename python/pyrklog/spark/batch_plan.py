@@ -34,7 +34,7 @@ def plan_batch(
     offsets that are not there any more, ClusterError, TooManyTasksError.
     """
     topics = selected(cluster, options.selection, {})
-    require_all(topics, options.selection)
+    require_all(cluster, topics, options.selection)
     partitions = partitions_of(topics)
     starts = resolve(
         cluster,

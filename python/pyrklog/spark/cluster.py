@@ -201,7 +201,10 @@ class KafkaCluster:
 
     def _admin(self) -> AdminClient:
         if self._client is None:
-            self._client = AdminClient(self._connection.librdkafka())
+            try:
+                self._client = self._connection.admin()
+            except ScanError as error:
+                raise ClusterError(str(error)) from error
         return self._client
 
     def _refresh(self) -> None:

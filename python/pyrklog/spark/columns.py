@@ -31,6 +31,7 @@ _COLUMNS: tuple[tuple[str, DataType], ...] = (
     ("timestamp", TimestampType()),
     ("timestampType", IntegerType()),
 )
+_VALUE = "value"
 _HEADER = StructType([StructField("key", StringType()), StructField("value", BinaryType())])
 _HEADERS = ("headers", ArrayType(_HEADER))
 
@@ -39,17 +40,22 @@ class SchemaError(ValueError):
     """A schema that names columns or types which the source does not have."""
 
 
-def schema(*, with_headers: bool) -> StructType:
-    """All columns."""
+def schema(*, with_headers: bool, value: StructType | None = None) -> StructType:
+    """All columns; ``value`` is what decoded ones have."""
     columns = (*_COLUMNS, _HEADERS) if with_headers else _COLUMNS
-    return StructType([StructField(name, kind) for name, kind in columns])
+    own = {} if value is None else {_VALUE: value}
+    return StructType([StructField(name, own.get(name, kind)) for name, kind in columns])
 
 
-def check_schema(asked: StructType) -> None:
-    """Accepts some of the columns, in any order, with their own types. Raises SchemaError, which
-    names all mistakes."""
+def check_schema(asked: StructType, value: StructType | None = None) -> None:
+    """Accepts some of the columns, in any order, with their own types; of ``value``, which decoded
+    ones have, some of the fields. Raises SchemaError, which names all mistakes."""
     known = dict((*_COLUMNS, _HEADERS))
-    mistakes = [
+    mistakes = []
+    if value is not None:
+        mistakes = _mistakes_in_value(asked, value)
+        asked = StructType([field for field in asked.fields if field.name != _VALUE])
+    mistakes += [
         f"there is no column {field.name}: there are {', '.join(known)}"
         if field.name not in known
         else f"column {field.name} is {known[field.name].simpleString()}, and not "
@@ -58,10 +64,37 @@ def check_schema(asked: StructType) -> None:
         if field.name not in known
         or field.dataType.simpleString() != known[field.name].simpleString()
     ]
-    if not asked.fields:
+    if not asked.fields and value is None:
         mistakes.append("a schema without columns cannot be read")
     if mistakes:
         raise SchemaError("\n".join(mistakes))
+
+
+def value_of(asked: StructType) -> StructType | None:
+    """What is asked of decoded values; None if nothing is. Raises SchemaError."""
+    for field in asked.fields:
+        if field.name != _VALUE:
+            continue
+        if not isinstance(field.dataType, StructType) or not field.dataType.fields:
+            raise SchemaError(
+                f"column value is a struct of fields where decode is given, and not "
+                f"{field.dataType.simpleString()}"
+            )
+        return field.dataType
+    return None
+
+
+def _mistakes_in_value(asked: StructType, value: StructType) -> list[str]:
+    known = {field.name: field.dataType.simpleString() for field in value.fields}
+    wanted = value_of(asked)
+    return [
+        f"there is no field {field.name} in value: there are {', '.join(known)}"
+        if field.name not in known
+        else f"field {field.name} of value is {known[field.name]}, and not "
+        f"{field.dataType.simpleString()}: cast it in the query"
+        for field in ([] if wanted is None else wanted.fields)
+        if field.dataType.simpleString() != known.get(field.name)
+    ]
 
 
 # Of the sink: the stock one's, and a timestamp.
@@ -108,13 +141,16 @@ def converted(
     batches: Iterable[pyarrow.RecordBatch], wanted: StructType
 ) -> Iterator[pyarrow.RecordBatch]:
     """The same rows with exactly the Arrow schema that Spark expects of ``wanted``: its columns may
-    all be null, and elements of lists have another name than a scan's. Nothing is copied."""
+    all be null, and elements of lists have another name than a scan's. Nothing is copied, but what
+    Spark has no type for. Columns that are not wanted are left out."""
     import pyarrow
 
     target = to_arrow_schema(wanted, timezone="UTC")
     for batch in batches:
+        given = [batch.column(field.name) for field in target]
+        # Nanoseconds are cut off: nothing else is smaller in Spark.
         columns = [
-            column if column.type.equals(field.type) else column.cast(field.type)
-            for column, field in zip(batch.columns, target, strict=True)
+            column if column.type.equals(field.type) else column.cast(field.type, safe=False)
+            for column, field in zip(given, target, strict=True)
         ]
         yield pyarrow.RecordBatch.from_arrays(columns, schema=target)

@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TypedDict
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, TypedDict
+
+from pyrklog.scanning import check_access
+from pyrklog.security import Security
+
+if TYPE_CHECKING:
+    from confluent_kafka.admin import AdminClient
 
 ABSENT_S = 3.0
 """A topic does not exist if brokers say so for this long, nor does a partition, and so with another
@@ -21,6 +27,7 @@ class ScanArguments(TypedDict):
     request_timeout_s: float
     connect_timeout_s: float
     check_crcs: bool
+    security: Security
 
 
 @dataclass(frozen=True)
@@ -35,6 +42,7 @@ class Connection:
     request_timeout_s: float = 30.0
     connect_timeout_s: float = 10.0
     check_crcs: bool = True
+    security: Security = field(default_factory=Security)
 
     def scan_arguments(self) -> ScanArguments:
         return ScanArguments(
@@ -46,9 +54,18 @@ class Connection:
             request_timeout_s=self.request_timeout_s,
             connect_timeout_s=self.connect_timeout_s,
             check_crcs=self.check_crcs,
+            security=self.security,
         )
 
-    def librdkafka(self) -> dict[str, str | int]:
+    def admin(self) -> AdminClient:
+        """A client of a cluster that lets it in. Raises ScanError, ValueError."""
+        # Executors do without it.
+        from confluent_kafka.admin import AdminClient
+
+        check_access(self.bootstrap_servers, self.client_id, self.connect_timeout_s, self.security)
+        return AdminClient(self.librdkafka())
+
+    def librdkafka(self) -> dict[str, Any]:
         """The configuration of confluent-kafka's clients."""
         return {
             "bootstrap.servers": self.bootstrap_servers,
@@ -56,4 +73,5 @@ class Connection:
             # Within what librdkafka takes.
             "socket.timeout.ms": min(max(10, round(self.request_timeout_s * 1000)), 300_000),
             "socket.connection.setup.timeout.ms": max(1000, round(self.connect_timeout_s * 1000)),
+            **self.security.librdkafka(),
         }

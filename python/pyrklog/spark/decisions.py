@@ -6,6 +6,7 @@ Kept in a compacted topic of the cluster that is written to; ``docs/understandin
 from __future__ import annotations
 
 import json
+import logging
 import zlib
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -13,7 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from confluent_kafka import KafkaError, KafkaException
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import ConfigResource, NewTopic, ResourceType
 
 from pyrklog.producing import OpenTransaction, ProduceError, Producer, ProducerSettings
 from pyrklog.producing.transactions import SHORT_TIMEOUT_MS
@@ -29,9 +30,15 @@ TOPIC = "__pyrklog_spark_sink"
 PARTITIONS = 16
 VERSION = 1
 
+logger = logging.getLogger("pyrklog.spark")
+
 _REPLICAS_MAX = 3
+# With three replicas or more: of an acknowledged decision a replica is left when a broker is gone.
+_IN_SYNC_MIN = 2
+_POLICY = "cleanup.policy"
+_IN_SYNC = "min.insync.replicas"
 _CONFIG = {
-    "cleanup.policy": "compact",
+    _POLICY: "compact",
     "segment.bytes": str(1 << 20),
     "min.cleanable.dirty.ratio": "0.1",
     "compression.type": "producer",
@@ -40,6 +47,13 @@ _CONFIG = {
 # A dead driver's decision that is open is in the way for as long as its time-out, which brokers
 # look for every ten seconds.
 _READ_TIMEOUT_S = SHORT_TIMEOUT_MS / 1000 + 60.0
+_FORBIDDEN = {
+    KafkaError.TOPIC_AUTHORIZATION_FAILED,
+    KafkaError.CLUSTER_AUTHORIZATION_FAILED,
+}
+
+_kept_safely: set[str] = set()
+"""Clusters whose topic this process has looked at: each batch is decided by new objects."""
 
 
 class DecisionLogError(ProduceError):
@@ -118,13 +132,13 @@ class KafkaDecisions:
         connection: Connection,
         settings: ProducerSettings,
         sink: str,
-        create_topic: Callable[[Connection], None] | None = None,
+        create_topic: Callable[[Connection], bool] | None = None,
     ) -> None:
         self._connection = connection
         self._settings = settings._replace(
             topic=TOPIC,
             columns=["key", "value", "partition"],
-            codec="none",
+            codec="gzip",  # ids have long beginnings in common, and one record holds them all
             transactional_id=decision_id(sink),
             transaction_timeout_ms=min(SHORT_TIMEOUT_MS, settings.transaction_timeout_ms),
         )
@@ -158,11 +172,23 @@ class KafkaDecisions:
         assert self._producer is not None
         producer, self._producer = self._producer, None
         if self._is_missing:
-            self._create_topic(self._connection)
-            self._is_missing = False
+            self._create()
+        require_safe(self._connection)
         producer.send(self._row(decision))
         producer.commit()
         self._producer = producer
+
+    def _create(self) -> None:
+        """Creates the topic. Where it exists in spite of what a broker said, a decision may be in
+        it that nobody has looked at."""
+        self._is_missing = False
+        if self._create_topic(self._connection):
+            _kept_safely.add(self._connection.bootstrap_servers)
+        elif self.last() is not None or self._is_missing:
+            raise DecisionLogError(
+                f"topic {TOPIC} exists, and a broker that was asked for decisions did not know it; "
+                "nothing is decided, and the query can be run again"
+            )
 
     def _row(self, decision: Decision) -> pyarrow.RecordBatch:
         import pyarrow
@@ -197,18 +223,61 @@ class KafkaDecisions:
         return [(key, value) for key, value in rows if key is not None and value is not None]
 
 
-def create_decisions(connection: Connection) -> None:
-    """Creates the topic, unless it exists. Raises DecisionLogError."""
-    admin = AdminClient(connection.librdkafka())
+def create_decisions(connection: Connection) -> bool:
+    """Creates the topic; False if it exists. Raises DecisionLogError."""
     try:
+        admin = connection.admin()
         brokers = len(admin.list_topics(timeout=connection.timeout_s).brokers)
         replicas = min(_REPLICAS_MAX, max(1, brokers))
-        topic = NewTopic(TOPIC, PARTITIONS, replicas, config=_CONFIG)
+        in_sync = {_IN_SYNC: str(_IN_SYNC_MIN)} if replicas > _IN_SYNC_MIN else {}
+        topic = NewTopic(TOPIC, PARTITIONS, replicas, config=_CONFIG | in_sync)
         admin.create_topics([topic], request_timeout=connection.request_timeout_s)[TOPIC].result()
     except KafkaException as error:
         failure = error.args[0]
-        if failure.code() != KafkaError.TOPIC_ALREADY_EXISTS:
-            raise DecisionLogError(
-                f"topic {TOPIC}, which keeps the sink's decisions, cannot be created: "
-                f"{failure.str()}"
-            ) from error
+        if failure.code() == KafkaError.TOPIC_ALREADY_EXISTS:
+            return False
+        raise DecisionLogError(
+            f"topic {TOPIC}, which keeps the sink's decisions, cannot be created: {failure.str()}"
+        ) from error
+    except ScanError as error:
+        raise DecisionLogError(str(error)) from error
+    return True
+
+
+def require_safe(connection: Connection) -> None:
+    """Asks once a process whether the topic keeps each sink's last decision. One that deletes old
+    records raises DecisionLogError; one that may lose acknowledged ones with a broker is logged.
+    """
+    if connection.bootstrap_servers in _kept_safely:
+        return
+    timeout_s = connection.request_timeout_s
+    try:
+        admin = connection.admin()
+        known = admin.list_topics(TOPIC, timeout=connection.timeout_s).topics[TOPIC]
+        resource = ConfigResource(ResourceType.TOPIC, TOPIC)
+        asked = admin.describe_configs([resource], request_timeout=timeout_s)
+        configs = asked[resource].result()
+    except KafkaException as error:
+        # Who may write need not have the right to ask.
+        text = "how topic %s is configured is not known, and it is taken for compacted: %s"
+        logger.warning(text, TOPIC, error.args[0].str())
+        if error.args[0].code() in _FORBIDDEN:
+            _kept_safely.add(connection.bootstrap_servers)
+        return
+    except ScanError as error:
+        raise DecisionLogError(str(error)) from error
+    policy = configs[_POLICY].value
+    if policy != "compact":
+        raise DecisionLogError(
+            f"topic {TOPIC} has {_POLICY}={policy}, with which decisions are lost, and rows can be "
+            f"written twice: nothing is decided; set {_POLICY}=compact"
+        )
+    replicas = min((len(one.replicas) for one in known.partitions.values()), default=0)
+    in_sync = int(configs[_IN_SYNC].value)
+    if replicas > _IN_SYNC_MIN > in_sync:
+        logger.warning(
+            "topic %s has %s=%d with %d replicas: a decision that only a broker which is lost has "
+            "is lost with it, and rows can be written twice; set %s=%d",
+            *(TOPIC, _IN_SYNC, in_sync, replicas, _IN_SYNC, _IN_SYNC_MIN),
+        )
+    _kept_safely.add(connection.bootstrap_servers)

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import TypeVar
 
+from pyrklog.security import OPTIONS, Security, parse
 from pyrklog.spark.connection import Connection
 from pyrklog.spark.places import Places, shown
 
@@ -90,11 +91,6 @@ def connection(given: Given) -> Connection:
     defaults = Connection("")
     if not given.has("kafka.bootstrap.servers"):
         given.mistakes.append("option kafka.bootstrap.servers is needed: HOST:PORT,...")
-    protocol = given.text("kafka.security.protocol") or "PLAINTEXT"
-    if protocol.strip().upper() != "PLAINTEXT":
-        given.mistakes.append(
-            f"kafka.security.protocol is {shown(protocol)}: TLS and SASL are not supported yet"
-        )
     return Connection(
         bootstrap_servers=given.value("kafka.bootstrap.servers", servers, ""),
         client_id=given.text("kafka.client.id") or defaults.client_id,
@@ -102,7 +98,16 @@ def connection(given: Given) -> Connection:
         connect_timeout_s=given.seconds(
             "kafka.socket.connection.setup.timeout.ms", defaults.connect_timeout_s
         ),
+        security=_security(given),
     )
+
+
+def _security(given: Given) -> Security:
+    mistakes: list[str] = []
+    security = parse({name: given.text(f"kafka.{name}") for name in OPTIONS}, mistakes)
+    named = ("sasl.", "security.", "ssl.")
+    given.mistakes.extend(f"kafka.{one}" if one.startswith(named) else one for one in mistakes)
+    return security
 
 
 def topic_name(name: str) -> str:

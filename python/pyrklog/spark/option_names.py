@@ -5,6 +5,9 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 
+from pyrklog.security.options import OPTIONS as SECURITY_OPTIONS
+from pyrklog.security.options import REFUSED as SECURITY_REFUSED
+
 KAFKA_PREFIX = "kafka."
 
 # Of the stock connector, which are ours too. Spark gives names in lower case.
@@ -27,7 +30,20 @@ STOCK = (
     "maxRecordsPerPartition",
     "minPartitions",
 )
-OURS = ("commitGroup", "maxBytesPerPartition", "maxBytesPerTrigger")
+OURS = (
+    "commitGroup",
+    "decode",
+    "descriptors",
+    "framed",
+    "maxBytesPerPartition",
+    "maxBytesPerTrigger",
+    "message",
+    "onBad",
+    "registry",
+    "schema",
+    "table",
+    "writerSchema",
+)
 
 # Of the stock connector: how its Java consumer is driven, which has no counterpart.
 WITHOUT_EFFECT = (
@@ -39,10 +55,7 @@ WITHOUT_EFFECT = (
 
 # Announced, and refused by name until they do something.
 NOT_YET = {
-    "badRecords": "values are not decoded yet",
-    "decode": "values are not decoded yet: use from_json, from_avro or from_protobuf",
-    "registry": "values are not decoded yet",
-    "table": "a compacted topic is not read as a table yet",
+    "badRecords": "values that do not fit cannot go to a topic yet: use onBad",
     "delivery": "it is of writes",
     "topic": "it is of writes; to read, use subscribe",
 }
@@ -55,7 +68,6 @@ KAFKA_USED = (
     "default.api.timeout.ms",
     "isolation.level",
     "request.timeout.ms",
-    "security.protocol",
     "socket.connection.setup.timeout.ms",
 )
 
@@ -65,7 +77,7 @@ KAFKA_REFUSED = {
     "enable.auto.commit": "offsets are committed with batches: use commitGroup",
     "interceptor.classes": "there is no Java consumer",
     "key.deserializer": "keys are binary: cast or decode them in the query",
-    "value.deserializer": "values are binary: cast or decode them in the query",
+    "value.deserializer": "there is no Java consumer: use decode",
 }
 
 KAFKA_WITHOUT_EFFECT = (
@@ -104,10 +116,10 @@ KAFKA_WITHOUT_EFFECT = (
     "socket.connection.setup.timeout.max.ms",
 )
 
-# pyrklog.scan speaks neither TLS nor SASL yet: an option that asks for them must not be lost.
+# An option that asks for more security than there is must not be lost.
 KAFKA_SECURITY_PREFIXES = ("sasl.", "ssl.", "security.providers")
 
-_KAFKA_ALL = (*KAFKA_USED, *KAFKA_REFUSED, *KAFKA_WITHOUT_EFFECT)
+_KAFKA_ALL = (*KAFKA_USED, *SECURITY_OPTIONS, *KAFKA_REFUSED, *KAFKA_WITHOUT_EFFECT)
 _ALL = (
     *STOCK,
     *OURS,
@@ -126,8 +138,8 @@ def mistake_in(name: str) -> str | None:
         return f"option {known}: {NOT_YET[known]}"
     if name.startswith(KAFKA_PREFIX):
         bare = name.removeprefix(KAFKA_PREFIX)
-        if bare.startswith(KAFKA_SECURITY_PREFIXES):
-            return f"option {name}: TLS and SASL are not supported yet"
+        if bare.startswith(KAFKA_SECURITY_PREFIXES) and bare not in SECURITY_OPTIONS:
+            return security_mistake(bare)
         if bare in KAFKA_REFUSED:
             return f"option {name}: {KAFKA_REFUSED[bare]}"
     if known is not None:
@@ -137,6 +149,15 @@ def mistake_in(name: str) -> str | None:
     near = nearest(name, SPELLING)
     hint = f"; did you mean {SPELLING[near]}?" if near is not None else ""
     return f"there is no option {name}{hint}"
+
+
+def security_mistake(bare: str) -> str:
+    """Why an option of TLS or SASL is refused."""
+    if bare in SECURITY_REFUSED:
+        return f"option {KAFKA_PREFIX}{bare}: {SECURITY_REFUSED[bare]}"
+    near = nearest(bare, SECURITY_OPTIONS)
+    hint = f"; did you mean {KAFKA_PREFIX}{near}?" if near is not None else ""
+    return f"option {KAFKA_PREFIX}{bare} is of security, and not supported{hint}"
 
 
 def nearest(name: str, known: Iterable[str]) -> str | None:

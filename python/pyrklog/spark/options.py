@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 
 from pyrklog.spark.admission import Limits
 from pyrklog.spark.connection import Connection
+from pyrklog.spark.decode_options import Decoding, decoding
 from pyrklog.spark.given import Given, connection, topic_name
 from pyrklog.spark.option_names import (
     KAFKA_PREFIX,
@@ -37,7 +38,7 @@ TRIGGER_DELAY_DEFAULT_S = 15 * 60.0
 _DURATION = re.compile(r"([0-9]{1,15})\s*(us|ms|s|m|min|h|d)")
 _UNITS_S = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86_400.0}
 
-_SELECTIONS = ("assign", "subscribe", "subscribePattern")
+_SELECTIONS = ("assign", "subscribe", "subscribePattern", "table")
 _STREAM_ONLY = (
     "commitGroup",
     "maxBytesPerTrigger",
@@ -45,6 +46,22 @@ _STREAM_ONLY = (
     "maxTriggerDelay",
     "minOffsetsPerTrigger",
 )
+_A_PART = "a table is the whole topic as it is now: what was overwritten may be gone"
+_CUTS = "the last value of a key is known to the one task that reads its partition"
+# What makes no sense beside ``table``, and why.
+_NOT_OF_A_TABLE = {
+    "decode": "a value that does not fit would be taken for a tombstone",
+    "endingOffsets": _A_PART,
+    "endingOffsetsByTimestamp": _A_PART,
+    "endingTimestamp": _A_PART,
+    "maxBytesPerPartition": _CUTS,
+    "maxRecordsPerPartition": _CUTS,
+    "minPartitions": _CUTS,
+    "startingOffsets": _A_PART,
+    "startingOffsetsByTimestamp": _A_PART,
+    "startingOffsetsByTimestampStrategy": _A_PART,
+    "startingTimestamp": _A_PART,
+}
 _BATCH_ONLY = ("endingOffsets", "endingOffsetsByTimestamp", "endingTimestamp")
 
 
@@ -88,6 +105,10 @@ class SourceOptions:
     max_delay_s: float
     tasks: TaskLimits
     commit_group: str | None
+    is_table: bool
+    """The last value of each key is read, instead of all records."""
+    decoding: Decoding | None
+    """None for raw values."""
     ignored: tuple[str, ...]
     """Options that were given and have no effect."""
 
@@ -116,6 +137,8 @@ def parse(options: Mapping[str, str], *, is_stream: bool) -> SourceOptions:
             given.count("maxBytesPerPartition"),
         ),
         commit_group=given.value("commitGroup", _group, None),
+        is_table=given.has("table"),
+        decoding=decoding(given),
         ignored=_ignored(given, is_stream),
     )
     least, most = parsed.min_records, parsed.limits.records
@@ -134,6 +157,21 @@ def _check_names(given: Given, is_stream: bool) -> None:
             mistake = f"option {SPELLING[name]}: a stream has no end"
         if mistake is not None:
             given.mistakes.append(mistake)
+    if given.has("table"):
+        _check_table(given, is_stream)
+
+
+def _check_table(given: Given, is_stream: bool) -> None:
+    if is_stream:
+        given.mistakes.append(
+            "option table: a table is read as a batch: read it with spark.read, in foreachBatch "
+            "to have it as it is at each batch of a stream"
+        )
+    given.mistakes += [
+        f"option {name} beside table: {why}"
+        for name, why in _NOT_OF_A_TABLE.items()
+        if given.has(name)
+    ]
 
 
 def _ignored(given: Given, is_stream: bool) -> tuple[str, ...]:
@@ -162,6 +200,8 @@ def _selection(given: Given) -> Selection:
         return Assign(partitions)
     if named == ["subscribe"]:
         return Subscribe(given.value("subscribe", _topics, ()))
+    if named == ["table"]:
+        return Subscribe(given.value("table", lambda text: (topic_name(text),), ()))
     pattern = given.value("subscribePattern", _pattern, None)
     return Subscribe(()) if pattern is None else Pattern(pattern)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -10,8 +11,10 @@ from pyspark.sql.types import StructType
 
 from pyrklog.spark.batch_plan import plan_batch
 from pyrklog.spark.cluster import KafkaCluster
-from pyrklog.spark.columns import converted
+from pyrklog.spark.columns import converted, value_of
+from pyrklog.spark.decoding import scan_arguments
 from pyrklog.spark.high_watermarks import KafkaHighWatermarks
+from pyrklog.spark.last_values import columns_to_read, last_values, local_folder
 from pyrklog.spark.offsets import OffsetRange
 from pyrklog.spark.options import SourceOptions
 from pyrklog.spark.reading import read_range
@@ -35,12 +38,24 @@ def read_task(
     """What a task gives. Spark makes a partition of its own if there is none: it has no rows."""
     if not isinstance(partition, Task):
         return
+    columns = schema.fieldNames()
+    wanted = columns_to_read(columns) if options.is_table else columns
+    decode = None
+    if options.decoding is not None:
+        asked = value_of(schema)
+        # Without the column a value that does not fit still says whether there is a row.
+        if asked is not None or options.decoding.on_bad != "null":
+            wanted = [*wanted, *([] if asked is not None else ["value"])]
+            decode = scan_arguments(options.decoding, asked)
     batches = read_range(
         partition.one,
-        schema.fieldNames(),
+        wanted,
         options.connection,
         fail_on_data_loss=options.fail_on_data_loss,
+        decode=decode,
     )
+    if options.is_table:
+        batches = last_values(batches, columns, str(partition.one.place), local_folder(os.environ))
     yield from converted(batches, schema)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from pyrklog.scanning import (
@@ -43,10 +43,12 @@ def read_range(
     connection: Connection,
     *,
     fail_on_data_loss: bool,
+    decode: Mapping[str, object] | None = None,
     open_scan: Callable[..., Scan] = scan,
     high_watermarks: Callable[[Connection], HighWatermarks] = KafkaHighWatermarks,
 ) -> Iterator[pyarrow.RecordBatch]:
-    """All visible records of a range that are left, in order, each once.
+    """All visible records of a range that are left, in order, each once; ``decode`` has the
+    arguments of a scan that decodes values.
 
     Raises the exceptions of ``pyrklog.scanning``. Without ``fail_on_data_loss`` a loss is logged,
     and reading goes on at the first record left behind the last one that was given.
@@ -66,6 +68,7 @@ def read_range(
                 missing="fail" if fail_on_data_loss else "skip",
                 threads=1,
                 memory_bytes=TASK_MEMORY_BYTES,
+                **(decode or {}),
                 **connection.scan_arguments(),
             )
             yield from reading.reader()

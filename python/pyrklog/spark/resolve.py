@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from difflib import get_close_matches
 
-from pyrklog.spark.cluster import Cluster
+from pyrklog.spark.cluster import Cluster, ClusterError
 from pyrklog.spark.offsets import Position, TopicPartition, sentence_of
 from pyrklog.spark.options import Assign, Pattern, Selection
 from pyrklog.spark.places import LATEST, Kind, Place, Places
 from pyrklog.spark.view import TopicView
+
+_NEAR = 0.75
+"""As of the commands, which propose names too."""
 
 
 class SelectionError(ValueError):
@@ -44,6 +48,7 @@ def is_selected(selection: Selection, place: TopicPartition) -> bool:
 
 
 def require_all(
+    cluster: Cluster,
     topics: Mapping[str, TopicView],
     selection: Selection,
     known: Collection[TopicPartition] = (),
@@ -56,7 +61,9 @@ def require_all(
     there = {*topics, *(place.topic for place in known)}
     missing = sorted(name for name in names if name not in there)
     if missing:
-        raise SelectionError(f"there is no topic {', '.join(missing)}")
+        near = _near(cluster, missing)
+        hint = f"; did you mean {' or '.join(near)}?" if near else ""
+        raise SelectionError(f"there is no topic {', '.join(missing)}{hint}")
     if isinstance(selection, Assign):
         absent = [
             TopicPartition(name, number)
@@ -67,6 +74,16 @@ def require_all(
         ]
         if absent:
             raise SelectionError(f"there is no partition {sentence_of(absent)}")
+
+
+def _near(cluster: Cluster, missing: Collection[str]) -> list[str]:
+    """Topics with names like those that are missing; none if the cluster does not tell them."""
+    try:
+        names = cluster.topic_names()
+    except ClusterError:
+        return []
+    near = (get_close_matches(name, names, n=1, cutoff=_NEAR) for name in missing)
+    return list(dict.fromkeys(name for found in near for name in found))
 
 
 def partitions_of(topics: Mapping[str, TopicView]) -> list[TopicPartition]:

@@ -60,8 +60,8 @@ class PyrklogWriter(DataSourceArrowWriter):
             write_at_least_once(iterator, settings)
             return Message()
         if batch.version <= self._finished:
-            return Message(_skipped(batch.app_id, batch.version, iterator))
-        place = Place(batch.app_id, batch.version, self._finished)
+            return Message(_skipped(batch.sink, batch.version, iterator))
+        place = Place(batch.sink, batch.version, self._finished)
         return Message(write_in_transaction(iterator, settings, place, process_slots()))
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
@@ -75,7 +75,7 @@ class PyrklogWriter(DataSourceArrowWriter):
             self._committer(batch).abort(batch.version, attempts_of(messages))
 
     def _committer(self, batch: Batch) -> Committer:
-        return committer(self._options, batch.app_id, is_stream=False)
+        return committer(self._options, batch.sink, is_stream=False)
 
 
 class PyrklogStreamWriter(DataSourceStreamArrowWriter):

@@ -76,6 +76,13 @@ class Committer:
             self._finish(last)
         if last is not None and last.number >= number:
             self._ends.abort(written)
+            if not self._is_stream:
+                logger.warning(
+                    "%s was written before (the last one is %d): nothing is written. A new "
+                    "checkpoint counts from 0 again and needs another txnAppId",
+                    self._name(number),
+                    last.number,
+                )
         else:
             self._decide(number, found, written)
         self._sweep()
@@ -101,7 +108,10 @@ class Committer:
         try:
             self._log.take_over()
             last = self._log.last()
-            if last is not None and last.number >= number and not last.is_done:
+            if last is not None and last.number < number:
+                # Else its transactions would be swept away.
+                self._finish(last)
+            elif last is not None and not last.is_done:
                 logger.warning(
                     "%s is decided, and the next run ends its transactions", self._name(last.number)
                 )
@@ -121,6 +131,10 @@ class Committer:
         """Ends what is known to be decided. The last such number, -1 for none: it and all below it
         are over."""
         last = self._log.peek()
+        if last is not None and not last.is_done:
+            # Another driver may decide a later number just now, which must stay the last one.
+            self._log.take_over()
+            last = self._log.last()
         if last is None:
             return -1
         self._finish(last)

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-from pyrklog.spark.option_names import KAFKA_PREFIX, KAFKA_SECURITY_PREFIXES, nearest
+from pyrklog.security.options import OPTIONS as SECURITY_OPTIONS
+from pyrklog.spark.option_names import (
+    KAFKA_PREFIX,
+    KAFKA_SECURITY_PREFIXES,
+    nearest,
+    security_mistake,
+)
 
 STOCK = ("topic",)
 OURS = ("delivery", "failOnDataLoss", "txnAppId", "txnVersion")
 # Spark gives a stream's options to its sink, too.
-OF_SPARK = ("checkpointLocation",)
+OF_SPARK = ("checkpointLocation", "queryName")
 
 KAFKA_USED = (
     "acks",
@@ -20,7 +26,6 @@ KAFKA_USED = (
     "enable.idempotence",
     "max.request.size",
     "request.timeout.ms",
-    "security.protocol",
     "socket.connection.setup.timeout.ms",
     "transaction.timeout.ms",
 )
@@ -66,7 +71,7 @@ KAFKA_WITHOUT_EFFECT = (
     "socket.connection.setup.timeout.max.ms",
 )
 
-_KAFKA_ALL = (*KAFKA_USED, *KAFKA_REFUSED, *KAFKA_WITHOUT_EFFECT)
+_KAFKA_ALL = (*KAFKA_USED, *SECURITY_OPTIONS, *KAFKA_REFUSED, *KAFKA_WITHOUT_EFFECT)
 SPELLING = {
     name.lower(): name
     for name in (*STOCK, *OURS, *OF_SPARK, *(KAFKA_PREFIX + name for name in _KAFKA_ALL))
@@ -78,8 +83,8 @@ def mistake_in(name: str) -> str | None:
     """Why an option of this name, in lower case, is refused, as a sentence; None if it is known."""
     if name.startswith(KAFKA_PREFIX):
         bare = name.removeprefix(KAFKA_PREFIX)
-        if bare.startswith(KAFKA_SECURITY_PREFIXES):
-            return f"option {name}: TLS and SASL are not supported yet"
+        if bare.startswith(KAFKA_SECURITY_PREFIXES) and bare not in SECURITY_OPTIONS:
+            return security_mistake(bare)
         if bare in KAFKA_REFUSED:
             return f"option {name}: {KAFKA_REFUSED[bare]}"
     if name in SPELLING:

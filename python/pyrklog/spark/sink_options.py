@@ -27,10 +27,17 @@ _APP = re.compile(r"[A-Za-z0-9._-]{1,200}")
 
 @dataclass(frozen=True)
 class Batch:
-    """Which of the writes of an application this is: numbers only rise."""
+    """Which of the writes of an application to a target this is: numbers only rise."""
 
     app_id: str
     version: int
+    topic: str | None = None
+    """The target; None if rows name theirs."""
+
+    @property
+    def sink(self) -> str:
+        """Who writes: an application has one sink for each target, as with Delta Lake's tables."""
+        return f"{self.app_id}@{self.topic or ''}"
 
 
 @dataclass(frozen=True)
@@ -57,12 +64,13 @@ def parse(options: Mapping[str, str], *, is_stream: bool) -> SinkOptions:
             given.mistakes.append(mistake)
     is_exactly_once = given.word("delivery", DELIVERIES) == "exactly_once"
     cluster = connection(given)
+    producer = _producer(given, cluster)
     parsed = SinkOptions(
         connection=cluster,
-        producer=_producer(given, cluster),
+        producer=producer,
         is_exactly_once=is_exactly_once,
         fail_on_data_loss=given.flag("failOnDataLoss", True),
-        batch=_batch(given, is_stream=is_stream, is_exactly_once=is_exactly_once),
+        batch=_batch(given, producer.topic, is_stream=is_stream, is_exactly_once=is_exactly_once),
         ignored=_ignored(given),
     )
     for name, values in (("kafka.acks", ("all", "-1")), ("kafka.enable.idempotence", ("true",))):
@@ -94,12 +102,15 @@ def _producer(given: Given, cluster: Connection) -> ProducerSettings:
         or defaults.delivery_timeout_ms,
         request_timeout_ms=round(cluster.request_timeout_s * 1000),
         connect_timeout_ms=round(cluster.connect_timeout_s * 1000),
+        security=cluster.security,
         transaction_timeout_ms=given.count("kafka.transaction.timeout.ms", _INT_MAX)
         or defaults.transaction_timeout_ms,
     )
 
 
-def _batch(given: Given, *, is_stream: bool, is_exactly_once: bool) -> Batch | None:
+def _batch(
+    given: Given, topic: str | None, *, is_stream: bool, is_exactly_once: bool
+) -> Batch | None:
     named = [name for name in ("txnAppId", "txnVersion") if given.has(name)]
     if is_stream or not is_exactly_once:
         why = "a stream has Spark's ids" if is_stream else "only with delivery exactly_once"
@@ -113,7 +124,7 @@ def _batch(given: Given, *, is_stream: bool, is_exactly_once: bool) -> Batch | N
         return None
     app = given.value("txnAppId", _app, "")
     version = given.value("txnVersion", lambda text: _version(text), 0)
-    return Batch(app, version)
+    return Batch(app, version, topic)
 
 
 def _app(text: str) -> str:

@@ -7,9 +7,13 @@ import logging
 from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
 
-from pyrklog.spark.columns import check_schema, columns_to_write, schema
+from pyrklog.spark.columns import SchemaError, check_schema, columns_to_write, schema, value_of
+from pyrklog.spark.decode_options import decoding
+from pyrklog.spark.decoding import known
+from pyrklog.spark.given import Given
 from pyrklog.spark.options import SourceOptions, parse
 from pyrklog.spark.reader import PyrklogReader
+from pyrklog.spark.sampled import sampled
 from pyrklog.spark.sink import PyrklogStreamWriter, PyrklogWriter
 from pyrklog.spark.sink_options import SinkOptions
 from pyrklog.spark.sink_options import parse as parse_sink
@@ -17,9 +21,15 @@ from pyrklog.spark.stream import PyrklogStreamReader
 
 logger = logging.getLogger("pyrklog.spark")
 
+_STREAM = "a stream of decoded values needs a schema: give the option, or the columns by schema()"
+
 
 class PyrklogSource(DataSource):
     """``format("pyrklog")``; options: ``docs/using/spark.md``."""
+
+    # Spark asks for the schema first, and sends this object, as it is then, to where the readers
+    # are made.
+    _is_sampled = False
 
     @classmethod
     def name(cls) -> str:
@@ -28,15 +38,36 @@ class PyrklogSource(DataSource):
     def schema(self) -> StructType:
         # Whether it is a stream is not known here: the reader checks all options.
         with_headers = self.options.get("includeheaders", "false").strip().lower() == "true"
-        return schema(with_headers=with_headers)
+        return schema(with_headers=with_headers, value=self._values())
 
     def reader(self, schema: StructType) -> PyrklogReader:
-        check_schema(schema)
-        return PyrklogReader(self._parsed(is_stream=False), schema)
+        options = self._parsed(is_stream=False)
+        _check(schema, options)
+        return PyrklogReader(options, schema)
 
     def streamReader(self, schema: StructType) -> PyrklogStreamReader:
-        check_schema(schema)
-        return PyrklogStreamReader(self._parsed(is_stream=True), schema)
+        options = self._parsed(is_stream=True)
+        if self._is_sampled:
+            raise SchemaError(_STREAM)
+        _check(schema, options)
+        return PyrklogStreamReader(options, schema)
+
+    def _values(self) -> StructType | None:
+        """What decoded values have; None for raw ones."""
+        given = Given({name.lower(): value for name, value in self.options.items()})
+        found = decoding(given)
+        given.raise_mistakes()
+        if found is None:
+            return None
+        fields = known(found)
+        if fields is not None:
+            return fields
+        self._is_sampled = True
+        try:
+            return sampled(parse(self.options, is_stream=False), found)
+        except Exception as error:
+            error.add_note(f"A schema was to be inferred from a sample; {_STREAM}")
+            raise
 
     def writer(self, schema: StructType, overwrite: bool) -> PyrklogWriter:
         if overwrite:
@@ -63,3 +94,20 @@ class PyrklogSource(DataSource):
         if options.ignored:
             logger.warning("options without effect: %s", ", ".join(options.ignored))
         return options
+
+
+def _check(asked: StructType, options: SourceOptions) -> None:
+    """Raises SchemaError for columns that the source does not have."""
+    found = options.decoding
+    if found is None:
+        check_schema(asked)
+        return
+    fields = known(found) or value_of(asked)
+    if fields is None:
+        if found.on_bad != "null":
+            raise SchemaError(
+                f"onBad={found.on_bad} needs to know what fits: ask for value, or give a schema"
+            )
+        check_schema(asked)
+        return
+    check_schema(asked, fields)

@@ -103,7 +103,7 @@ class StreamEngine:
         """The starting places as offsets, the same in one run. Raises SelectionError."""
         if self._initial is None:
             topics = selected(self._cluster, self._options.selection, {})
-            require_all(topics, self._options.selection)
+            require_all(self._cluster, topics, self._options.selection)
             positions = resolve(
                 self._cluster,
                 partitions_of(topics),
@@ -228,7 +228,8 @@ class StreamEngine:
         if self._are_names_told:
             return
         try:
-            require_all(view.topics, self._options.selection, start.positions.keys())
+            known = start.positions.keys()
+            require_all(self._cluster, view.topics, self._options.selection, known)
         except SelectionError as missing:
             if self._options.fail_on_data_loss:
                 raise

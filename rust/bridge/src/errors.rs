@@ -30,6 +30,8 @@ exceptions! {
     ScanError(PyException): "A scan cannot begin or go on; the message says why.";
     ScanClosedError(ScanError): "The scan was closed, or is read elsewhere.";
     UnknownTopicError(ScanError): "A topic or partition does not exist.";
+    AuthenticationError(ScanError):
+        "A broker refused the client's name or token, or one side the other's certificate.";
     NotAuthorizedError(ScanError): "The client may not read a topic.";
     OffsetOutOfRangeError(ScanError): "An offset was deleted, or was never in the log.";
     LogTruncatedError(ScanError): "Records that were read are no longer in the log (KIP-320).";
@@ -40,9 +42,12 @@ exceptions! {
     BrokerProtocolError(ScanError): "A broker does not follow Kafka's protocol.";
     CorruptBatchError(ScanError): "Records do not hold together.";
     BadValueError(ScanError): "A value is not what the schema of a scan says.";
+    RegistryNotAvailableError(ScanError): "A registry of schemas gave no answer in time.";
     BatchTooLargeError(ScanError): "A batch or record exceeds the limit.";
     ProduceError(PyException):
         "Records are not written, or a transaction is not ended; the message says why.";
+    ProducerAuthenticationError(ProduceError):
+        "A broker refused the client's name or token, or one side the other's certificate.";
     TransactionFencedError(ProduceError):
         "The transaction was ended by its coordinator or by another producer of its id.";
     ClusterUnavailableError(ProduceError): "Brokers did not answer in time, or did not take records.";
@@ -84,6 +89,7 @@ pub fn scan(error: Failure) -> PyErr {
         ErrorKind::Interrupted => PyKeyboardInterrupt::new_err(text),
         ErrorKind::Argument => PyValueError::new_err(text),
         ErrorKind::UnknownTopic => UnknownTopicError::new_err(text),
+        ErrorKind::Authentication => AuthenticationError::new_err(text),
         ErrorKind::NotAuthorized => NotAuthorizedError::new_err(text),
         ErrorKind::OffsetOutOfRange => OffsetOutOfRangeError::new_err(text),
         ErrorKind::LogTruncated => LogTruncatedError::new_err(text),
@@ -95,6 +101,7 @@ pub fn scan(error: Failure) -> PyErr {
         ErrorKind::CorruptBatch => CorruptBatchError::new_err(text),
         ErrorKind::BatchTooLarge => BatchTooLargeError::new_err(text),
         ErrorKind::BadValue => BadValueError::new_err(text),
+        ErrorKind::Registry => RegistryNotAvailableError::new_err(text),
         ErrorKind::Resources => PyOSError::new_err(text),
     }
 }
@@ -104,6 +111,7 @@ pub fn produce(error: NotProduced) -> PyErr {
     let NotProduced { kind, text } = error;
     match kind {
         Kind::Argument => PyValueError::new_err(text),
+        Kind::Authentication => ProducerAuthenticationError::new_err(text),
         Kind::Fenced => TransactionFencedError::new_err(text),
         Kind::TooLarge => RecordTooLargeError::new_err(text),
         Kind::Unavailable => ClusterUnavailableError::new_err(text),

@@ -16,6 +16,7 @@ mod offsets;
 mod plane;
 mod produce;
 mod scan;
+mod security;
 #[cfg(feature = "sim")]
 mod sim;
 mod tables;
@@ -39,15 +40,15 @@ mod _core {
     use crate::dump::dump_file;
     #[pymodule_export]
     use crate::errors::{
-        BadValueError, BatchTooLargeError, BrokerNotAvailableError, BrokerProtocolError,
-        CorruptBatchError, LeaderNotAvailableError, LogTruncatedError, NotAuthorizedError,
-        OffsetOutOfRangeError, ScanClosedError, ScanError, TopicDeletedError, UnknownTopicError,
-        UnsupportedBrokerError,
+        AuthenticationError, BadValueError, BatchTooLargeError, BrokerNotAvailableError,
+        BrokerProtocolError, CorruptBatchError, LeaderNotAvailableError, LogTruncatedError,
+        NotAuthorizedError, OffsetOutOfRangeError, RegistryNotAvailableError, ScanClosedError,
+        ScanError, TopicDeletedError, UnknownTopicError, UnsupportedBrokerError,
     };
     #[pymodule_export]
     use crate::errors::{
-        ClusterUnavailableError, ProduceError, RecordTooLargeError, TransactionFencedError,
-        UnsupportedClusterError,
+        ClusterUnavailableError, ProduceError, ProducerAuthenticationError, RecordTooLargeError,
+        TransactionFencedError, UnsupportedClusterError,
     };
     #[pymodule_export]
     use crate::errors::{ForeignLogDirError, LogDirError, LogDirLockedError, PlaneClosedError};
@@ -68,7 +69,9 @@ mod _core {
     #[pymodule_export]
     use crate::produce::{Producer, Transactions, open_producer, open_transactions};
     #[pymodule_export]
-    use crate::scan::{Scan, open_scan};
+    use crate::scan::{Scan, decoded_schema, open_scan};
+    #[pymodule_export]
+    use crate::security::check_access;
     #[pymodule_export]
     use crate::tables::{ApiRow, api_table, feature_table, java_hash};
     #[pymodule_export]

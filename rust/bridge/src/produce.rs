@@ -12,6 +12,7 @@ use pyrklog_wire::batch::Compression;
 
 use crate::errors;
 use crate::fields::{field, read};
+use crate::security::security;
 
 /// (transactional id, producer id, epoch, partitions by topic).
 type OpenRow = (String, i64, i16, Vec<(String, Vec<i32>)>);
@@ -223,6 +224,7 @@ fn client(settings: &Bound<'_, PyAny>) -> PyResult<ClientConfig> {
         client_id: field(settings, pyo3::intern!(py, "client_id"))?,
         connect_timeout: millis(settings, "connect_timeout_ms")?,
         request_timeout: millis(settings, "request_timeout_ms")?,
+        security: security(settings)?,
     })
 }
 

@@ -18,12 +18,13 @@ use pyo3::prelude::*;
 use pyo3::types::PyCapsule;
 use pyrklog_client::{Address, Cancel, ClientConfig, Isolation};
 use pyrklog_scan::{
-    Column, Columns, Decode, ErrorKind, Interrupt, Missing, OnBad, Plan, Position, ScanOptions,
-    ScanReader, Status, TopicPartitions, plan,
+    Column, Columns, Decode, ErrorKind, Format, Interrupt, Missing, OnBad, Plan, Position,
+    ScanOptions, ScanReader, Status, TopicPartitions, given, plan,
 };
 
 use crate::errors;
 use crate::fields::{field, read};
+use crate::security::security;
 
 const STREAM: &CStr = c"arrow_array_stream";
 const SCHEMA: &CStr = c"arrow_schema";
@@ -300,6 +301,7 @@ fn options(settings: &Bound<'_, PyAny>) -> PyResult<ScanOptions> {
         client_id: text("client_id")?,
         connect_timeout: millis("connect_timeout_ms")?,
         request_timeout: millis("request_timeout_ms")?,
+        security: security(settings)?,
     };
     let starts: Vec<(String, i32, Place)> = field(settings, pyo3::intern!(py, "starts"))?;
     let ends: Vec<(String, i32, Place)> = field(settings, pyo3::intern!(py, "ends"))?;
@@ -315,6 +317,7 @@ fn options(settings: &Bound<'_, PyAny>) -> PyResult<ScanOptions> {
         "skip" => Missing::Skip,
         other => return Err(unknown("missing", other)),
     };
+    let decoding: Option<Bound<'_, PyAny>> = field(settings, pyo3::intern!(py, "decode"))?;
     Ok(read!(settings => ScanOptions {
         rack, threads, batch_rows, batch_bytes, memory_bytes, large_bytes, check_crcs
     } with {
@@ -325,29 +328,30 @@ fn options(settings: &Bound<'_, PyAny>) -> PyResult<ScanOptions> {
         starts: positions(starts)?,
         ends: positions(ends)?,
         columns: Arc::new(Columns::new(&columns)),
-        decode: decode(settings)?,
+        decode: decoding.as_ref().map(decode).transpose()?,
         isolation: isolation,
         missing: missing,
         timeout: millis("timeout_ms")?,
     }))
 }
 
-/// How to decode values, if at all.
-fn decode(settings: &Bound<'_, PyAny>) -> PyResult<Option<Decode>> {
-    let py = settings.py();
-    let format: String = field(settings, pyo3::intern!(py, "decode"))?;
-    if format.is_empty() {
+/// The column of decoded values as a capsule of the C data interface; None if its schema would be made
+/// from a sample.
+#[pyfunction]
+pub fn decoded_schema<'py>(
+    settings: &Bound<'py, PyAny>,
+) -> PyResult<Option<Bound<'py, PyCapsule>>> {
+    let Some(decoding) = given(&decode(settings)?).map_err(errors::scan)? else {
         return Ok(None);
-    }
-    if format != "json" {
-        return Err(unknown("decode", &format));
-    }
-    let given: Option<Vec<Bound<'_, PyAny>>> = field(settings, pyo3::intern!(py, "schema"))?;
-    let one = |found: &Bound<'_, PyAny>| {
-        let schema = field_of(found)?;
-        Field::try_from(&schema).map_err(errors::arrow)
     };
-    let schema = given.map(|given| given.iter().map(one).collect::<PyResult<Fields>>());
+    let schema = FFI_ArrowSchema::try_from(decoding.field("value").data_type());
+    let schema = schema.map_err(errors::arrow)?;
+    PyCapsule::new_with_value(settings.py(), schema, SCHEMA).map(Some)
+}
+
+/// How to decode values: reads `CoreDecode`.
+fn decode(settings: &Bound<'_, PyAny>) -> PyResult<Decode> {
+    let py = settings.py();
     let on_bad: String = field(settings, pyo3::intern!(py, "on_bad"))?;
     let on_bad = match on_bad.as_str() {
         "null" => OnBad::Null,
@@ -355,11 +359,49 @@ fn decode(settings: &Bound<'_, PyAny>) -> PyResult<Option<Decode>> {
         "drop" => OnBad::Drop,
         other => return Err(unknown("on_bad", other)),
     };
-    Ok(Some(Decode {
-        schema: schema.transpose()?,
+    Ok(Decode {
+        format: format(settings)?,
         fields: field(settings, pyo3::intern!(py, "fields"))?,
         on_bad,
-    }))
+    })
+}
+
+/// What values are.
+fn format(settings: &Bound<'_, PyAny>) -> PyResult<Format> {
+    let py = settings.py();
+    let word: String = field(settings, pyo3::intern!(py, "format"))?;
+    let schema: Option<String> = field(settings, pyo3::intern!(py, "avro_schema"))?;
+    let registry: Option<String> = field(settings, pyo3::intern!(py, "registry"))?;
+    match (word.as_str(), registry, schema) {
+        ("json", ..) => Ok(Format::Json {
+            schema: json_schema(settings)?,
+        }),
+        ("avro", Some(registry), schema) => Ok(Format::Registered { schema, registry }),
+        ("avro", None, Some(schema)) => Ok(Format::Avro {
+            schema,
+            writer: field(settings, pyo3::intern!(py, "writer_schema"))?,
+        }),
+        ("protobuf", ..) => Ok(Format::Protobuf {
+            descriptors: field(settings, pyo3::intern!(py, "descriptors"))?,
+            message: field(settings, pyo3::intern!(py, "message"))?,
+            is_framed: field(settings, pyo3::intern!(py, "is_framed"))?,
+        }),
+        ("avro", None, None) => Err(PyValueError::new_err("there is no schema")),
+        (other, ..) => Err(unknown("decode", other)),
+    }
+}
+
+/// The fields of JSON objects, if they are given.
+fn json_schema(settings: &Bound<'_, PyAny>) -> PyResult<Option<Fields>> {
+    let py = settings.py();
+    let given: Option<Vec<Bound<'_, PyAny>>> = field(settings, pyo3::intern!(py, "schema"))?;
+    let one = |found: &Bound<'_, PyAny>| {
+        let schema = field_of(found)?;
+        Field::try_from(&schema).map_err(errors::arrow)
+    };
+    given
+        .map(|given| given.iter().map(one).collect())
+        .transpose()
 }
 
 /// A field as Arrow's C data interface has it: `CoreField` of `scanning/schemas.py`.

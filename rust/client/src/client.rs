@@ -132,7 +132,7 @@ impl Client {
     /// the bootstrap servers; those that were [doubted](Client::doubt) last.
     ///
     /// # Errors
-    /// The last broker's; `Unsupported` at once.
+    /// The last broker's; `Unsupported`, `Tls` and `Authentication` at once.
     pub fn refresh(&mut self, topics: &[&str]) -> Result<&Metadata> {
         let request = metadata::request(topics);
         let mut last = None;
@@ -156,9 +156,13 @@ impl Client {
                     self.metadata_from = Some(address);
                     return Ok(&self.metadata);
                 }
-                Err(error @ (ClientError::Cancelled | ClientError::Unsupported { .. })) => {
-                    return Err(error);
-                }
+                // A password is not tried at every broker.
+                Err(
+                    error @ (ClientError::Cancelled
+                    | ClientError::Unsupported { .. }
+                    | ClientError::Tls { .. }
+                    | ClientError::Authentication { .. }),
+                ) => return Err(error),
                 Err(error) => last = Some(error),
             }
         }

@@ -4,6 +4,8 @@ use std::fmt;
 use std::time::Duration;
 
 use crate::error::{ClientError, Result};
+use crate::sasl::Credentials;
+use crate::tls::Tls;
 
 /// Host and port of a broker.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -64,6 +66,15 @@ impl Address {
     }
 }
 
+/// How connections are protected, and who the client says it is. By default neither.
+#[derive(Clone, Debug, Default)]
+pub struct Security {
+    /// `None` for plain text.
+    pub tls: Option<Tls>,
+    /// `None` for listeners without SASL.
+    pub credentials: Option<Credentials>,
+}
+
 /// What all connections of a client share.
 #[derive(Clone, Debug)]
 pub struct ClientConfig {
@@ -75,6 +86,8 @@ pub struct ClientConfig {
     pub connect_timeout: Duration,
     /// For the answer to a request.
     pub request_timeout: Duration,
+    /// TLS and SASL.
+    pub security: Security,
 }
 
 #[cfg(test)]

@@ -9,19 +9,31 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use pyrklog_wire::RequestHeader;
 use pyrklog_wire::frame::LENGTH_LEN;
 use pyrklog_wire::header::parse_response_header;
+use pyrklog_wire::sasl::{
+    SaslAuthenticateRequest, SaslAuthenticateResponse, SaslHandshakeRequest, SaslHandshakeResponse,
+};
+use pyrklog_wire::{ErrorCode, RequestHeader};
 
 use crate::error::{ClientError, Result};
+use crate::sasl::{Credentials, Exchange, line};
+use crate::tls;
 use crate::transport::Transport;
-use crate::versions::{Api, ApiRanges};
+use crate::versions::{Api, ApiRanges, api};
 use crate::wake::{Cancel, Ready, wait, wait_failed};
 
 /// A frame longer than this is another protocol, or an attack.
 const FRAME_BYTES_MAX: usize = 1 << 30;
 /// Memory for a frame that is longer than the limit, before more of it has arrived.
 const FIRST_STEP_BYTES: usize = 256 * 1024;
+
+/// Of a listener.
+const MECHANISMS_MAX: usize = 1000;
+/// A session is prolonged after this part of its life, as by Java's clients at the earliest.
+const REAUTHENTICATE_PERCENT: u32 = 85;
+/// Kafka refuses to authenticate again within a second.
+const REAUTHENTICATE_MIN: Duration = Duration::from_millis(1100);
 
 /// What [`Connection::receive`] found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,6 +88,15 @@ pub struct Connection {
     input: Vec<u8>,
     filled: usize,
     frame_limit: usize,
+    credentials: Option<Credentials>,
+    /// Authentication under way: requests wait in `held`.
+    exchange: Option<Exchange>,
+    /// Whether the broker has answered more than the question for its versions.
+    is_known: bool,
+    /// When to authenticate again (KIP-368).
+    again_at: Option<Instant>,
+    held: Vec<u8>,
+    held_expected: VecDeque<Expected>,
 }
 
 impl AsFd for Connection {
@@ -98,6 +119,12 @@ impl Connection {
             input: Vec::new(),
             filled: 0,
             frame_limit: limit,
+            credentials: None,
+            exchange: None,
+            is_known: false,
+            again_at: None,
+            held: Vec::new(),
+            held_expected: VecDeque::new(),
         }
     }
 
@@ -130,7 +157,12 @@ impl Connection {
 
     /// Requests without an answer.
     pub fn in_flight(&self) -> usize {
-        self.expected.len()
+        self.expected.len() + self.held_expected.len()
+    }
+
+    /// Whether what came instead of a frame is what TLS says to those who do not speak it.
+    pub(crate) fn begins_with_tls_alert(&self) -> bool {
+        self.input[..self.filled].starts_with(&[21, 3])
     }
 
     /// Bytes of the next frame that have arrived.
@@ -138,12 +170,25 @@ impl Connection {
         self.filled
     }
 
-    /// Writes a request behind those that are not sent yet. `body` gets the version.
+    /// Writes a request behind those that are not sent yet. `body` gets the version. If the session
+    /// ends soon, authentication goes before it, without blocking.
     ///
     /// # Errors
-    /// `Protocol` for a request of 2 GiB.
+    /// `Protocol` for a request of 2 GiB; `Authentication`.
     pub fn push(
         &mut self,
+        api_key: i16,
+        version: i16,
+        body: impl FnOnce(&mut Vec<u8>, i16),
+    ) -> Result<()> {
+        self.authenticate_again()?;
+        let is_held = self.exchange.is_some();
+        self.write(is_held, api_key, version, body)
+    }
+
+    fn write(
+        &mut self,
+        is_held: bool,
         api_key: i16,
         version: i16,
         body: impl FnOnce(&mut Vec<u8>, i16),
@@ -160,10 +205,14 @@ impl Connection {
             correlation_id: self.correlation_id,
             client_id: Some(&self.client_id),
         };
+        let (out, expected) = match is_held {
+            true => (&mut self.held, &mut self.held_expected),
+            false => (&mut self.out, &mut self.expected),
+        };
         header
-            .encode_frame(&mut self.out, |out| body(out, version))
+            .encode_frame(out, |out| body(out, version))
             .map_err(|error| ClientError::protocol(&self.address, error))?;
-        self.expected.push_back(Expected {
+        expected.push_back(Expected {
             correlation_id: self.correlation_id,
             api_key,
             version,
@@ -183,15 +232,13 @@ impl Connection {
                 Err(source) => return Err(self.failed("cannot send", source)),
             }
         }
-        Ok(true)
+        let flushed = self.transport.flush();
+        flushed.map_err(|source| self.failed("cannot send", source))
     }
 
     /// What to wait for.
     pub fn interest(&self) -> Ready {
-        match self.sent < self.out.len() {
-            true => Ready::ReadOrWrite,
-            false => Ready::Read,
-        }
+        self.transport.interest(self.sent < self.out.len())
     }
 
     /// Receives what is there, up to the end of one frame.
@@ -203,7 +250,15 @@ impl Connection {
             let wanted = match self.frame_len()? {
                 None => LENGTH_LEN,
                 Some(len) if len > self.frame_limit => return Ok(Arrival::TooLong(len)),
-                Some(len) if self.filled == LENGTH_LEN + len => return Ok(Arrival::Frame),
+                Some(len) if self.filled == LENGTH_LEN + len => {
+                    if !self.awaits_authentication() {
+                        return Ok(Arrival::Frame);
+                    }
+                    let frame = self.take_frame()?;
+                    self.authenticated(&frame)?;
+                    self.flush()?;
+                    continue;
+                }
                 Some(len) => LENGTH_LEN + len,
             };
             self.make_room(wanted);
@@ -214,10 +269,10 @@ impl Connection {
                 Ok(Some(0)) => {
                     let closed =
                         io::Error::new(io::ErrorKind::UnexpectedEof, "the broker closed it");
-                    return Err(self.failed("connection lost", closed));
+                    return Err(self.lost(closed));
                 }
                 Ok(Some(received)) => self.filled += received,
-                Err(source) => return Err(self.failed("connection lost", source)),
+                Err(source) => return Err(self.lost(source)),
             }
         }
     }
@@ -233,6 +288,7 @@ impl Connection {
         let mut bytes = std::mem::take(&mut self.input);
         bytes.truncate(self.filled);
         self.filled = 0;
+        self.is_known |= expected.api_key != api::API_VERSIONS.key;
         let header = &bytes[LENGTH_LEN..];
         let parsed = parse_response_header(header, expected.api_key, expected.version);
         let (correlation_id, body_at) = parsed.map_err(ClientError::decode(&self.address))?;
@@ -299,6 +355,99 @@ impl Connection {
         }
     }
 
+    /// Begins to authenticate; [`Connection::receive`] goes on with it. Blocks while a token is asked
+    /// for.
+    pub(crate) fn authenticate(&mut self, credentials: &Credentials) -> Result<()> {
+        let exchange = credentials.begin();
+        let exchange = exchange.map_err(|reason| refused(&self.address, credentials, reason))?;
+        self.credentials = Some(credentials.clone());
+        self.start(exchange)
+    }
+
+    /// Whether requests wait for authentication.
+    pub(crate) fn is_authenticating(&self) -> bool {
+        self.exchange.is_some()
+    }
+
+    fn authenticate_again(&mut self) -> Result<()> {
+        let is_due = self.again_at.is_some_and(|at| at <= Instant::now());
+        let Some(credentials) = self.credentials.as_ref().filter(|_| is_due) else {
+            return Ok(());
+        };
+        let begun = credentials.try_begin();
+        match begun.map_err(|reason| refused(&self.address, credentials, reason))? {
+            Some(exchange) => self.start(exchange),
+            // The session goes on until the token is there.
+            None => Ok(()),
+        }
+    }
+
+    fn start(&mut self, exchange: Exchange) -> Result<()> {
+        let mechanism = exchange.mechanism;
+        self.again_at = None;
+        self.exchange = Some(exchange);
+        let version = self.version(api::SASL_HANDSHAKE)?;
+        self.write(false, api::SASL_HANDSHAKE.key, version, |out, version| {
+            SaslHandshakeRequest { mechanism }.encode(out, version);
+        })
+    }
+
+    fn awaits_authentication(&self) -> bool {
+        let own = [api::SASL_HANDSHAKE.key, api::SASL_AUTHENTICATE.key];
+        let next = self.expected.front();
+        next.is_some_and(|expected| own.contains(&expected.api_key))
+    }
+
+    /// An answer to the handshake, or to a message of the mechanism.
+    fn authenticated(&mut self, frame: &Frame) -> Result<()> {
+        let address = Arc::clone(&self.address);
+        let Some(mut exchange) = self.exchange.take() else {
+            return Err(ClientError::protocol(
+                &address,
+                "an answer to no authentication",
+            ));
+        };
+        let mechanism = exchange.mechanism;
+        let failed = |reason| ClientError::Authentication {
+            address: address.to_string(),
+            mechanism,
+            reason,
+        };
+        let message = if frame.api_key == api::SASL_HANDSHAKE.key {
+            let answer =
+                SaslHandshakeResponse::decode_bounded(frame.body(), frame.version, MECHANISMS_MAX)
+                    .map_err(ClientError::decode(&address))?;
+            handshake_refusal(&answer).map_or(Ok(()), |reason| Err(failed(reason)))?;
+            Some(exchange.first())
+        } else {
+            let answer = SaslAuthenticateResponse::decode(frame.body(), frame.version)
+                .map_err(ClientError::decode(&address))?;
+            if !answer.error_code.is_none() {
+                let text = answer.error_message.map(line);
+                let text = text.unwrap_or_else(|| answer.error_code.to_string());
+                return Err(failed(format!(
+                    "it refuses {}: {text}",
+                    exchange.settings()
+                )));
+            }
+            self.again_at = again_at(answer.session_lifetime_ms);
+            let challenge = answer.auth_bytes.unwrap_or_default();
+            exchange.challenge(challenge).map_err(failed)?
+        };
+        let Some(message) = message else {
+            self.out.append(&mut self.held);
+            self.expected.append(&mut self.held_expected);
+            return Ok(());
+        };
+        self.exchange = Some(exchange);
+        let version = self.version(api::SASL_AUTHENTICATE)?;
+        let key = api::SASL_AUTHENTICATE.key;
+        self.write(false, key, version, |out, version| {
+            let auth_bytes = Some(&message[..]);
+            SaslAuthenticateRequest { auth_bytes }.encode(out, version);
+        })
+    }
+
     fn frame_len(&self) -> Result<Option<usize>> {
         let Some(prefix) = self.input[..self.filled].first_chunk::<LENGTH_LEN>() else {
             return Ok(None);
@@ -330,10 +479,54 @@ impl Connection {
     }
 
     fn failed(&self, doing: &'static str, source: io::Error) -> ClientError {
-        ClientError::Connection {
-            address: self.address.to_string(),
-            doing,
-            source,
+        tls::failure(&self.address, doing, source)
+    }
+
+    fn lost(&self, source: io::Error) -> ClientError {
+        let first = self.expected.front().filter(|_| !self.is_known);
+        let is_plain = matches!(self.transport, Transport::Plain(_));
+        // What a listener does that wants more security, but also a broker that is going down.
+        let doing = match first.map(|first| first.api_key == api::API_VERSIONS.key) {
+            Some(true) if is_plain => {
+                "connection lost at the first request (is its security.protocol SSL or SASL_SSL?)"
+            }
+            Some(false) if self.credentials.is_none() => {
+                "connection lost at the first request (is its security.protocol SASL_PLAINTEXT or \
+                 SASL_SSL?)"
+            }
+            _ => "connection lost",
+        };
+        self.failed(doing, source)
+    }
+}
+
+/// When a session that lasts so long is to be prolonged.
+fn again_at(lifetime_ms: i64) -> Option<Instant> {
+    let lifetime = u64::try_from(lifetime_ms).ok().filter(|ms| *ms > 0)?;
+    let wait = Duration::from_millis(lifetime) * REAUTHENTICATE_PERCENT / 100;
+    Instant::now().checked_add(wait.max(REAUTHENTICATE_MIN))
+}
+
+fn handshake_refusal(answer: &SaslHandshakeResponse<'_>) -> Option<String> {
+    match answer.error_code {
+        ErrorCode::NONE => None,
+        ErrorCode::UNSUPPORTED_SASL_MECHANISM => {
+            let all = line(&answer.mechanisms.join(", "));
+            Some(format!(
+                "the listener has no such sasl.mechanism, but {all}"
+            ))
         }
+        ErrorCode::ILLEGAL_SASL_STATE => {
+            Some("the listener has no SASL: its security.protocol is PLAINTEXT or SSL".into())
+        }
+        code => Some(code.to_string()),
+    }
+}
+
+fn refused(address: &str, credentials: &Credentials, reason: String) -> ClientError {
+    ClientError::Authentication {
+        address: address.to_owned(),
+        mechanism: credentials.mechanism(),
+        reason,
     }
 }

@@ -45,6 +45,16 @@ pub enum ClientError {
         max: i16,
         found: String,
     },
+    /// Certificates, or no TLS at all.
+    #[error("broker {address}: TLS failed: {reason}")]
+    Tls { address: String, reason: String },
+    /// SASL.
+    #[error("broker {address}: authentication by {mechanism} failed: {reason}")]
+    Authentication {
+        address: String,
+        mechanism: &'static str,
+        reason: String,
+    },
     /// An answer that is nothing but an error.
     #[error("broker {address} refused {api}: {code}")]
     Refused {

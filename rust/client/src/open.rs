@@ -1,14 +1,17 @@
-//! A connection's first exchange: which versions the broker has.
+//! A connection's beginning: TLS, which versions the broker has, authentication.
+
+use std::os::fd::AsFd;
+use std::time::Instant;
 
 use pyrklog_wire::ErrorCode;
 use pyrklog_wire::api_versions::{ApiVersionsRequest, ApiVersionsResponse};
 
 use crate::config::{Address, ClientConfig};
-use crate::connection::Connection;
+use crate::connection::{Arrival, Connection};
 use crate::error::{ClientError, Result};
 use crate::transport::Transport;
 use crate::versions::{ApiRanges, api};
-use crate::wake::Cancel;
+use crate::wake::{Cancel, Ready, wait, wait_failed};
 
 /// Of answers that are no records.
 pub(crate) const ANSWER_BYTES_MAX: usize = 32 << 20;
@@ -17,16 +20,19 @@ const VERSIONS_BYTES_MAX: usize = 1 << 20;
 const SOFTWARE_NAME: &str = "pyrklog";
 const SOFTWARE_VERSION: &str = env!("CARGO_PKG_VERSION");
 
-/// Connects, and asks for the broker's versions. Authentication will stand between the two.
+/// Connects, asks for the broker's versions, and authenticates.
 ///
 /// # Errors
-/// `Connection`, `TimedOut`, `Protocol`, `Cancelled`.
+/// `Connection`, `TimedOut`, `Protocol`, `Cancelled`, `Tls`, `Authentication`.
 pub(crate) fn open(
     address: &Address,
     config: &ClientConfig,
     cancel: &Cancel,
 ) -> Result<Connection> {
-    let transport = Transport::connect(address, config.connect_timeout, cancel)?;
+    let mut transport = Transport::connect(address, config.connect_timeout, cancel)?;
+    if let Some(tls) = &config.security.tls {
+        transport = transport.secure(tls, address, config.connect_timeout, cancel)?;
+    }
     let name = address.to_string();
     let mut connection = Connection::new(transport, &name, &config.client_id, VERSIONS_BYTES_MAX);
     let mut answer = ask(&mut connection, api::API_VERSIONS.max, config, cancel)?;
@@ -41,8 +47,51 @@ pub(crate) fn open(
         });
     }
     connection.set_ranges(ApiRanges::new(answer.apis));
+    authenticate(&mut connection, config, cancel)?;
     connection.set_frame_limit(ANSWER_BYTES_MAX);
     Ok(connection)
+}
+
+fn authenticate(connection: &mut Connection, config: &ClientConfig, cancel: &Cancel) -> Result<()> {
+    let Some(credentials) = &config.security.credentials else {
+        return Ok(());
+    };
+    if connection.ranges().common(api::SASL_HANDSHAKE).is_none() {
+        return Err(ClientError::Authentication {
+            address: connection.address().to_owned(),
+            mechanism: credentials.mechanism(),
+            reason: "the broker is older than Kafka 1.0".into(),
+        });
+    }
+    connection.authenticate(credentials)?;
+    let until = Instant::now() + config.connect_timeout;
+    loop {
+        cancel.check()?;
+        connection.flush()?;
+        if connection.receive()? != Arrival::Nothing {
+            let address = connection.address();
+            return Err(ClientError::protocol(
+                address,
+                "an answer without a request",
+            ));
+        }
+        if !connection.is_authenticating() {
+            return Ok(());
+        }
+        let left = until.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err(ClientError::TimedOut {
+                address: connection.address().to_owned(),
+                doing: "authentication",
+                seconds: config.connect_timeout.as_secs_f64(),
+            });
+        }
+        let files = [
+            (connection.as_fd(), connection.interest()),
+            (cancel.as_fd(), Ready::Read),
+        ];
+        wait(&files, left).map_err(wait_failed)?;
+    }
 }
 
 fn ask(
@@ -56,13 +105,20 @@ fn ask(
         client_software_version: SOFTWARE_VERSION,
     };
     let timeout = config.connect_timeout;
-    let frame = connection.exchange(
+    let asked = connection.exchange(
         api::API_VERSIONS,
         version,
         timeout,
         cancel,
         |out, version| request.encode(out, version),
-    )?;
+    );
+    let frame = asked.map_err(|error| match connection.begins_with_tls_alert() {
+        false => error,
+        true => ClientError::Tls {
+            address: connection.address().to_owned(),
+            reason: "it speaks TLS only: security.protocol is SSL or SASL_SSL there".into(),
+        },
+    })?;
     // A broker that does not have the version answers in version 0.
     let refused = frame.body().starts_with(&[0, 35]);
     let version = if refused { 0 } else { version };

@@ -91,6 +91,19 @@ pub mod api {
         min: 0,
         max: 0,
     };
+    /// From Kafka 1.0 on: before, authentication had no frames.
+    pub const SASL_HANDSHAKE: Api = Api {
+        key: key::SASL_HANDSHAKE,
+        name: "SaslHandshake",
+        min: 1,
+        max: 1,
+    };
+    pub const SASL_AUTHENTICATE: Api = Api {
+        key: key::SASL_AUTHENTICATE,
+        name: "SaslAuthenticate",
+        min: 0,
+        max: 2,
+    };
     pub const API_VERSIONS: Api = Api {
         key: key::API_VERSIONS,
         name: "ApiVersions",

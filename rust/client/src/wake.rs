@@ -125,6 +125,8 @@ pub enum Ready {
     Read,
     /// The same, or room to write.
     ReadOrWrite,
+    /// Nothing: something to read was received before, and is decrypted by the next read.
+    Now,
 }
 
 /// Waits for one of `files`, at most so long; says which of them are ready.
@@ -136,19 +138,29 @@ pub fn wait(files: &[(BorrowedFd<'_>, Ready)], most: Duration) -> io::Result<Vec
         .iter()
         .map(|(file, ready)| {
             let flags = match ready {
-                Ready::Read => PollFlags::IN,
+                Ready::Read | Ready::Now => PollFlags::IN,
                 Ready::ReadOrWrite => PollFlags::IN | PollFlags::OUT,
             };
             PollFd::from_borrowed_fd(*file, flags)
         })
         .collect();
+    let is_now = |at: usize| files[at].1 == Ready::Now;
+    let most = match (0..files.len()).any(is_now) {
+        true => Duration::ZERO,
+        false => most,
+    };
     let timeout = Timespec {
         tv_sec: most.as_secs().min(3600) as _,
         tv_nsec: most.subsec_nanos() as _,
     };
     match poll(&mut polled, Some(&timeout)) {
-        Ok(_) => Ok(polled.iter().map(|one| !one.revents().is_empty()).collect()),
-        Err(rustix::io::Errno::INTR) => Ok(vec![false; files.len()]),
+        Ok(_) => {
+            let all = polled.iter().enumerate();
+            Ok(all
+                .map(|(at, one)| is_now(at) || !one.revents().is_empty())
+                .collect())
+        }
+        Err(rustix::io::Errno::INTR) => Ok((0..files.len()).map(is_now).collect()),
         Err(error) => Err(error.into()),
     }
 }
@@ -168,6 +180,16 @@ mod tests {
             Err(ClientError::Cancelled)
         ));
         assert!(matches!(cancel.check(), Err(ClientError::Cancelled)));
+    }
+
+    #[test]
+    fn what_was_received_before_is_not_waited_for() {
+        let waker = Waker::new().unwrap();
+        let files = [(waker.as_fd(), Ready::Now), (waker.as_fd(), Ready::Read)];
+        assert_eq!(
+            wait(&files, Duration::from_secs(3600)).unwrap(),
+            [true, false]
+        );
     }
 
     #[test]

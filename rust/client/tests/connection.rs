@@ -28,6 +28,7 @@ fn client(address: &Address) -> Client {
         client_id: "test".into(),
         connect_timeout: Duration::from_secs(20),
         request_timeout: Duration::from_secs(20),
+        security: Default::default(),
     };
     Client::new(config, Cancel::new().unwrap())
 }

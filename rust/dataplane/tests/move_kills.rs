@@ -65,13 +65,13 @@ fn killed_after(dir: &Path, config: &PlaneConfig, steps: i64) -> bool {
     let mut test = start(config);
     create(&mut test);
     check_acknowledged(&test, &acknowledged);
-    let first = place(dir);
     append(&test, 3);
     let found = read(&test);
     eventually("the other folders' end", || {
         let (a, b) = (folders(&dir.join("a")), folders(&dir.join("b")));
         (a.len() + b.len() == 1).then_some(())
     });
+    let first = place(dir);
     assert!(test.shutdown());
     let mut test = start(config);
     create(&mut test);

@@ -4,11 +4,13 @@ mod harness;
 
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use harness::*;
 use pyrklog_dataplane::seam::TopicConfig;
 use pyrklog_log::LogConfig;
 use pyrklog_log::compression::compress;
+use pyrklog_log::disk::RealDisk;
 use pyrklog_wire::api::key;
 use pyrklog_wire::batch::{self, BatchHeader, Compression, HEADER_LEN};
 use pyrklog_wire::builder::{BatchBuilder, transaction_marker};
@@ -308,6 +310,46 @@ fn first_messages_beyond_the_limits_add_up_to_little() {
     let bytes: usize = reply.partitions.iter().map(|one| one.records.len()).sum();
     let most = (1 << 20) + MESSAGE_BYTES + 100;
     assert!((1 << 20..most).contains(&bytes), "{bytes}");
+}
+
+/// A request of a few bytes asks for a record that is copied into memory.
+#[test]
+fn large_records_that_are_not_read_stay_within_reply_memory() {
+    const MEMORY_BYTES: usize = 32 << 20;
+    const RECORD_BYTES: usize = 9 << 20;
+    let dir = tempfile::tempdir().unwrap();
+    let mut config = config(vec![dir.path().join("logs")]);
+    config.receive_buffers_max_bytes = MEMORY_BYTES;
+    config.socket_send_buffer_bytes = 16 << 10;
+    let mut test = TestPlane::start_with(config, Arc::new(RealDisk));
+    let mut options = topic_config();
+    options.log.max_message_bytes = 10 << 20;
+    assert_eq!(test.lead("t", 1, &options), [0]);
+    let record = vec![7; RECORD_BYTES];
+    let produced = test.client().produce("t", 0, &batch(&[&record]));
+    assert_eq!(produced.0, ErrorCode::NONE);
+    let ask = Ask::one("t", 0, 0).version(2).wait(200, 1);
+    let mut silent: Vec<Client> = (0..12).map(|_| test.client()).collect();
+    for client in &mut silent {
+        client.send(key::FETCH, 2, &ask.encode());
+    }
+    let used = || test.statistic("reply_memory_bytes") as usize;
+    eventually("some have their records", || {
+        (used() > 2 * RECORD_BYTES).then_some(())
+    });
+    let mut most = 0;
+    for _ in 0..100 {
+        std::thread::sleep(Duration::from_millis(10));
+        most = most.max(used());
+    }
+    // One connection may exceed the bound.
+    let beyond = RECORD_BYTES + (2 << 20);
+    assert!(most <= MEMORY_BYTES + beyond, "{most}");
+    drop(silent);
+    eventually("a client that reads gets it", || {
+        let fetched = fetch(&mut test.client(), 2, 0);
+        (fetched == [(0, record.clone())]).then_some(())
+    });
 }
 
 /// A partition of markers of about 66 MiB, and a record behind them, as another broker left it.

@@ -8,6 +8,7 @@
 
 #![forbid(unsafe_code)]
 
+mod avro_values;
 mod batches;
 mod checkpoints;
 mod dumps;
@@ -65,11 +66,13 @@ pub enum Target {
     /// JSON that a scan decodes: what fits has its fields, a bad value costs its own row, within
     /// bounded memory.
     TypedValues,
+    /// Avro data that a scan decodes by a schema of its own: the same.
+    AvroValues,
 }
 
 impl Target {
     /// All targets.
-    pub const ALL: [Target; 13] = [
+    pub const ALL: [Target; 14] = [
         Target::Frames,
         Target::Batches,
         Target::MessageSets,
@@ -83,6 +86,7 @@ impl Target {
         Target::Dumps,
         Target::Fetched,
         Target::TypedValues,
+        Target::AvroValues,
     ];
 
     /// The names of the bugs planted for it.
@@ -101,6 +105,7 @@ impl Target {
             Target::Dumps => dumps::PLANTED,
             Target::Fetched => fetched::PLANTED,
             Target::TypedValues => typed_values::PLANTED,
+            Target::AvroValues => avro_values::PLANTED,
         }
     }
 
@@ -121,6 +126,7 @@ impl Target {
             Target::Dumps => dumps::run(&mut script, planted),
             Target::Fetched => fetched::run(&mut script, planted),
             Target::TypedValues => typed_values::run(&mut script, planted),
+            Target::AvroValues => avro_values::run(&mut script, planted),
         }
     }
 

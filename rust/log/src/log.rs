@@ -74,6 +74,8 @@ pub struct Log {
     pub(crate) leave: Leave,
     /// A cleaned segment takes the place of others.
     pub(crate) is_swapping: bool,
+    /// See [`Log::swapped_end`].
+    pub(crate) swapped_end: i64,
     /// Segments were replaced or removed since [`Log::check_invariants`] last looked at each.
     pub(crate) is_reshaped: bool,
     /// Removals whose files still have their names ([`crate::RemovedSegments::rename`]).

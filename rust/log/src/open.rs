@@ -211,6 +211,7 @@ impl Log {
             truncating: false,
             leave: Leave::default(),
             is_swapping: false,
+            swapped_end: -1,
             is_reshaped: true,
             retiring: Arc::default(),
             poison: None,

@@ -94,6 +94,7 @@ pub enum ProducerError {
     /// DUPLICATE_SEQUENCE_NUMBER: the batch is in the log, but its offset is no longer known. A
     /// snapshot holds a producer's last batch and the sequence from which on all were written.
     /// After a restart Kafka answers OUT_OF_ORDER_SEQUENCE_NUMBER here, upon which producers give
+    /// up.
     #[error(
         "producer {producer_id} has sent sequence {first_sequence} before, and {last_sequence} since"
     )]

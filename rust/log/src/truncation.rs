@@ -155,6 +155,7 @@ impl Log {
         };
         let end_offset = loaded.end_offset;
         self.leave.note_cut(end_offset);
+        self.swapped_end = self.swapped_end.min(end_offset);
         self.end = LogPosition::at(end_offset, loaded.active.base_offset(), loaded.active.size);
         self.durable_end = self.end;
         self.written = self.end;

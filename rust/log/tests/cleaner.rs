@@ -336,6 +336,9 @@ fn small_segments_become_one() {
     let before = rig.rig.log.segment_count();
     assert!(before > 5);
     rig.clean().unwrap();
+    // Known before the checkpoint is.
+    assert!(rig.swapped_ends.len() > 1 && rig.swapped_ends[0] > 0);
+    assert_eq!(rig.swapped_ends.last().copied(), rig.checkpoint);
     rig.roll();
     rig.clean().unwrap();
     assert!(rig.rig.log.segment_count() < before);

@@ -244,6 +244,7 @@ impl World {
         let mut job = job.unwrap();
         let result = job.execute();
         rig.log.complete_truncation(job, result);
+        assert!(rig.log.swapped_end() <= cut);
         rig.check_invariants();
     }
 

@@ -14,6 +14,8 @@ pub enum ErrorKind {
     Argument,
     /// A topic or partition does not exist.
     UnknownTopic,
+    /// Name, token or certificate refused, by either side; TLS on one side only.
+    Authentication,
     /// The client may not write a topic, or use a transactional id.
     NotAuthorized,
     /// The transaction was ended by somebody else: a coordinator, or a producer of the same id.
@@ -60,6 +62,9 @@ impl From<ClientError> for ProduceError {
             ClientError::Cancelled => ErrorKind::Resources,
             ClientError::Config(_) => ErrorKind::Argument,
             ClientError::Connection { .. } | ClientError::TimedOut { .. } => ErrorKind::Unavailable,
+            ClientError::Tls { .. } | ClientError::Authentication { .. } => {
+                ErrorKind::Authentication
+            }
             ClientError::Protocol { .. } => ErrorKind::Protocol,
             ClientError::Unsupported { .. } => ErrorKind::Unsupported,
             ClientError::Refused { code, .. } => kind_of(code),

@@ -35,6 +35,13 @@ impl Recipe {
 
     fn finish(&self, builder: BatchBuilder) -> Result<Full> {
         let records = builder.record_count();
+        if self.codec == Compression::None {
+            return Ok(Full {
+                bytes: builder.build(),
+                records,
+                first_try: None,
+            });
+        }
         let mut failure = None;
         let bytes = builder.build_compressed(self.codec, |records| {
             let mut out = Vec::new();
@@ -77,6 +84,8 @@ pub(crate) struct Partition {
     /// The transaction has it.
     pub is_added: bool,
     pub acknowledged: u64,
+    /// Of the last batch, before compression: the next one is likely as large.
+    last_bytes: usize,
     next_sequence: i32,
 }
 
@@ -90,10 +99,10 @@ impl Partition {
         headers: &[HeaderToWrite<'_>],
     ) -> usize {
         let mut grown = 0;
-        let sequence = self.next_sequence;
+        let (sequence, likely) = (self.next_sequence, self.last_bytes);
         let open = self.open.get_or_insert_with(|| {
             grown += HEADER_LEN;
-            recipe.builder(sequence)
+            recipe.builder(sequence).reserve(likely)
         });
         let before = open.size_bytes();
         open.append_with_headers(timestamp, row.key, row.value, headers);
@@ -114,6 +123,7 @@ impl Partition {
             return Ok((0, 0));
         };
         let before = open.size_bytes();
+        self.last_bytes = before;
         // Sequence numbers follow 2^31-1 with 0.
         self.next_sequence = self.next_sequence.wrapping_add(open.record_count()) & i32::MAX;
         let full = recipe.finish(open)?;

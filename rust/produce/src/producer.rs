@@ -71,6 +71,8 @@ pub struct Producer {
     pub(crate) recipe: Recipe,
     pub(crate) topics: Vec<Topic>,
     pub(crate) by_name: HashMap<Arc<str>, usize>,
+    /// Where the option's topic is in `topics`, once it was found: no row asks for it by name.
+    topic_of_all: Option<usize>,
     pub(crate) lanes: HashMap<Address, Lane>,
     /// Of batches that are not closed.
     open_bytes: usize,
@@ -109,6 +111,7 @@ impl Producer {
             options,
             topics: Vec::new(),
             by_name: HashMap::new(),
+            topic_of_all: None,
             lanes: HashMap::new(),
             open_bytes: 0,
             queued_bytes: 0,
@@ -230,13 +233,15 @@ impl Producer {
     }
 
     fn place(&mut self, row: &Row<'_>, row_bytes: usize) -> Result<Place> {
-        let at = match (&self.options.topic, row.topic) {
-            (Some(topic), _) => {
+        let at = match (&self.options.topic, self.topic_of_all, row.topic) {
+            (Some(_), Some(at), _) => at,
+            (Some(topic), None, _) => {
                 let topic = topic.clone();
-                self.topic(&topic)?
+                let at = self.topic(&topic)?;
+                *self.topic_of_all.insert(at)
             }
-            (None, Some(topic)) => self.topic(topic)?,
-            (None, None) => {
+            (None, _, Some(topic)) => self.topic(topic)?,
+            (None, _, None) => {
                 let text = "a row has no topic: the column is null, and there is no option topic";
                 return Err(ProduceError::new(ErrorKind::Argument, text));
             }

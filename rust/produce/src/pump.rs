@@ -50,11 +50,13 @@ impl Producer {
         Ok(())
     }
 
-    /// Sends the first batch of each partition that waits for none.
+    /// Sends the first batch of each partition that waits for none. A leader gets first what has
+    /// waited longest: in the order of partitions, low ones would fill its requests again before
+    /// high ones have their turn.
     fn dispatch(&mut self) -> Result<()> {
         let now = Instant::now();
         let is_transactional = self.options.transactional_id.is_some();
-        let mut by_leader: BTreeMap<(String, u16), Vec<Place>> = BTreeMap::new();
+        let mut by_leader: BTreeMap<(String, u16), Vec<(Instant, Place)>> = BTreeMap::new();
         for (at, topic) in self.topics.iter_mut().enumerate() {
             for (index, partition) in topic.partitions.iter_mut().enumerate() {
                 let is_due = partition.retry_at.is_none_or(|then| then <= now);
@@ -65,12 +67,13 @@ impl Producer {
                 if partition.in_flight || !is_due || !is_open {
                     continue;
                 }
-                first.first_try.get_or_insert(now);
+                let since = *first.first_try.get_or_insert(now);
                 match self.client.metadata().leader(&topic.name, index as i32) {
                     Some(leader) => {
                         let Address { host, port } = &leader.address;
                         let key = (host.clone(), *port);
-                        by_leader.entry(key).or_default().push((at, index));
+                        let places = by_leader.entry(key).or_default();
+                        places.push((since, (at, index)));
                     }
                     None => {
                         partition.refuse(now, "it has no leader".into());
@@ -79,7 +82,9 @@ impl Producer {
                 }
             }
         }
-        for ((host, port), places) in by_leader {
+        for ((host, port), mut places) in by_leader {
+            places.sort_by_key(|one| one.0);
+            let places = places.into_iter().map(|one| one.1).collect();
             self.dispatch_to(Address { host, port }, places)?;
         }
         Ok(())
@@ -117,6 +122,8 @@ impl Producer {
                 batches.push((place, &topic.name, *index as i32, &full.bytes));
             }
             let count = batches.len();
+            // A request names each topic once.
+            batches.sort_by_key(|batch| batch.0);
             let id = self.options.transactional_id.as_deref();
             let timeout = self.options.client.request_timeout;
             let sent = lane.send(Instant::now(), id, timeout, &batches);

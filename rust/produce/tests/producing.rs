@@ -2,8 +2,10 @@
 
 mod common;
 
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use arrow_array::{ArrayRef, BinaryArray, Int32Array, RecordBatch};
 use common::{FakeCluster, PRODUCER, Reply, TOPIC, expected, rows, write};
 use pyrklog_produce::{ErrorKind, Producer, partition_of_key};
 use pyrklog_wire::ErrorCode;
@@ -78,6 +80,36 @@ fn passing_errors_are_waited_for() {
         write(&mut producer, 200).unwrap();
         assert_eq!(sorted(&cluster), expected(200));
     }
+}
+
+#[test]
+fn partitions_of_high_numbers_have_their_turn() {
+    let gate = Arc::new(Mutex::new(()));
+    let passed = Arc::clone(&gate);
+    let cluster = FakeCluster::start(1, 8, move |api, _| {
+        if api == key::PRODUCE {
+            drop(passed.lock().unwrap());
+        }
+        Reply::Serve
+    });
+    let mut options = cluster.options();
+    options.columns = vec!["partition".into(), "value".into()];
+    options.memory_bytes = 100_000;
+    options.request_bytes = options.batch_bytes;
+    // Of each partition two batches of two rows: the first of five partitions fill the requests.
+    let partitions: Vec<i32> = (0..8).flat_map(|index| [index; 4]).collect();
+    let values = BinaryArray::from_iter_values(partitions.iter().map(|_| [7; 100]));
+    let partitions: ArrayRef = Arc::new(Int32Array::from(partitions));
+    let columns = [("partition", partitions), ("value", Arc::new(values) as _)];
+    let rows = RecordBatch::try_from_iter(columns).unwrap();
+    let mut producer = Producer::open(options).unwrap();
+    let closed = gate.lock().unwrap();
+    producer.send(&rows).unwrap();
+    drop(closed);
+    producer.flush().unwrap();
+    let appended = cluster.state().appended.clone();
+    assert_eq!(appended.len(), 16);
+    assert_eq!(appended[..8], [0, 1, 2, 3, 4, 5, 6, 7]);
 }
 
 #[test]

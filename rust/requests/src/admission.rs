@@ -52,13 +52,20 @@ pub fn become_brokers(cx: &Context, client: &mut Client) {
 /// # Errors
 /// It waits for reply memory.
 pub fn admit(cx: &mut Context, client: &ClientContext, bytes: usize) -> Result<(), Halt> {
-    let memory = &cx.services.replies;
     let is_little = bytes.saturating_add(client.reply_bytes) <= FREE_BYTES;
-    if is_little || memory.fits(client.is_broker, client.id, bytes) {
-        return Ok(());
+    match is_little || has_room(cx, client, bytes) {
+        true => Ok(()),
+        false => Err(Halt::Wait(Hold::Replies { bytes })),
     }
-    note_short(cx, client.is_broker);
-    Err(Halt::Wait(Hold::Replies { bytes }))
+}
+
+/// Whether a connection may hold `bytes` more; if not, memory counts as short.
+pub fn has_room(cx: &mut Context, client: &ClientContext, bytes: usize) -> bool {
+    let fits = cx.services.replies.fits(client.is_broker, client.id, bytes);
+    if !fits {
+        note_short(cx, client.is_broker);
+    }
+    fits
 }
 
 /// The same for a request of `partitions` that need `each_bytes`.

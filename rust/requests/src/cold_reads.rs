@@ -179,6 +179,8 @@ pub struct ColdPart {
     pub read: PartitionRead,
     /// What is missing of it.
     pub left: Left,
+    /// Reply memory is counted for its first batch.
+    pub has_room: bool,
 }
 
 /// A fetch's reads at one queue.

@@ -1,6 +1,8 @@
 //! Resumes a client's delayed requests: on news of partitions, readers, validators, followers, the
 //! control plane and the clock.
 
+use std::sync::Arc;
+
 use crate::carry_out::carry_out;
 use crate::client::Client;
 use crate::client_context::ClientContext;
@@ -101,11 +103,16 @@ pub fn finish_fetch(cx: &mut Context, client: &mut Client) -> Result<(), Close> 
 
 fn fetch_read(cx: &mut Context, client: &mut Client, job: FetchJob) -> Result<(), Close> {
     let may_go_on = !cx.is_draining && !client.context.has_ended();
+    let (services, now_ms) = (Arc::clone(&cx.services), cx.now.mono_ms);
+    let context = &client.context;
+    let mut has_room = |bytes| admission::has_room(cx, context, bytes);
     if let Some(Delayed::Fetch(work)) = &mut client.delayed
-        && work.take_back(job, &cx.services, cx.now.mono_ms, may_go_on)
+        && work.take_back(job, &services, now_ms, may_go_on, &mut has_room)
     {
         go_on_fetching(cx, client, fetch::finish_reading)?;
     }
+    // Other results may be taken before this connection is looked at again.
+    admission::count(cx, client);
     Ok(())
 }
 

@@ -251,7 +251,7 @@ impl BatchBuilder {
     /// Appends a row of the partition begun last.
     ///
     /// # Errors
-    /// A value that does not fit is to end the scan ([`OnBad::Fail`]).
+    /// A value that does not fit is to end the scan ([`OnBad::Fail`]), or its schema is not to be had.
     #[inline]
     pub fn push(&mut self, row: Row, record: &Record<'_>) -> Result<Fit, Box<Unfit>> {
         let fit = match self.typed {
@@ -300,6 +300,8 @@ impl BatchBuilder {
                 self.bytes += bytes;
                 Ok(Fit::Good)
             }
+            // Not the value's fault: a null would be a loss.
+            Err(unfit @ Unfit::Registry(_)) => Err(Box::new(unfit)),
             Err(unfit) => match typed.on_bad {
                 OnBad::Fail => Err(Box::new(unfit)),
                 OnBad::Drop => Ok(Fit::Dropped),

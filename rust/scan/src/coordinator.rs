@@ -253,6 +253,7 @@ impl Coordinator {
                 .iter()
                 .map(|one| Arc::clone(&one.cursor.topic))
                 .collect();
+            due.extend(self.doubtful_of(&topics));
             let topics: Vec<&str> = topics.iter().map(|topic| &**topic).collect();
             match self.client.refresh(&topics) {
                 Ok(_) => self.is_stale = false,
@@ -272,6 +273,15 @@ impl Coordinator {
         let led = self.check_epochs(led)?;
         let led = self.check_ranges(led)?;
         led.into_iter().try_for_each(|one| self.place(one))
+    }
+
+    /// Splits of these topics that ask one broker after the other, though they are not due. Each
+    /// answer counts for all of them: in turn with others, one might hear the same broker for ever.
+    fn doubtful_of(&mut self, topics: &BTreeSet<Arc<str>>) -> Vec<Waiting> {
+        let is_doubtful = |one: &mut Waiting| {
+            (one.gone.is_some() || one.older.is_some()) && topics.contains(&one.cursor.topic)
+        };
+        self.waiting.extract_if(.., is_doubtful).collect()
     }
 
     /// The split, if its partition has a leader now; else it waits again.

@@ -64,7 +64,10 @@ impl Bad {
         let place = format!("partition {} at offset {position}", cursor.name());
         let (kind, reason) = match self {
             Bad::Scan(error)
-                if matches!(error.kind, ErrorKind::Cancelled | ErrorKind::BadValue) =>
+                if matches!(
+                    error.kind,
+                    ErrorKind::Cancelled | ErrorKind::BadValue | ErrorKind::Registry
+                ) =>
             {
                 return error;
             }

@@ -19,6 +19,8 @@ pub enum ErrorKind {
     Argument,
     /// No such topic or partition.
     UnknownTopic,
+    /// Name, token or certificate refused, by either side; TLS on one side only.
+    Authentication,
     /// The client may not read the topic.
     NotAuthorized,
     /// The offset was deleted, or was never there.
@@ -41,6 +43,8 @@ pub enum ErrorKind {
     BatchTooLarge,
     /// A value that is not what the schema says.
     BadValue,
+    /// No answer of the registry of schemas in time.
+    Registry,
     /// Threads or memory ran out.
     Resources,
 }
@@ -78,6 +82,9 @@ impl From<ClientError> for ScanError {
             ClientError::Config(_) => ErrorKind::Argument,
             ClientError::Connection { .. } | ClientError::TimedOut { .. } => {
                 ErrorKind::BrokerNotAvailable
+            }
+            ClientError::Tls { .. } | ClientError::Authentication { .. } => {
+                ErrorKind::Authentication
             }
             ClientError::Unsupported { .. } => ErrorKind::UnsupportedBroker,
             ClientError::Protocol { .. } | ClientError::Refused { .. } => ErrorKind::Protocol,

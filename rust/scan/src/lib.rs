@@ -9,6 +9,8 @@
 //! lane          one connection, the splits read on it, one Fetch in flight
 //! queue         finished batches, bounded in bytes
 //! reader        the caller's side
+//! typed         values as columns: JSON, Avro, Protobuf
+//! registry      schemas by the ids that values name
 //! ```
 //!
 //! What is promised to users: `docs/understanding/scan.md`. Brokers are not trusted: a length, count
@@ -34,6 +36,7 @@ mod plan;
 mod progress;
 mod queue;
 mod reader;
+mod registry;
 mod rows;
 mod sample;
 mod split;
@@ -49,9 +52,9 @@ pub use options::{ALL_PARTITIONS, Missing, OptionsError, Position, ScanOptions, 
 pub use plan::Plan;
 pub use progress::SplitProgress;
 pub use reader::{Interrupt, ScanReader, Status};
-pub use sample::plan;
+pub use sample::{given, plan};
 pub use split::Split;
-pub use typed::{Decode, Decoding, OnBad, infer};
+pub use typed::{Decode, Decoding, Format, OnBad, infer};
 
 #[cfg(test)]
 mod tests;

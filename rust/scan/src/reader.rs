@@ -311,6 +311,7 @@ mod tests {
                 client_id: String::new(),
                 connect_timeout: LOOK,
                 request_timeout: LOOK,
+                security: Default::default(),
             },
             topics: vec![TopicPartitions {
                 topic: "t".into(),

@@ -136,11 +136,15 @@ impl Rows {
     #[cold]
     fn bad_value(&self, offset: i64, unfit: &Unfit) -> ScanError {
         let (topic, partition) = self.builder.place();
-        let text = format!(
-            "topic {topic} partition {partition} offset {offset}: the value does not fit the \
-             schema: {unfit}"
-        );
-        ScanError::new(ErrorKind::BadValue, text)
+        let place = format!("topic {topic} partition {partition} offset {offset}");
+        match unfit {
+            Unfit::Registry(error) if error.kind == ErrorKind::Cancelled => error.clone(),
+            Unfit::Registry(error) => ScanError::new(error.kind, format!("{place}: {error}")),
+            _ => {
+                let text = format!("{place}: the value does not fit the schema: {unfit}");
+                ScanError::new(ErrorKind::BadValue, text)
+            }
+        }
     }
 
     /// All up to `position` of the split begun last is in the rows.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use arrow_array::RecordBatch;
-use pyrklog_client::Cancel;
+use pyrklog_client::{Cancel, ClientConfig};
 use pyrklog_wire::fetch::AbortedTransaction;
 
 use crate::columns::{Column, Columns};
@@ -14,8 +14,11 @@ use crate::error::{ErrorKind, Result, ScanError};
 use crate::large::LargeGate;
 use crate::progress::{Progress, SplitProgress};
 use crate::queue::{Popped, Queue};
+use crate::registry::Registry;
 use crate::rows::{BatchLimits, Rows};
 use crate::split::{Cursor, Split};
+use crate::typed::avro::Reader;
+use crate::typed::{Decoding, OnBad};
 
 /// How a test reads.
 #[derive(Clone, Copy, Debug)]
@@ -104,6 +107,21 @@ pub fn decode_columns(
     let end = cursor.end.max(cursor.position);
     assert_eq!(reached, position.min(end), "the decoder's position");
     Ok((batches, figures))
+}
+
+/// Avro values of all fields of `schema`, which name the schemas that they were written with.
+///
+/// # Errors
+/// A sentence: as of a scan's options.
+pub fn registered(
+    schema: &str,
+    registry: &str,
+    config: &ClientConfig,
+    cancel: &Cancel,
+    on_bad: OnBad,
+) -> Result<Decoding, String> {
+    let registry = Registry::new(registry, config, cancel)?;
+    Decoding::registered(Reader::new(schema, None)?, registry, on_bad)
 }
 
 fn decoder(how: How, columns: Columns, queue: &Arc<Queue>) -> Decoder {

@@ -1,8 +1,13 @@
 //! The decoder beside a plain one, and beside bytes that lie.
 
+mod avro;
+mod avro_bounds;
+mod avro_model;
+mod avro_plain;
 mod decode;
 mod hostile;
 mod old_formats;
+mod protobuf;
 mod typed;
 mod typed_model;
 

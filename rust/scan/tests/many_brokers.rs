@@ -4,10 +4,12 @@ mod common;
 
 use std::net::TcpListener;
 use std::sync::{Arc, Barrier};
-use std::time::Duration;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use common::{FakeBroker, Reply, read, start};
 use pyrklog_scan::{ErrorKind, Position, ScanOptions, TopicPartitions};
+use pyrklog_wire::ErrorCode;
 
 const COUNT: usize = 8;
 
@@ -102,4 +104,50 @@ fn brokers_that_are_away_end_a_scan_in_time() {
         partitions: Some(vec![COUNT as i32]),
     }];
     assert_eq!(read(options).unwrap().0.len(), 100);
+}
+
+/// How a scan of three partitions ends whose topic was created anew: each hears of it from its own
+/// leader, one so much later than the other, and asks all three.
+fn created_anew(apart: Duration) -> ErrorKind {
+    let begin = Instant::now();
+    let brokers = [0, 1, 2].map(|number| {
+        let pause = Duration::from_millis(300) + number * apart;
+        FakeBroker::start(move |_, _| {
+            thread::sleep(pause.saturating_sub(begin.elapsed()));
+            Reply::Error(ErrorCode::UNKNOWN_TOPIC_ID)
+        })
+    });
+    let ports = [0, 1, 2].map(|number: usize| brokers[number].port);
+    for (number, broker) in (1..).zip(&brokers) {
+        let mut state = broker.state();
+        state.id = number;
+        let all = (1..).zip(ports);
+        state.others = all.filter(|one| one.0 != number).collect();
+        state.leaders = vec![1, 2, 3];
+    }
+    let options = ScanOptions {
+        start: at(0),
+        end: at(100),
+        timeout: Duration::from_secs(9),
+        ..brokers[0].options()
+    };
+    let mut reader = start(options).unwrap();
+    for broker in &brokers {
+        broker.state().topic_id = Some([9; 16]);
+    }
+    reader.next_batch().unwrap_err().kind
+}
+
+/// Partitions that ask by turns would each hear the same broker again and again.
+#[test]
+fn a_topic_that_was_created_anew_is_noticed_by_all_its_partitions() {
+    thread::scope(|scope| {
+        let scans = (4..12).map(|half_ms| {
+            let apart = Duration::from_micros(500 * half_ms);
+            scope.spawn(move || created_anew(apart))
+        });
+        for scan in scans.collect::<Vec<_>>() {
+            assert_eq!(scan.join().unwrap(), ErrorKind::TopicDeleted);
+        }
+    });
 }

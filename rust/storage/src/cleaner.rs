@@ -243,7 +243,7 @@ impl Cleaners {
                     state.log.is_some() && partition.dir().index == dir.index
                 };
                 if is_there {
-                    self.failed(partition, error.into());
+                    self.failed(partition, error.into(), Damaged::of(partition));
                 }
                 None
             }
@@ -251,6 +251,8 @@ impl Cleaners {
     }
 
     fn clean(&self, partition: &Arc<Partition>, plan: CleaningPlan) {
+        // Of now: a log start that passes the damage meanwhile makes it a sound log.
+        let as_it_was = Damaged::of(partition);
         let begun = {
             let state = partition.lock();
             let job = state.log.as_ref().and_then(|log| log.begin_cleaning(plan));
@@ -262,7 +264,7 @@ impl Cleaners {
             Ok(()) => self.cleaned(partition, &job, mono_ms() - began_ms),
             // Its folder was renamed, or removed, while it was read.
             Err(_) if !is_cleaned_by(partition, &job) => {}
-            Err(error) => self.failed(partition, error),
+            Err(error) => self.failed(partition, error, as_it_was),
         }
     }
 
@@ -301,15 +303,31 @@ impl Cleaners {
             let removed = removed.ok_or(CleanError::Stale)??;
             dir.syncer
                 .delete_later(removed.due_ms, Deletion::Segments(removed));
+            // A cleaning that is not finished has cleaned so much all the same.
+            self.note_cleaned(partition, dir, job, Log::swapped_end)?;
         }
+        self.note_cleaned(partition, dir, job, |_| job.end())
+    }
+
+    /// Raises the checkpoint of what is cleaned.
+    fn note_cleaned(
+        &self,
+        partition: &Partition,
+        dir: &LogDirState,
+        job: &CleanJob,
+        cleaned_end: impl Fn(&Log) -> i64,
+    ) -> Result<(), CleanError> {
         let _no_cut_between = dir.checkpoints.lock();
-        let log_end = with_log(partition, |log| log.log_end_offset()).ok_or(CleanError::Stale)?;
+        let end = with_log(partition, |log| cleaned_end(log).min(log.log_end_offset()));
+        let end = end.ok_or(CleanError::Stale)?;
         if !is_cleaned_by(partition, job) {
             return Err(CleanError::Stale);
         }
         let (topic, index) = (&partition.topic.name, partition.index);
-        let end = job.end().min(log_end);
-        Ok(dir.files.write_cleaned_end(topic, index, end)?)
+        match dir.files.cleaned_end(topic, index) {
+            Some(before) if before >= end => Ok(()),
+            _ => Ok(dir.files.write_cleaned_end(topic, index, end)?),
+        }
     }
 
     fn cleaned(&self, partition: &Partition, job: &CleanJob, took_ms: i64) {
@@ -326,17 +344,16 @@ impl Cleaners {
         self.logs.events.notice("log_cleaned", "info", fields);
     }
 
-    fn failed(&self, partition: &Arc<Partition>, error: CleanError) {
+    fn failed(&self, partition: &Arc<Partition>, error: CleanError, as_it_was: Damaged) {
         match error {
             CleanError::Stopped | CleanError::Stale => {}
             error if error.may_pass() => self.wait_for_space(partition, &error),
             CleanError::Io(error) => self.fail_dir(partition, &error),
             CleanError::Corrupt(reason) => {
-                let damaged = Damaged::of(partition);
                 let mut state = self.state.lock();
                 let uncleanable = &mut state.uncleanable;
                 uncleanable.retain(|_, one| one.partition.strong_count() > 0);
-                uncleanable.insert(key(partition), damaged);
+                uncleanable.insert(key(partition), as_it_was);
                 drop(state);
                 let (topic, index) = (&partition.topic.name, partition.index);
                 self.logs

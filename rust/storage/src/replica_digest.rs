@@ -127,7 +127,7 @@ impl DigestWork {
         let compacted_end = hosted.dir().files.cleaned_end(&self.topic, self.partition);
         Ok(ReplicaDigest {
             leader_epoch,
-            compacted_end: compacted_end.unwrap_or(-1),
+            compacted_end: compacted_end.unwrap_or(-1).max(log.swapped_end()),
             log_start_offset: log.log_start_offset(),
             high_watermark: log.high_watermark(),
             log_end_offset: log.durable_end_offset(),

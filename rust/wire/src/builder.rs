@@ -14,7 +14,8 @@ pub type HeaderToWrite<'a> = (&'a [u8], Option<&'a [u8]>);
 #[derive(Clone, Debug)]
 pub struct BatchBuilder {
     header: BatchHeader,
-    records: Vec<u8>,
+    /// Room for the header, then the records.
+    bytes: Vec<u8>,
     next_offset_delta: i32,
     first_timestamp: Option<i64>,
 }
@@ -43,7 +44,7 @@ impl BatchBuilder {
                 base_sequence: -1,
                 record_count: 0,
             },
-            records: Vec::new(),
+            bytes: vec![0; HEADER_LEN],
             next_offset_delta: 0,
             first_timestamp: None,
         }
@@ -97,7 +98,14 @@ impl BatchBuilder {
 
     /// Bytes of the batch so far.
     pub fn size_bytes(&self) -> usize {
-        HEADER_LEN + self.records.len()
+        self.bytes.len()
+    }
+
+    /// Makes room for a batch of so many bytes before compression, which then does not move while
+    /// it grows.
+    pub fn reserve(mut self, bytes: usize) -> Self {
+        self.bytes.reserve(bytes.saturating_sub(self.bytes.len()));
+        self
     }
 
     /// Appends a record without headers. `timestamp` is in milliseconds.
@@ -117,7 +125,7 @@ impl BatchBuilder {
         self.header.max_timestamp = self.header.max_timestamp.max(timestamp);
         let delta = timestamp.wrapping_sub(first);
         encode_record(
-            &mut self.records,
+            &mut self.bytes,
             delta,
             self.next_offset_delta,
             key,
@@ -135,9 +143,11 @@ impl BatchBuilder {
         self.header.last_offset_delta = self.next_offset_delta - 1;
     }
 
-    /// The batch, uncompressed, with its CRC.
-    pub fn build(self) -> Vec<u8> {
-        self.build_compressed(Compression::None, <[u8]>::to_vec)
+    /// The batch, uncompressed, with its CRC. The records are not copied.
+    pub fn build(mut self) -> Vec<u8> {
+        let mut bytes = std::mem::take(&mut self.bytes);
+        self.finish(&mut bytes);
+        bytes
     }
 
     /// The batch with its records compressed by `compress` and marked with `codec`.
@@ -146,16 +156,22 @@ impl BatchBuilder {
         codec: Compression,
         compress: impl FnOnce(&[u8]) -> Vec<u8>,
     ) -> Vec<u8> {
-        let body = compress(&self.records);
+        let body = compress(&self.bytes[HEADER_LEN..]);
         self.header.attributes |= codec as i16;
-        self.header.base_timestamp = self.first_timestamp.unwrap_or(batch::NO_TIMESTAMP);
-        let length = HEADER_LEN - LENGTH_PREFIX_LEN + body.len();
-        self.header.batch_length = i32::try_from(length).expect("a batch over 2 GiB");
         let mut bytes = Vec::with_capacity(HEADER_LEN + body.len());
-        bytes.extend_from_slice(&self.header.to_bytes());
+        bytes.resize(HEADER_LEN, 0);
         bytes.extend_from_slice(&body);
-        batch::refresh_crc(&mut bytes);
+        self.finish(&mut bytes);
         bytes
+    }
+
+    /// Writes the header of a batch whose body is there.
+    fn finish(&mut self, bytes: &mut [u8]) {
+        self.header.base_timestamp = self.first_timestamp.unwrap_or(batch::NO_TIMESTAMP);
+        let length = bytes.len() - LENGTH_PREFIX_LEN;
+        self.header.batch_length = i32::try_from(length).expect("a batch over 2 GiB");
+        bytes[..HEADER_LEN].copy_from_slice(&self.header.to_bytes());
+        batch::refresh_crc(bytes);
     }
 }
 
@@ -218,4 +234,34 @@ pub fn transaction_marker(
     value[2..].copy_from_slice(&coordinator_epoch.to_be_bytes());
     builder.append(timestamp, Some(&[0, 0, 0, u8::from(commit)]), Some(&value));
     builder.build()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_batch_has_the_same_bytes_however_it_is_built() {
+        let fill = |mut builder: BatchBuilder| {
+            for number in 0..100 {
+                let key = [number; 3];
+                let headers: [HeaderToWrite<'_>; 2] = [(b"a", None), (b"b", Some(&key))];
+                builder.append_with_headers(1000 - i64::from(number), Some(&key), None, &headers);
+            }
+            builder
+        };
+        let new = || BatchBuilder::new().producer(7, 3, 9).transactional();
+        let (plain, reserved) = (fill(new()), fill(new().reserve(1 << 16)));
+        assert_eq!(plain.size_bytes(), reserved.size_bytes());
+        let size = plain.size_bytes();
+        let copied = fill(new()).build_compressed(Compression::None, <[u8]>::to_vec);
+        let bytes = plain.build();
+        assert_eq!(bytes.len(), size);
+        assert_eq!(bytes, reserved.build());
+        assert_eq!(bytes, copied);
+        batch::verify_crc(&bytes).unwrap();
+        let header = BatchHeader::parse(&bytes).unwrap();
+        assert_eq!((header.total_len(), header.record_count), (size, 100));
+        assert_eq!((header.base_timestamp, header.max_timestamp), (1000, 1000));
+    }
 }

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -75,6 +76,51 @@ def test_options_that_make_no_sense_are_told(options: list[str], said: str) -> N
     assert (code, out) == (2, "")
     assert err.startswith("error: ")
     assert said in err
+
+
+@pytest.mark.parametrize(
+    "command",
+    ["produce a --from", "cluster reassign apply", "log dump", "log merge-state"],
+)
+def test_a_file_that_is_not_there_has_one_exit_code(
+    command: str, nobody: str, tmp_path: Path
+) -> None:
+    file = str(tmp_path / "nowhere")
+    broker = [] if command.startswith("log") else ["-b", nobody]
+    code, out, err = invoke(*command.split(), file, *broker)
+    assert (code, out) == (4, "")
+    assert file in err
+
+
+@pytest.mark.parametrize("name", ["__consumer_offsets", "__transaction_state"])
+def test_internal_topics_are_deleted_only_when_they_are_meant(name: str, nobody: str) -> None:
+    command = ["topic", "delete", "a", name, "-y", "-b", nobody]
+    code, out, err = invoke(*command)
+    assert (code, out) == (2, "")
+    assert err.startswith(f"error: deleting {name} loses ")
+    assert err.endswith("; fix: give --internal, too, to have it\n")
+    for more in ("--internal", "--dry-run"):
+        assert invoke(*command, more)[0] == 3  # nobody answers
+
+
+def test_a_group_among_the_properties_is_refused(nobody: str) -> None:
+    command = ["consume", "a", "-e", "-b", nobody]
+    code, out, err = invoke(*command, "-X", "group.id=zz")
+    assert (code, out) == (2, "")
+    assert err == "error: consume does not take -X group.id; fix: name the group with -g\n"
+    assert invoke(*command, "-X", "client.id=zz")[0] == 3  # nobody answers
+
+
+@pytest.mark.parametrize("name", ["bootstrap.servers", "metadata.broker.list"])
+@pytest.mark.parametrize("is_before", [False, True])
+def test_brokers_among_the_properties_are_refused(name: str, is_before: bool, nobody: str) -> None:
+    # Else the command would act on the default broker's cluster.
+    given = ["-X", f"{name}={nobody}"]
+    command = ["topic", "delete", "a", "-y"]
+    code, out, err = invoke(*given, *command) if is_before else invoke(*command, *given)
+    assert (code, out) == (2, "")
+    fix = "give the broker with -b HOST:PORT"
+    assert err == f"error: -X {name} does not choose the broker; fix: {fix}\n"
 
 
 @pytest.mark.parametrize(
@@ -274,6 +320,10 @@ def test_an_empty_name_is_the_users_mistake(command: list[str], said: str, nobod
         (["config", "alter", "topic", "a", "--add-config", "b=c"], "takes --set NAME=VALUE"),
         (["cluster", "txns", "abort", "--topic", "a"], "takes --partition TOPIC:P"),
         (["serve", "--port", "9093"], "serve takes --listen HOST:PORT"),
+        (["serve", "--override", "a=b"], "serve takes --set NAME=VALUE"),
+        (["group", "list", "--all-groups"], "group list lists all groups"),
+        (["group", "describe", "a", "--all-groups"], "`pyrklog group list --lag`"),
+        (["group", "seek", "a", "--to", "end", "--all-topics"], "unless --topic is given"),
         (["topic", "list", "--port", "9093"], "-b HOST:PORT"),
         (["topic", "list", "--json"], "`-o json` prints JSON"),
         (["consume", "a", "--json"], "consume takes -f jsonl"),
@@ -387,12 +437,34 @@ def test_each_hint_is_for_an_option_that_the_command_does_not_have() -> None:
         ("serve server.properties", "; serve takes --config FILE, and --data DIR"),
         ("config describe topics a", "; it is `pyrklog config describe topic NAME`"),
         ("config alter brokers 1 --set a=b", "; it is `pyrklog config alter broker NAME`"),
+        ("config describe orders", "; for example `pyrklog config describe topic orders`"),
+        ("config describe 3", "; for example `pyrklog config describe broker 3`"),
+        ("config alter default --set a=b", "; for example `pyrklog config alter broker default`"),
         ("config alter topic a retention.ms=5", "; fix: give --set retention.ms=5"),
     ],
 )
 def test_words_in_the_wrong_place_are_answered(command: str, said: str) -> None:
     code, out, err = invoke(*command.split())
     assert (code, out) == (2, "")
+    assert err.rstrip().endswith(said)
+
+
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [
+        ("topic create a -p x", "'x' is not a whole number."),
+        ("produce a -p x", "'x' is not a whole number from 0 to 2147483647."),
+        ("produce a -p -4", "-4 is not a whole number from 0 to 2147483647."),
+        ("topic add-partitions a --to 0", "0 is not a whole number from 1 to 100000."),
+        ("consume a -n 1.5", "'1.5' is not a whole number of 1 or more."),
+        ("topic list --timeout x", "'x' is not a number of 0.1 or more."),
+        ("topic skew --over x", "'x' is not a number."),
+    ],
+)
+def test_numbers_are_refused_in_plain_words(command: str, said: str) -> None:
+    code, out, err = invoke(*command.split())
+    assert (code, out) == (2, "")
+    assert "Invalid value for " in err
     assert err.rstrip().endswith(said)
 
 

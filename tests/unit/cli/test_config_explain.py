@@ -95,7 +95,7 @@ def test_an_unknown_option_is_told_with_similar_ones() -> None:
     assert "retention.ms" in caught.value.fix
     with pytest.raises(CliError) as caught:
         explain(["zzz"])
-    assert caught.value.fix is None
+    assert caught.value.fix == "see `pyrklog config describe topic NAME`, or `broker N`"
 
 
 def test_the_command_needs_no_broker() -> None:

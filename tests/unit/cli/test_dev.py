@@ -48,6 +48,21 @@ def test_a_node_that_is_not_there(root: Path, command: str) -> None:
     assert err == "error: default has no node 2; fix: one of 1, zk1, network\n"
 
 
+@pytest.mark.parametrize("above", ["", "pyrklog"])
+def test_a_folder_that_cannot_be_made_names_the_variable(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, above: str
+) -> None:
+    place = tmp_path / "home"
+    file = place / above
+    file.parent.mkdir(exist_ok=True)
+    file.write_text("no folder")
+    monkeypatch.setenv("XDG_DATA_HOME", str(place))
+    code, out, err = invoke("dev", "start")
+    assert (code, out) == (1, "")
+    assert err.startswith(f"error: the folder {place / 'pyrklog' / 'dev'} cannot be made: ")
+    assert err.endswith("; fix: name a folder of your own in the environment's XDG_DATA_HOME\n")
+
+
 @pytest.mark.parametrize("command", ["kill", "pause", "resume"])
 def test_stopping_a_node_that_does_not_run_changes_nothing(root: Path, command: str) -> None:
     own = processes.identify(os.getpid())

@@ -13,7 +13,7 @@ from pyrklog.cli.connection import missing_topic
 from pyrklog.cli.failures import CliError, Exit, cli_error, counted, exit_code, guarded, worst
 from pyrklog.cli.group_seek import _given
 from pyrklog.cli.group_state import patiently
-from pyrklog.cli.option_advice import advice, explained, like_option
+from pyrklog.cli.option_advice import advice, explained, like_option, like_or_listed
 from pyrklog.cli.options import Settings, parse_pairs
 from pyrklog.errors import ConfigError
 
@@ -153,6 +153,9 @@ def test_an_option_with_a_like_name_is_proposed() -> None:
     known = ["retention.ms", "retention.bytes", "segment.ms"]
     assert like_option(["segment.ms", "retention.mss"], known) == "did you mean retention.ms?"
     assert like_option(["cleanup"], known) is None
+    assert like_or_listed("retention.mss", known, "topic", "a") == "did you mean retention.ms?"
+    listed = "see `pyrklog config describe topic a`"
+    assert like_or_listed("nosuch", known, "topic", "a") == listed
 
 
 class _Asked:
@@ -211,6 +214,16 @@ def test_counts_agree_with_their_nouns() -> None:
         ),
         ("Invalid value 1 for configuration no.such: Bad", ["no.such"], None),
         ("Something else", ["retention.ms"], None),
+        (
+            "Config value append is not allowed for config key: retention.ms",
+            ["retention.ms"],
+            "it is no list: give --set NAME=VALUE",
+        ),
+        (
+            "Can't SUBTRACT to key retention.ms because its type is not LIST.",
+            ["retention.ms"],
+            "it is no list: give --set NAME=VALUE",
+        ),
     ],
 )
 def test_only_known_options_are_to_be_explained(
@@ -257,5 +270,6 @@ def test_offset_target_without_offsets_is_refused(target: str, said: str) -> Non
     unasked: Any = None
     with pytest.raises(CliError) as caught:
         _given(unasked, target)
-    assert caught.value.code is Exit.USAGE
+    is_missing = "there is no such file" in caught.value.what and target
+    assert caught.value.code is (Exit.NOT_FOUND if is_missing else Exit.USAGE)
     assert said in caught.value.what

@@ -211,10 +211,16 @@ def test_port_out_of_range_is_reported() -> None:
     assert "the port of '127.0.0.1:99999' is out of range: 0 to 65535" in done.stderr
 
 
-def test_a_host_without_an_address_is_told(tmp_path: Path) -> None:
-    done = run("serve", "--data", str(tmp_path), "--listen", "nowhere.invalid:9092")
-    assert done.returncode == 78
-    assert "nowhere.invalid is no name that can be resolved" in done.stderr
+@pytest.mark.parametrize("more", [[], ["--check"]])
+def test_a_host_without_an_address_is_told_before_anything_is_made(
+    tmp_path: Path, more: list[str]
+) -> None:
+    data = tmp_path / "data"
+    done = run("serve", "--data", str(data), "--listen", "nowhere.invalid:9092", *more)
+    assert (done.returncode, done.stdout) == (78, "")
+    # No line of a log: nothing was begun.
+    assert done.stderr.startswith("error: nowhere.invalid is no name that can be resolved")
+    assert not data.exists()
 
 
 def test_a_level_may_be_in_capitals() -> None:

@@ -75,6 +75,9 @@ def test_a_closed_scan_does_not_look_as_if_it_was_read_to_its_end() -> None:
     scan.close()
     with pytest.raises(ScanClosedError, match="closed"):
         next(scan)
+    for read in (scan.reader, scan.__arrow_c_stream__, lambda: iter(scan)):
+        with pytest.raises(ScanClosedError, match="the scan was closed: open another one"):
+            read()
 
 
 def test_a_scan_that_was_read_to_its_end_is_not_read_again() -> None:

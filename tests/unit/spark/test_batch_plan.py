@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pyrklog.spark.batch_plan import plan_batch
+from pyrklog.spark.cluster import ClusterError
 from pyrklog.spark.offsets import OffsetRange
 from pyrklog.spark.options import parse
 from pyrklog.spark.resolve import SelectionError
@@ -103,6 +104,22 @@ def test_what_is_not_there_is_named(
 ) -> None:
     with pytest.raises(SelectionError, match=told):
         plan(cluster, **options)
+
+
+def test_a_topic_with_a_like_name_is_proposed(
+    cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster.topic("greetings", 5)
+    told = r"^there is no topic b, greeting; did you mean greetings\?$"
+    with pytest.raises(SelectionError, match=told):
+        plan(cluster, subscribe="a,greeting,b")
+
+    def refused() -> list[str]:
+        raise ClusterError("topics cannot be listed")
+
+    monkeypatch.setattr(cluster, "topic_names", refused)
+    with pytest.raises(SelectionError, match=r"^there is no topic greeting$"):
+        plan(cluster, subscribe="a,greeting")
 
 
 def test_offsets_that_are_gone_are_a_loss(cluster: FakeCluster) -> None:

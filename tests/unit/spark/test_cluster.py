@@ -69,7 +69,7 @@ def connected(
     connection: Connection | None = None,
 ) -> tuple[KafkaCluster, FakeAdmin]:
     admin = FakeAdmin(answers)
-    monkeypatch.setattr(cluster, "AdminClient", lambda _: admin)
+    monkeypatch.setattr(Connection, "admin", lambda _: admin)
     return KafkaCluster(connection or Connection("h:1")), admin
 
 

@@ -142,9 +142,9 @@ def test_options_without_effect_are_named() -> None:
         ("kafka.isolation.levl", "did you mean kafka.isolation.level?"),
         ("kafka.auto.offset.reset", "use startingOffsets"),
         ("kafka.enable.auto.commit", "use commitGroup"),
-        ("kafka.sasl.jaas.config", "TLS and SASL are not supported yet"),
-        ("kafka.ssl.truststore.location", "TLS and SASL are not supported yet"),
-        ("decode", "not decoded yet"),
+        ("kafka.sasl.jaas.config", "no effect: security.protocol is PLAINTEXT"),
+        ("kafka.ssl.truststore.location", "no effect: security.protocol is PLAINTEXT"),
+        ("badRecords", "use onBad"),
         ("delivery", "it is of writes"),
         ("path", "use option subscribe"),
         ("endingOffsets", "a stream has no end"),
@@ -204,7 +204,7 @@ def test_a_wrong_value_is_told(name: str, value: str, told: str) -> None:
         ("bootstrap.servers", "h:99999", "is not HOST:PORT"),
         ("bootstrap.servers", ",", "names no broker"),
         ("isolation.level", "serializable", "read_committed or read_uncommitted"),
-        ("security.protocol", "SASL_SSL", "TLS and SASL are not supported yet"),
+        ("security.protocol", "SASL_SSL", "sasl.mechanism is needed"),
         ("request.timeout.ms", "0", "from 1"),
     ],
 )
@@ -250,3 +250,32 @@ def test_all_mistakes_are_told_at_once() -> None:
 def test_every_known_name_is_spelt_once() -> None:
     assert all(name == spelling.lower() for name, spelling in SPELLING.items())
     assert SPELLING["startingoffsetsbytimestampstrategy"] == "startingOffsetsByTimestampStrategy"
+
+
+def test_a_table() -> None:
+    options = parse({"kafka.bootstrap.servers": "h:1", "table": " users "}, is_stream=False)
+    assert options.is_table
+    assert options.selection == Subscribe(("users",))
+    assert options.starting.everywhere == EARLIEST
+    assert not batch().is_table
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "told"),
+    [
+        ("subscribe", "a", "subscribe and table are given"),
+        ("startingOffsets", "earliest", "startingOffsets beside table: a table is the whole topic"),
+        ("endingTimestamp", "5", "endingTimestamp beside table: a table is the whole topic"),
+        ("minPartitions", "5", "minPartitions beside table: the last value of a key"),
+        ("table", "a,b", "no topic can have the name 'a,b'"),
+    ],
+)
+def test_what_makes_no_sense_beside_a_table_is_told(name: str, value: str, told: str) -> None:
+    given = {"kafka.bootstrap.servers": "h:1", "table": "users", name: value}
+    with pytest.raises(OptionError, match=told):
+        parse(given, is_stream=False)
+
+
+def test_a_table_is_no_stream() -> None:
+    with pytest.raises(OptionError, match=r"read it with spark\.read"):
+        parse({"kafka.bootstrap.servers": "h:1", "table": "users"}, is_stream=True)

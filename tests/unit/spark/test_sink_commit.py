@@ -7,6 +7,7 @@ import logging
 import pytest
 
 from pyrklog.producing import ProduceError
+from pyrklog.spark.decisions import Decision, decoded, encoded
 from pyrklog.spark.sink_commit import LostTransactionError, NotDecidedError, StaleNumberError
 from pyrklog.spark.sink_task import Attempt
 from tests.support.sink_world import SINK, Died, Stream, World
@@ -259,3 +260,39 @@ def test_settling_ends_what_is_decided() -> None:
         finished = stream.committer().settle()
         assert finished == (0 if stream.world.decisions else -1)
         assert bool(stream.world.visible) == (finished == 0)
+
+
+@pytest.mark.parametrize("step", range(1, 12))
+def test_settling_hides_nothing_that_another_driver_decides(step: int) -> None:
+    """Two drivers of an application: one settles while the other writes the next number."""
+    stream = Stream(World())
+    decided = [one.transaction for one in stream.attempts(0) if one.transaction is not None]
+    stream.world.decisions.append(encoded(Decision(0, tuple(decided))))
+    stream.start()
+    acts: list[int] = []
+
+    def interfere() -> None:
+        acts.append(step)
+        stream.committer().settle()
+        stream.committer().commit(1, stream.attempts(1))
+
+    stream.world.once_at(step, interfere)
+    try:
+        stream.committer().settle()
+    except ProduceError:
+        assert acts
+    stream.world.at_step = lambda step: None
+    stream.committer().settle()
+    last = decoded(stream.world.decisions[-1])
+    assert (last.number, last.is_done) == (len(acts), True)
+    assert stream.world.visible == stream.expected(1 + len(acts))
+
+
+def test_aborting_a_number_ends_what_was_decided_before() -> None:
+    stream = Stream(World())
+    decided = [one.transaction for one in stream.attempts(0) if one.transaction is not None]
+    stream.world.decisions.append(encoded(Decision(0, tuple(decided))))
+    stream.start()
+    stream.committer().abort(1, stream.attempts(1))
+    assert stream.world.visible == stream.expected(1)
+    assert stream.world.open_ids() == []

@@ -83,6 +83,15 @@ def test_a_batch_write_names_its_transaction() -> None:
     assert batch().batch is None
 
 
+def test_an_application_has_a_sink_for_each_topic() -> None:
+    given = {**ONCE, "txnAppId": "copy", "txnVersion": "0"}
+    sinks = [batch(**given, topic=topic).batch for topic in ("orders", "audit")]
+    assert [one.sink for one in sinks if one is not None] == ["copy@orders", "copy@audit"]
+    by_rows = batch(**given).batch
+    assert by_rows is not None
+    assert by_rows.sink == "copy@"
+
+
 @pytest.mark.parametrize(
     ("options", "told"),
     [
@@ -98,8 +107,8 @@ def test_a_batch_write_names_its_transaction() -> None:
         ({"kafka.compression.zstd.level": "9"}, "at the codec's default level"),
         ({"kafka.transactional.id": "x"}, "the sink gives each task its own"),
         ({"kafka.key.serializer": "x"}, "cast or encode them in the query"),
-        ({"kafka.ssl.keystore.location": "x"}, "TLS and SASL are not supported yet"),
-        ({"kafka.security.protocol": "SASL_SSL"}, "TLS and SASL are not supported yet"),
+        ({"kafka.ssl.keystore.location": "x"}, "no effect: security.protocol is PLAINTEXT"),
+        ({"kafka.security.protocol": "SASL_SSL"}, "sasl.mechanism is needed"),
         ({"kafka.batch.siz": "1"}, "did you mean kafka.batch.size?"),
         ({"kafka.batch.size": "0"}, "it can be a whole number from 1 to"),
         ({"kafka.transaction.timeout.ms": "3000000000"}, "it can be a whole number from 1 to"),
@@ -125,6 +134,11 @@ def test_mistakes(options: dict[str, str], told: str) -> None:
 def test_mistakes_of_batch_writes(options: dict[str, str], told: str) -> None:
     with pytest.raises(OptionError, match=re.escape(told)):
         batch(**options)
+
+
+def test_options_of_sparks_are_let_through() -> None:
+    """Spark gives a stream's sink the name of its query and its checkpoint."""
+    assert stream(checkpointLocation="/c", queryName="copy").ignored == ()
 
 
 def test_a_stream_has_no_app() -> None:

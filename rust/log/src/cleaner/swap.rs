@@ -55,6 +55,13 @@ impl Log {
         Ok(())
     }
 
+    /// The end of the cleaned segments that were installed since the log was opened, -1 for none.
+    /// The checkpoint of a cleaning follows only after its last segment.
+    #[must_use]
+    pub fn swapped_end(&self) -> i64 {
+        self.swapped_end
+    }
+
     /// Installs the new segment. Returns the sources, whose files are to be deleted when due.
     /// After an error the log is as before, or poisoned if an opening might take the new segment.
     ///
@@ -78,6 +85,7 @@ impl Log {
             self.poison("a cleaned segment's sources are gone");
             return Err(CleanError::Stale);
         };
+        self.swapped_end = self.swapped_end.max(self.segments[range.end].base_offset());
         let Copied { segment, aborted } = job.new;
         for source in &job.sources {
             self.aborted.remove(&source.base_offset());

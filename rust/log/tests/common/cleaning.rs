@@ -54,6 +54,8 @@ pub struct CleanRig {
     pub limits: MapLimits,
     /// Of the last cleaning.
     pub stats: CleaningStats,
+    /// Told after each segment.
+    pub swapped_ends: Vec<i64>,
     /// Replaced files are not deleted yet.
     pub keeps_files: bool,
 }
@@ -74,6 +76,7 @@ impl CleanRig {
             rules: EAGER,
             limits: LIMITS,
             stats: CleaningStats::default(),
+            swapped_ends: Vec::new(),
             keeps_files: false,
         }
     }
@@ -136,8 +139,11 @@ impl CleanRig {
             let result = swap.execute();
             self.rig.check_invariants();
             let now_ms = self.rig.now_ms;
+            let swapped = self.rig.log.swapped_end();
             let removed = self.rig.log.complete_swap(swap, result, now_ms)?;
             self.rig.check_invariants();
+            self.swapped_ends.push(self.rig.log.swapped_end());
+            assert!(swapped <= self.rig.log.swapped_end());
             if !self.keeps_files {
                 removed.delete()?;
             }

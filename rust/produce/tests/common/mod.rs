@@ -69,6 +69,8 @@ pub struct State {
     /// Ranges that are not Kafka 3.9's.
     pub ranges: HashMap<i16, (i16, i16)>,
     pub log: BTreeMap<i32, Vec<Written>>,
+    /// The partition of each batch that was appended, in order.
+    pub appended: Vec<i32>,
     /// Partitions that were added to the transaction.
     pub added: Vec<i32>,
     /// (id, producer, is commit) of each EndTxn that was served.
@@ -105,6 +107,7 @@ impl FakeCluster {
             batch_bytes_max: usize::MAX,
             ranges: HashMap::new(),
             log: BTreeMap::new(),
+            appended: Vec::new(),
             added: Vec::new(),
             ends: Vec::new(),
             open: Vec::new(),
@@ -140,6 +143,7 @@ impl FakeCluster {
             client_id: "test".into(),
             connect_timeout: Duration::from_secs(5),
             request_timeout: Duration::from_secs(5),
+            security: Default::default(),
         }
     }
 
@@ -477,6 +481,7 @@ fn append(state: &mut State, partition: i32, batch: &[u8]) -> ErrorCode {
     if header.base_sequence > next {
         return ErrorCode::OUT_OF_ORDER_SEQUENCE_NUMBER;
     }
+    state.appended.push(partition);
     let codec = header.compression().unwrap();
     with_decompressed(codec, &batch[HEADER_LEN..], 1 << 20, |records| {
         for record in Records::new(records) {

@@ -15,15 +15,20 @@ use crate::fetch::read::{ABORTED_MAX, Amount, PartitionRead, View, read_partitio
 /// batch: they are in memory until they are sent.
 pub const CONVERTED_MAX_BYTES: usize = 1024 * 1024;
 
-/// Log bytes of a turn that are passed over because nothing of them can be shown, transaction
-/// markers. Kafka passes over none: its old clients stop in front of them.
-const PASSED_BYTES: usize = 4 << 20;
+/// Log bytes that are read in a turn: a batch is read whole, however little is made of it, and
+/// nothing of transaction markers. Kafka passes over no markers: its old clients stop in front of
+/// them.
+const READ_BYTES: usize = 4 << 20;
 
 /// Log bytes that are read at once when something was passed over, whatever the fetch's limit.
 const PIECE_BYTES: usize = 1 << 20;
 
-/// What a piece counts at least: short segments end it.
-const PIECE_MIN_BYTES: usize = 64 << 10;
+/// What a reading counts at least, since each may be one of the disk. Short segments end a piece.
+const READING_MIN_BYTES: usize = 64 << 10;
+
+/// A first batch that is larger is converted alone, at the queue for large batches, and only within
+/// reply memory: its messages may be as large.
+const ALONE_BYTES: usize = 2 * CONVERTED_MAX_BYTES;
 
 /// What a part needs besides a turn at a fetch queue.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -35,6 +40,8 @@ pub enum Left {
     Turn,
     /// A turn at the queue for large batches.
     Large,
+    /// Reply memory of so many bytes, and then the same.
+    Room(usize),
 }
 
 /// What a reader has done for a fetch without serving others.
@@ -42,14 +49,18 @@ pub enum Left {
 pub struct Turn {
     messages_bytes: usize,
     expanded_bytes: usize,
-    passed_bytes: usize,
+    read_bytes: usize,
 }
 
 impl Turn {
     fn is_over(&self) -> bool {
         self.messages_left() == 0
             || self.expanded_bytes >= SMALL_BYTES
-            || self.passed_bytes >= PASSED_BYTES
+            || self.read_bytes >= READ_BYTES
+    }
+
+    fn note_reading(&mut self, bytes: usize) {
+        self.read_bytes += bytes.max(READING_MIN_BYTES);
     }
 
     fn messages_left(&self) -> usize {
@@ -88,6 +99,12 @@ impl Convert {
             let Some(slice) = part.read.slice.take() else {
                 return;
             };
+            if slice.len() > ALONE_BYTES && !part.has_room {
+                part.left = Left::Room(slice.len());
+                part.read = self.read(part, 0, true);
+                return;
+            }
+            turn.note_reading(slice.len());
             let wanted = DownConvert {
                 magic: self.magic,
                 first_offset: part.target.fetch_offset,
@@ -114,7 +131,6 @@ impl Convert {
                 return;
             }
             part.target.fetch_offset = converted.next_offset;
-            turn.passed_bytes += slice.len().max(PIECE_MIN_BYTES);
             least_bytes = PIECE_BYTES;
         }
     }
@@ -158,5 +174,22 @@ fn code_of(error: &DownConvertError) -> ErrorCode {
         // Nobody sees it.
         DownConvertError::GivenUp => ErrorCode::REQUEST_TIMED_OUT,
         DownConvertError::Corrupt { .. } => ErrorCode::CORRUPT_MESSAGE,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_turn_ends_with_what_is_read_even_if_nothing_is_made_of_it() {
+        for (bytes, readings) in [(1 << 20, 4), (900_000, 5), (10, 64)] {
+            let mut turn = Turn::default();
+            for _ in 0..readings {
+                assert!(!turn.is_over());
+                turn.note_reading(bytes);
+            }
+            assert!(turn.is_over(), "{bytes}");
+        }
     }
 }

@@ -9,7 +9,7 @@ use pyrklog_wire::ErrorCode;
 use pyrklog_wire::fetch::AbortedTransaction;
 
 use crate::cold_reads::{ColdPart, FIRST_BYTES, Reading, is_resident};
-use crate::fetch::convert::Left;
+use crate::fetch::convert::{CONVERTED_MAX_BYTES, Left};
 use crate::fetch::read::{
     ABORTED_MAX, Amount, PartitionRead, View, bound, read_partition, redirect,
 };
@@ -64,6 +64,8 @@ pub struct DelayedFetch {
     reading: Option<Reading>,
     /// What readers have not finished, and no reader is at.
     unfinished: Vec<ColdPart>,
+    /// Reply memory for large first batches, while readers convert them.
+    room_bytes: usize,
     /// A partition has an error or a diverging epoch to report.
     has_event: bool,
     /// Its partitions are in more than one log directory.
@@ -168,6 +170,7 @@ impl DelayedFetch {
             watch: None,
             reading: None,
             unfinished: Vec::new(),
+            room_bytes: 0,
             has_event: false,
             spans_dirs: context.spans_dirs().unwrap_or_else(|| spans_dirs(&parts)),
             context,
@@ -322,14 +325,19 @@ impl DelayedFetch {
         true
     }
 
-    /// Memory of converted records, and of the names of aborted transactions.
+    /// Memory of converted records, also of those that readers are at, and of the names of aborted
+    /// transactions.
     pub fn held_bytes(&self) -> usize {
+        let to_come = match self.is_reading() && self.is_converted() {
+            true => CONVERTED_MAX_BYTES + self.room_bytes,
+            false => 0,
+        };
         let messages = self
             .parts
             .iter()
             .filter_map(|part| part.read.messages.as_ref());
         let messages_bytes: usize = messages.map(Vec::capacity).sum();
-        messages_bytes + self.aborted * size_of::<AbortedTransaction>()
+        to_come + messages_bytes + self.aborted * size_of::<AbortedTransaction>()
     }
 
     /// Counts the bytes for throttled replicas, in sync or not.
@@ -412,6 +420,7 @@ impl DelayedFetch {
             load_bytes,
             read: PartitionRead::default(),
             left: Left::Nothing,
+            has_room: false,
         };
         Some((queue, cold))
     }

@@ -20,6 +20,9 @@ use pyrklog_storage::log_dir_state::Partition;
 /// the copy.
 const INLINE_MAX_BYTES: usize = 8 * 1024;
 
+/// More than follows the records of most answers.
+const TAIL_BYTES: usize = 1024;
+
 /// Records the outcomes in the session; returns the record bytes to send.
 fn record_outcomes(work: &mut DelayedFetch) -> usize {
     let mut record_bytes = 0;
@@ -75,6 +78,8 @@ pub fn encode(cx: &Context, listener: &str, work: &mut DelayedFetch, out: &mut O
             let head = partition_head(target, read, work.api_version);
             writer.partition_head(&head, Some(read.record_bytes()));
             if let Some(messages) = &read.messages {
+                // What follows would double the memory.
+                writer.out().reserve(messages.len() + TAIL_BYTES);
                 writer.out().extend_from_slice(messages);
                 inline_bytes += messages.len();
             }

@@ -70,6 +70,7 @@ fn coordinator(address: &Address) -> (Coordinator, Receiver<Command>) {
         client_id: "test".into(),
         connect_timeout: patience,
         request_timeout: patience,
+        security: Default::default(),
     };
     let client = Client::new(config, Cancel::new().unwrap());
     let progress = Arc::new(Progress::new(&[]));

@@ -16,6 +16,7 @@ fn lane() -> Lane {
         client_id: "test".into(),
         connect_timeout: TIMEOUT,
         request_timeout: TIMEOUT,
+        security: Default::default(),
     };
     let client = Client::new(config, Cancel::new().unwrap());
     let terms = FetchTerms {

@@ -189,7 +189,7 @@ fn value() -> impl Strategy<Value = Option<Vec<u8>>> {
         let at = at.index(text.len() + 1);
         match what {
             0 => text.truncate(at),
-            1 => text.insert(at, b"{}[],:\" "[which]),
+            1 => text.insert(at, b"{}[],:\"x"[which]),
             _ => {}
         }
         text

@@ -3,37 +3,34 @@
 
 use std::fmt;
 
+use arrow_schema::{DataType, Field};
 use serde_core::de::{
     DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Unexpected, Visitor,
 };
 use serde_json::value::RawValue;
 
+use crate::typed::budget::{Budget, ELEMENT_BYTES, TooMuch};
 use crate::typed::node::{Children, Kind, Node, Text};
 use crate::typed::numbers::{decimal, time};
 
-/// What an element or an entry takes besides its columns.
-const ELEMENT_BYTES: usize = 4;
 /// Of a value in a message.
 const SHORT_CHARS: usize = 60;
 
-/// What a value takes in the columns, besides the width of the first one.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Budget {
-    pub used: usize,
-    pub most: usize,
-}
-
-impl Budget {
-    #[inline]
-    fn charge<E: Error>(&mut self, bytes: usize) -> Result<(), E> {
-        self.used += bytes;
-        match self.used <= self.most {
-            true => Ok(()),
-            false => Err(E::custom(format_args!(
-                "it takes more than {} bytes as columns",
-                self.most
-            ))),
-        }
+/// Whether JSON has something for a field and all below it, which have columns.
+///
+/// # Errors
+/// A sentence: it has nothing for one of them.
+pub(crate) fn check(field: &Field) -> Result<(), String> {
+    match field.data_type() {
+        DataType::Binary | DataType::Time32(_) | DataType::Time64(_) => Err(format!(
+            "the field {:?} cannot be {}",
+            field.name(),
+            field.data_type()
+        )),
+        DataType::List(item) => check(item),
+        DataType::Map(entries, _) => check(entries),
+        DataType::Struct(fields) => fields.iter().try_for_each(|one| check(one)),
+        _ => Ok(()),
     }
 }
 
@@ -68,7 +65,7 @@ impl<'de> DeserializeSeed<'de> for Seed<'_> {
                 if raw == "null" {
                     return self.null();
                 }
-                self.budget.charge(raw.len())?;
+                self.budget.charge(raw.len()).map_err(custom)?;
                 push_text(text, raw)?;
                 node.nulls.append_non_null();
                 Ok(())
@@ -209,7 +206,7 @@ impl<'de> Visitor<'de> for Seed<'_> {
             if next.is_none() {
                 break;
             }
-            budget.charge(width)?;
+            budget.charge(width).map_err(custom)?;
         }
         offsets.push(item.len() as i32);
         self.node.nulls.append_non_null();
@@ -279,7 +276,7 @@ fn entries<'de, A: MapAccess<'de>>(
     while let Some(bytes) = all.next_key_seed(Key(keys))? {
         let node = &mut *values;
         all.next_value_seed(Seed { node, budget })?;
-        budget.charge(bytes + width)?;
+        budget.charge(bytes + width).map_err(custom)?;
     }
     Ok(())
 }
@@ -365,7 +362,12 @@ fn short(text: &str) -> &str {
 }
 
 #[cold]
-fn wrong<E: Error>(value: impl fmt::Display, data_type: &arrow_schema::DataType) -> E {
+fn custom<E: Error>(error: TooMuch) -> E {
+    E::custom(error)
+}
+
+#[cold]
+fn wrong<E: Error>(value: impl fmt::Display, data_type: &DataType) -> E {
     E::custom(format_args!("{value} is no {data_type}"))
 }
 

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use arrow_array::types::*;
 use arrow_array::{
-    ArrayRef, ArrowPrimitiveType, BooleanArray, Decimal128Array, LargeStringArray, ListArray,
-    MapArray, PrimitiveArray, StringArray, StructArray,
+    ArrayRef, ArrowPrimitiveType, BinaryArray, BooleanArray, Decimal128Array, LargeStringArray,
+    ListArray, MapArray, PrimitiveArray, StringArray, StructArray,
 };
 use arrow_buffer::{
     BooleanBufferBuilder, Buffer, NullBuffer, NullBufferBuilder, OffsetBuffer, ScalarBuffer,
@@ -19,6 +19,7 @@ pub(crate) const LEVELS_MAX: usize = 63;
 pub(crate) const FIELDS_MAX: usize = 10_000;
 /// So many fields are found without an index.
 const INDEXED_FROM: usize = 17;
+const DAY_MS: i64 = 86_400_000;
 
 /// A column of values, or of fields or elements in them.
 #[derive(Debug)]
@@ -69,7 +70,7 @@ pub(crate) enum Kind {
     Struct(Children),
 }
 
-/// Texts, one behind the other.
+/// Texts or bytes, one behind the other.
 #[derive(Debug)]
 pub(crate) struct Text {
     offsets: Vec<i32>,
@@ -94,7 +95,13 @@ impl Text {
 
     #[inline]
     pub fn push(&mut self, text: &str) {
-        self.data.extend_from_slice(text.as_bytes());
+        self.push_bytes(text.as_bytes());
+    }
+
+    /// For a column of bytes.
+    #[inline]
+    pub fn push_bytes(&mut self, bytes: &[u8]) {
+        self.data.extend_from_slice(bytes);
         // Batches end, and values are refused, long before 2 GiB.
         self.offsets.push(self.data.len() as i32);
     }
@@ -144,7 +151,7 @@ impl Node {
     /// A column for a field; `levels` may lie below, and `count` fields of all levels were seen.
     ///
     /// # Errors
-    /// A sentence: a type that JSON has nothing for, bounds.
+    /// A sentence: a type that no format has, bounds.
     pub fn new(field: &Field, levels: usize, count: &mut usize) -> Result<Node, String> {
         *count += 1;
         if *count > FIELDS_MAX {
@@ -298,6 +305,15 @@ impl Node {
     }
 }
 
+/// That a schema has no such field, and which it has.
+pub(crate) fn no_field<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> String {
+    let known: Vec<&str> = known.take(50).collect();
+    format!(
+        "the schema has no field {name:?}; it has {}",
+        known.join(", ")
+    )
+}
+
 /// A column of a type without others in it, and its width.
 fn kind_of(data_type: &DataType) -> Option<(Kind, usize)> {
     let int = |min, max, width| {
@@ -329,6 +345,8 @@ fn kind_of(data_type: &DataType) -> Option<(Kind, usize)> {
         DataType::Float32 => float(true),
         DataType::Float64 => float(false),
         DataType::Date32 => time(None),
+        DataType::Time32(TimeUnit::Millisecond) => int(0, DAY_MS - 1, 8),
+        DataType::Time64(TimeUnit::Microsecond) => int(0, 1000 * DAY_MS - 1, 8),
         DataType::Timestamp(unit, _) => time(Some(*unit)),
         DataType::Decimal128(precision, scale) => {
             let kind = Kind::Decimal {
@@ -338,7 +356,7 @@ fn kind_of(data_type: &DataType) -> Option<(Kind, usize)> {
             };
             Some((kind, 16))
         }
-        DataType::Utf8 => Some((Kind::Text(Text::new()), 4)),
+        DataType::Utf8 | DataType::Binary => Some((Kind::Text(Text::new()), 4)),
         // Made wide at last.
         DataType::LargeUtf8 => Some((Kind::Text(Text::new()), 12)),
         _ => None,
@@ -404,6 +422,9 @@ fn integers(
         DataType::UInt16 => return narrow::<_, UInt16Type>(values, nulls, |value| value as u16),
         DataType::UInt32 => return narrow::<_, UInt32Type>(values, nulls, |value| value as u32),
         DataType::Date32 => return narrow::<_, Date32Type>(values, nulls, |value| value as i32),
+        DataType::Time32(_) => {
+            return narrow::<_, Time32MillisecondType>(values, nulls, |value| value as i32);
+        }
         _ => {}
     }
     let values = ScalarBuffer::from(take(values));
@@ -424,6 +445,9 @@ fn integers(
             let array = PrimitiveArray::<TimestampNanosecondType>::try_new(values, nulls)?;
             Arc::new(array.with_timezone_opt(zone.clone()))
         }
+        DataType::Time64(_) => Arc::new(PrimitiveArray::<Time64MicrosecondType>::try_new(
+            values, nulls,
+        )?),
         _ => Arc::new(PrimitiveArray::<Int64Type>::try_new(values, nulls)?),
     })
 }
@@ -453,6 +477,7 @@ fn texts(
             let offsets = OffsetBuffer::new(wide.into());
             Arc::new(LargeStringArray::try_new(offsets, data, nulls)?)
         }
+        DataType::Binary => Arc::new(BinaryArray::try_new(offsets, data, nulls)?),
         _ => Arc::new(StringArray::try_new(offsets, data, nulls)?),
     })
 }

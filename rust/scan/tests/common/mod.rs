@@ -194,6 +194,7 @@ impl FakeBroker {
                 client_id: "test".into(),
                 connect_timeout: Duration::from_secs(5),
                 request_timeout: Duration::from_secs(5),
+                security: Default::default(),
             },
             topics: vec![TopicPartitions {
                 topic: TOPIC.into(),

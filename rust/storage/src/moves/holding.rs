@@ -87,8 +87,20 @@ impl Move {
     /// # Errors
     /// It takes records again, since the copy came too late.
     pub(super) fn hold_on(&self) -> Result<(), Failure> {
+        self.while_held(Log::hold_on)
+    }
+
+    /// Has what goes on for as long as the log grows end once it takes records again.
+    ///
+    /// # Errors
+    /// It does, since the copy came too late.
+    pub(super) fn check_held(&self) -> Result<(), Failure> {
+        self.while_held(|log| log.is_held())
+    }
+
+    fn while_held(&self, is_held: impl FnOnce(&mut Log) -> bool) -> Result<(), Failure> {
         let mut state = self.partition.lock();
-        match state.log.as_mut().map(Log::hold_on) {
+        match state.log.as_mut().map(is_held) {
             Some(true) => Ok(()),
             Some(false) => {
                 let reason = format!("completing the copy took more than {HOLD_MAX:?}");

@@ -139,6 +139,7 @@ fn finish(logs: &LogManager, one: &Move, copying: &mut Copying) -> Result<(), Fa
         if facts.copy.end == facts.current.end {
             break;
         }
+        one.check_held()?;
         let is_below = || Failure::Later("the log start moved".to_owned());
         let at_end = current.at_end.ok_or_else(is_below)?;
         one.copy_piece(logs, copying, &at_end)?;

@@ -24,6 +24,7 @@ impl DelayedFetch {
         cold: Vec<(QueueId, ColdPart)>,
     ) -> bool {
         let mut reading = Reading::new(wait, now_ms);
+        self.room_bytes = 0;
         self.submit(services, &mut reading, place, cold);
         if reading.is_done() {
             return false;
@@ -72,13 +73,15 @@ impl DelayedFetch {
     }
 
     /// Takes a reader's result; true once all are back. If it `may_go_on`, what readers have not
-    /// finished goes to them again, unless there is enough without it.
+    /// finished goes to them again, unless there is enough without it. `has_room` says whether there
+    /// is reply memory of so many bytes for a large batch.
     pub fn take_back(
         &mut self,
         job: FetchJob,
         services: &Services,
         now_ms: i64,
         may_go_on: bool,
+        has_room: &mut dyn FnMut(usize) -> bool,
     ) -> bool {
         let Some(mut reading) = self.reading.take() else {
             return false;
@@ -93,6 +96,15 @@ impl DelayedFetch {
             match part.left {
                 Left::Nothing => self.note(position),
                 Left::Turn | Left::Large => self.unfinished.push(part),
+                Left::Room(bytes) if has_room(self.room_bytes + bytes) => {
+                    self.room_bytes += bytes;
+                    (part.left, part.has_room) = (Left::Large, true);
+                    self.unfinished.push(part);
+                }
+                Left::Room(_) => {
+                    self.parts[position].is_given_up = true;
+                    self.note(position);
+                }
             }
         }
         while reading.is_done() && !self.unfinished.is_empty() {

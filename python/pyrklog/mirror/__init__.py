@@ -1,0 +1,19 @@
+"""Copies topics of one cluster to another; see ``docs/understanding/mirroring.md``."""
+
+from pyrklog.mirror.copy import Pace
+from pyrklog.mirror.errors import Kind, MirrorError
+from pyrklog.mirror.names import Cluster, Names, Patterns, Policy
+from pyrklog.mirror.run import Mirror, Options, Told
+
+__all__ = [
+    "Cluster",
+    "Kind",
+    "Mirror",
+    "MirrorError",
+    "Names",
+    "Options",
+    "Pace",
+    "Patterns",
+    "Policy",
+    "Told",
+]

@@ -1,0 +1,295 @@
+"""What a mirror asks of a cluster besides records: topics, options, groups, ends."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
+from functools import partial
+from typing import Any
+
+from confluent_kafka import (
+    ConsumerGroupState,
+    ConsumerGroupTopicPartitions,
+    KafkaError,
+    KafkaException,
+    TopicPartition,
+)
+from confluent_kafka.admin import (
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    NewPartitions,
+    NewTopic,
+    ResourceType,
+)
+
+from pyrklog.mirror import names
+from pyrklog.mirror.errors import AwayError, Kind, MirrorError
+from pyrklog.scanning import UnknownTopicError, scan
+
+INTERNAL_REPLICAS_MAX = 3
+_DYNAMIC_TOPIC_CONFIG = 1
+_UNKNOWN_SOURCE = 0
+_READ_MEMORY_BYTES = 16 << 20
+_AWAY = frozenset(
+    {
+        KafkaError._TRANSPORT,
+        KafkaError._ALL_BROKERS_DOWN,
+        KafkaError._TIMED_OUT,
+        KafkaError._TIMED_OUT_QUEUE,
+        KafkaError._RESOLVE,
+        KafkaError._WAIT_COORD,
+        KafkaError.REQUEST_TIMED_OUT,
+        KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+        KafkaError.COORDINATOR_NOT_AVAILABLE,
+        KafkaError.NOT_COORDINATOR,
+        KafkaError.NOT_CONTROLLER,
+        KafkaError.LEADER_NOT_AVAILABLE,
+        KafkaError.BROKER_NOT_AVAILABLE,
+    }
+)
+_DENIED = frozenset(
+    {
+        KafkaError.TOPIC_AUTHORIZATION_FAILED,
+        KafkaError.GROUP_AUTHORIZATION_FAILED,
+        KafkaError.CLUSTER_AUTHORIZATION_FAILED,
+    }
+)
+_NO_MEMBERS = (ConsumerGroupState.EMPTY, ConsumerGroupState.DEAD)
+_UNKNOWN_GROUP = 69
+"""GROUP_ID_NOT_FOUND."""
+
+
+def refusal(error: KafkaError, about: str) -> MirrorError:
+    """An error of librdkafka as ours."""
+    text = f"{about}: {error.str()}"
+    if error.code() in _AWAY:
+        return AwayError(text)
+    denied = error.code() in _DENIED
+    return MirrorError(text, kind=Kind.DENIED if denied else Kind.FAILED)
+
+
+class ClusterAdmin:
+    """One cluster. All methods raise MirrorError, and AwayError when it does not answer."""
+
+    def __init__(self, cluster: names.Cluster, timeout_s: float) -> None:
+        self.cluster = cluster
+        self._timeout_s = timeout_s
+        logger = logging.getLogger("pyrklog.mirror.librdkafka")
+        logger.propagate = False
+        if not logger.handlers:
+            logger.addHandler(logging.NullHandler())
+        settings = {
+            "bootstrap.servers": cluster.bootstrap,
+            "client.id": "pyrklog-mirror",
+            "logger": logger,
+            "log.connection.close": False,
+        }
+        self._admin = AdminClient(settings)
+
+    def topics(self) -> tuple[str, dict[str, int]]:
+        """The cluster's id, and the partitions of each topic that has some."""
+        about = f"{self.cluster.alias} ({self.cluster.bootstrap})"
+        try:
+            metadata = self._admin.list_topics(timeout=self._timeout_s)
+        except KafkaException as error:
+            raise refusal(error.args[0], about) from None
+        self._brokers = max(1, len(metadata.brokers))
+        counts = {
+            name: len(topic.partitions)
+            for name, topic in metadata.topics.items()
+            if topic.error is None and topic.partitions
+        }
+        return metadata.cluster_id or "", counts
+
+    def create(
+        self, topic: str, partitions: int, replicas: int, options: Mapping[str, str]
+    ) -> bool:
+        """False if it exists."""
+        new = NewTopic(
+            topic, num_partitions=partitions, replication_factor=replicas, config=dict(options)
+        )
+        return self._done(
+            lambda: self._admin.create_topics([new], request_timeout=self._timeout_s)[topic],
+            f"topic {topic} cannot be created at {self.cluster.alias}",
+            KafkaError.TOPIC_ALREADY_EXISTS,
+        )
+
+    def create_internal(self, topic: str, options: Mapping[str, str]) -> bool:
+        """With one partition, and replicas by the number of brokers."""
+        return self.create(topic, 1, min(INTERNAL_REPLICAS_MAX, self._brokers), options)
+
+    def add_partitions(self, topic: str, count: int) -> None:
+        """Up to so many."""
+        new = NewPartitions(topic, count)
+        self._done(
+            lambda: self._admin.create_partitions([new], request_timeout=self._timeout_s)[topic],
+            f"topic {topic} cannot get {count} partitions at {self.cluster.alias}",
+        )
+
+    def options(self, topics: Iterable[str]) -> dict[str, dict[str, tuple[str | None, bool]]]:
+        """Of each topic, its options: value, and whether it is the topic's own."""
+        wanted = [ConfigResource(ResourceType.TOPIC, topic) for topic in topics]
+        if not wanted:
+            return {}
+        futures = self._asked(
+            lambda: self._admin.describe_configs(wanted, request_timeout=self._timeout_s)
+        )
+        found = {}
+        for resource, future in futures.items():
+            try:
+                entries = future.result()
+            except KafkaException as error:
+                about = f"options of topic {resource.name} at {self.cluster.alias}"
+                raise refusal(error.args[0], about) from None
+            found[resource.name] = {
+                name: (entry.value, _is_own(entry)) for name, entry in entries.items()
+            }
+        return found
+
+    def set_options(self, topic: str, options: Mapping[str, str]) -> None:
+        entries = [
+            ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
+            for name, value in options.items()
+        ]
+        resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=entries)
+        self._done(
+            lambda: next(
+                iter(
+                    self._admin.incremental_alter_configs(
+                        [resource], request_timeout=self._timeout_s
+                    ).values()
+                )
+            ),
+            f"options of topic {topic} cannot be set at {self.cluster.alias}",
+        )
+
+    def _asked(self, call: Callable[[], Any]) -> Any:
+        try:
+            return call()
+        except KafkaException as error:
+            raise refusal(error.args[0], self.cluster.alias) from None
+
+    def _done(self, call: Callable[[], Any], about: str, harmless: int | None = None) -> bool:
+        try:
+            call().result()
+        except KafkaException as error:
+            if error.args[0].code() == harmless:
+                return False
+            raise refusal(error.args[0], about) from None
+        return True
+
+    # Groups.
+
+    def groups(self) -> list[str]:
+        future = self._asked(
+            lambda: self._admin.list_consumer_groups(request_timeout=self._timeout_s)
+        )
+        try:
+            return [one.group_id for one in future.result().valid]
+        except KafkaException as error:
+            raise refusal(error.args[0], f"groups of {self.cluster.alias}") from None
+
+    def committed(self, groups: Sequence[str]) -> dict[str, dict[tuple[str, int], TopicPartition]]:
+        """What each group has committed."""
+        asked = {}
+        for group in groups:
+            wanted = [ConsumerGroupTopicPartitions(group)]
+            call = partial(self._admin.list_consumer_group_offsets, wanted)
+            asked[group] = self._asked(partial(call, request_timeout=self._timeout_s))[group]
+        found: dict[str, dict[tuple[str, int], TopicPartition]] = {}
+        for group, future in asked.items():
+            found[group] = {}
+            try:
+                offsets = future.result().topic_partitions
+            except KafkaException as error:
+                if error.args[0].code() == _UNKNOWN_GROUP:
+                    continue
+                about = f"offsets of group {group} at {self.cluster.alias}"
+                raise refusal(error.args[0], about) from None
+            for one in offsets:
+                if one.error is None and one.offset >= 0:
+                    found[group][one.topic, one.partition] = one
+        return found
+
+    def without_members(self, groups: Sequence[str]) -> list[str]:
+        """Those of the groups that nobody is in."""
+        if not groups:
+            return []
+        futures = self._asked(
+            lambda: self._admin.describe_consumer_groups(
+                list(groups), request_timeout=self._timeout_s
+            )
+        )
+        found = []
+        for group, future in futures.items():
+            try:
+                is_empty = future.result().state in _NO_MEMBERS
+            except KafkaException as error:
+                if error.args[0].code() != _UNKNOWN_GROUP:
+                    about = f"group {group} at {self.cluster.alias}"
+                    raise refusal(error.args[0], about) from None
+                is_empty = True
+            if is_empty:
+                found.append(group)
+        return found
+
+    def commit(self, group: str, offsets: Sequence[TopicPartition]) -> None:
+        wanted = [ConsumerGroupTopicPartitions(group, list(offsets))]
+        about = f"offsets of group {group} at {self.cluster.alias}"
+        future = self._asked(
+            lambda: self._admin.alter_consumer_group_offsets(
+                wanted, request_timeout=self._timeout_s
+            )
+        )[group]
+        try:
+            refused = [one for one in future.result().topic_partitions if one.error is not None]
+        except KafkaException as error:
+            raise refusal(error.args[0], about) from None
+        if refused:
+            raise refusal(refused[0].error, about)
+
+    # Records and ends.
+
+    def ends(self, topics: Mapping[str, int], isolation: str) -> dict[tuple[str, int], int]:
+        """The end of each partition of these topics, of which so many partitions count."""
+        if not topics:
+            return {}
+        wanted = {topic: list(range(count)) for topic, count in topics.items()}
+        with scan(wanted, columns=[], threads=1, isolation=isolation, **self.reading()) as planned:
+            return {(one.topic, one.partition): one.end for one in planned.progress()}
+
+    def records(
+        self, topic: str, since: datetime | None = None, *, waits: bool = False
+    ) -> Iterator[tuple[bytes | None, bytes | None]]:
+        """Committed keys and values of a topic with one partition; none if there is no topic. With
+        ``waits`` up to its present end: what an open transaction hides is waited for."""
+        try:
+            isolation = "read_uncommitted" if waits else "read_committed"
+            end = self.ends({topic: 1}, isolation)[topic, 0]
+            with scan(
+                {topic: [0]},
+                start="earliest" if since is None else since,
+                end=end,
+                columns=["key", "value"],
+                threads=1,
+                missing="skip",
+                memory_bytes=_READ_MEMORY_BYTES,
+                **self.reading(),
+            ) as reading:
+                for batch in reading.reader():
+                    yield from zip(*(column.to_pylist() for column in batch), strict=True)
+        except UnknownTopicError:
+            return
+
+    def reading(self) -> dict[str, Any]:
+        """Arguments of :func:`pyrklog.scan`."""
+        return {"bootstrap_servers": self.cluster.bootstrap, "client_id": "pyrklog-mirror"}
+
+
+def _is_own(entry: Any) -> bool:
+    """Brokers before 1.1 only tell what is a default."""
+    source = int(entry.source)
+    return source == _DYNAMIC_TOPIC_CONFIG or (source == _UNKNOWN_SOURCE and not entry.is_default)

@@ -1,0 +1,304 @@
+"""Reads what is new at the source and writes it to the target, one transaction after the other."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+from pyrklog.mirror.errors import MirrorError
+from pyrklog.mirror.names import Names
+from pyrklog.mirror.spans import Runs, Span, Spans, add_offsets, segments
+from pyrklog.mirror.state import Partition, Progress, Row, progress_row, spans_row
+from pyrklog.producing import ProducerSettings
+from pyrklog.scanning import PartitionProgress
+
+if TYPE_CHECKING:
+    import pyarrow
+
+WRITTEN = ("key", "value", "topic", "partition", "headers", "timestamp")
+COLUMNS = (*WRITTEN, "offset")
+"""Of a scan whose batches are copied."""
+TRANSACTION_BYTES = 64 << 20
+TRANSACTION_TIMEOUT_MS = 60_000
+DELIVERY_TIMEOUT_MS = 45_000
+"""How long the target may be away: less than a transaction may be open."""
+PRODUCER_MEMORY_BYTES = 32 << 20
+SCAN_MEMORY_BYTES = 64 << 20
+CREDIT_S = 1.0
+"""What a slow source may make up for later, of the rate."""
+BATCH_BYTES_MAX = 8 << 20
+BATCH_BYTES_MIN = 64 << 10
+
+
+class Writer(Protocol):
+    """A producer with transactions; see :class:`pyrklog.producing.Producer`."""
+
+    def send(self, batch: pyarrow.RecordBatch) -> None: ...
+    def commit(self) -> None: ...
+
+
+class Reading(Protocol):
+    """A scan; see :class:`pyrklog.scanning.Scan`."""
+
+    def __iter__(self) -> Iterator[object]: ...
+    def progress(self) -> list[PartitionProgress]: ...
+    @property
+    def topic_ids(self) -> dict[str, str]: ...
+
+
+class Pace(NamedTuple):
+    """How often transactions are committed, and how many bytes a second are read; None for no
+    limit."""
+
+    commit_s: float = 1.0
+    rate_bytes: int | None = None
+
+    def batch_bytes(self) -> int:
+        """A batch is not more than half a second's."""
+        if self.rate_bytes is None:
+            return BATCH_BYTES_MAX
+        return max(BATCH_BYTES_MIN, min(BATCH_BYTES_MAX, self.rate_bytes // 2))
+
+
+def producer_settings(names: Names, bootstrap: str, codec: str) -> ProducerSettings:
+    return ProducerSettings(
+        bootstrap_servers=bootstrap,
+        columns=list(WRITTEN),
+        client_id="pyrklog-mirror",
+        codec=codec,
+        memory_bytes=PRODUCER_MEMORY_BYTES,
+        delivery_timeout_ms=DELIVERY_TIMEOUT_MS,
+        transactional_id=names.transactional_id,
+        transaction_timeout_ms=TRANSACTION_TIMEOUT_MS,
+    )
+
+
+class Copier:
+    """Of one producer: after an exception both are done with, and the topic of progress tells how
+    far they came.
+
+    ``ends`` are the target's, by its topics' names; they are counted on with what is written.
+    """
+
+    def __init__(
+        self,
+        names: Names,
+        writer: Writer,
+        progress: dict[Partition, Progress],
+        ends: dict[Partition, int],
+        pace: Pace,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self.progress = progress
+        self.ends = ends
+        self.spans: dict[Partition, Spans] = {}
+        self._names = names
+        self._writer = writer
+        self._pace = pace
+        self._clock = clock
+        self._sleep = sleep
+        self._runs: dict[Partition, Runs] = {}
+        self._base: dict[Partition, Progress] = {}
+        self._open_bytes = 0
+        self._owed_s = 0.0
+        self._paced_at = clock()
+        self._begun = clock()
+        """When the transaction was."""
+        self._written_at = self._begun
+
+    @property
+    def open_s(self) -> float:
+        """How long the transaction has been open."""
+        return self._clock() - self._begun
+
+    @property
+    def idle_s(self) -> float:
+        """Since the last transaction."""
+        return self._clock() - self._written_at
+
+    def learn(self, partition: Partition, spans: Iterable[Span]) -> None:
+        """Spans of the source's partition, in order."""
+        self.spans.setdefault(partition, Spans()).add(spans)
+
+    def learn_past(self, partition: Partition, spans: Iterable[Span]) -> None:
+        """Spans that were written before, without those of an earlier copy of the topic."""
+        begin = self.progress[partition].target_begin
+        self.learn(partition, (span for span in spans if span.target >= begin))
+
+    def learn_last(self) -> None:
+        """The last span of each partition, however old it is."""
+        for partition, one in self.progress.items():
+            if one.span is not None:
+                self.learn(partition, [one.span])
+
+    def is_behind(self, ends: Mapping[Partition, int]) -> bool:
+        """Whether the target lacks something that was committed, such as a marker."""
+        return any(end < self.ends.get(target, 0) for target, end in ends.items())
+
+    def forget_foreign(self, ends: Mapping[Partition, int]) -> list[Partition]:
+        """Compares the target's ends with what was written; where somebody else wrote, what is
+        known of offsets is thrown away."""
+        foreign = []
+        for (topic, partition), one in self.progress.items():
+            target = (one.target, partition)
+            if target in ends and ends[target] != self.ends.get(target, -1):
+                foreign.append(target)
+                self.ends[target] = ends[target]
+                self.spans.pop((topic, partition), None)
+        return foreign
+
+    def add_target(self, ends: Mapping[Partition, int]) -> None:
+        """Ends of partitions that are new."""
+        for partition, end in ends.items():
+            self.ends.setdefault(partition, end)
+
+    def copy(self, reading: Reading, until: float) -> bool:
+        """Copies all that the scan has; False if that lasts beyond ``until`` of the clock, and
+        ends with a commit."""
+        self._check_ids(reading.topic_ids)
+        self._begin(reading.progress(), reading.topic_ids)
+        bytes_before = 0
+        for batch in reading:
+            self._take(batch)
+            progress = reading.progress()
+            read = sum(one.bytes for one in progress)
+            self._open_bytes += read - bytes_before
+            self._owe(read - bytes_before)
+            bytes_before = read
+            if self._is_due():
+                self.commit(progress)
+                if self._clock() >= until:
+                    return False
+            self._pay()
+        self.commit(reading.progress())
+        return True
+
+    def _check_ids(self, topic_ids: Mapping[str, str]) -> None:
+        for (topic, _), one in self.progress.items():
+            now = topic_ids.get(topic)
+            if one.topic_id and now and one.topic_id != now:
+                raise MirrorError(
+                    f"topic {topic} was deleted at the source and created anew",
+                    f"--again {topic} copies it from its beginning, behind what the target has",
+                )
+
+    def _begin(self, progress: Sequence[PartitionProgress], topic_ids: Mapping[str, str]) -> None:
+        self._begun = self._clock()
+        self._base = {}
+        for one in progress:
+            known = self.progress.get((one.topic, one.partition))
+            if known is None:
+                target = self._names.at_target(one.topic)
+                end = self.ends.get((target, one.partition), 0)
+                known = Progress(target, -1, -1, end, target_begin=end, begin=one.start)
+            topic_id = topic_ids.get(one.topic, known.topic_id)
+            self._base[one.topic, one.partition] = known._replace(topic_id=topic_id)
+
+    def _take(self, given: object) -> None:
+        import pyarrow
+        import pyarrow.compute as pc
+
+        batch = pyarrow.record_batch(given)
+        topics, partitions = batch.column("topic"), batch.column("partition")
+        for one in segments(topics, partitions):
+            runs = self._runs.setdefault((one.topic, one.partition), Runs())
+            add_offsets(runs, batch.column("offset").slice(one.begin, one.end - one.begin))
+        if self._names.prefix:
+            topics = pc.binary_join_element_wise(self._names.prefix, topics, "")
+        columns = [topics if name == "topic" else batch.column(name) for name in WRITTEN]
+        self._writer.send(pyarrow.RecordBatch.from_arrays(columns, names=list(WRITTEN)))
+
+    def _is_due(self) -> bool:
+        is_late = self._clock() - self._begun >= self._pace.commit_s
+        return is_late or self._open_bytes >= TRANSACTION_BYTES or self._owed_s > 1.0
+
+    def commit(self, progress: Sequence[PartitionProgress]) -> None:
+        """With the positions that the scan has reached; nothing if all are known."""
+        now_ms = time.time_ns() // 1_000_000
+        rows: list[Row] = []
+        reached: dict[Partition, Progress] = {}
+        written: dict[Partition, list[Span]] = {}
+        for one in progress:
+            partition = (one.topic, one.partition)
+            known = self.progress.get(partition)
+            if known is not None and one.position == known.position:
+                continue
+            reached[partition], written[partition] = self._reached(one, now_ms)
+            rows.append(progress_row(self._names.state_topic, partition, reached[partition]))
+            if written[partition]:
+                rows.append(spans_row(self._names.offsets_topic, partition, written[partition]))
+        if rows:
+            self.write(rows)
+            self._count(reached, written)
+        self._runs = {}
+        self._open_bytes = 0
+        self._begun = self._clock()
+
+    def _reached(self, one: PartitionProgress, now_ms: int) -> tuple[Progress, list[Span]]:
+        partition = (one.topic, one.partition)
+        base = self._base[partition]
+        latest = self.progress.get(partition, base)
+        runs = self._runs.get(partition)
+        end = self.ends.get((base.target, one.partition), -1)
+        spans = runs.spans(end) if runs is not None and end >= 0 else []
+        progress = base._replace(
+            position=one.position,
+            epoch=one.leader_epoch if one.records else latest.epoch,
+            target_end=end + runs.records if runs is not None and end >= 0 else latest.target_end,
+            records=base.records + one.records,
+            bytes=base.bytes + one.bytes,
+            skipped=base.skipped + one.skipped,
+            at_ms=now_ms,
+            span=spans[-1] if spans else latest.span,
+        )
+        return progress, spans
+
+    def _count(
+        self, reached: Mapping[Partition, Progress], written: Mapping[Partition, list[Span]]
+    ) -> None:
+        """After a commit: each partition that was written has a marker behind its records."""
+        self.progress.update(reached)
+        for partition, spans in written.items():
+            runs = self._runs.get(partition)
+            target = (reached[partition].target, partition[1])
+            if runs is not None and target in self.ends:
+                self.ends[target] += runs.records + 1
+                self.learn(partition, spans)
+
+    def write(self, rows: Sequence[Row]) -> None:
+        """Adds rows to the transaction, and commits it."""
+        import pyarrow
+
+        headers = pyarrow.list_(
+            pyarrow.struct([("key", pyarrow.string()), ("value", pyarrow.binary())])
+        )
+        columns = [
+            pyarrow.array([row.key for row in rows], pyarrow.binary()),
+            pyarrow.array([row.value for row in rows], pyarrow.binary()),
+            pyarrow.array([row.topic for row in rows], pyarrow.string()),
+            pyarrow.array([0] * len(rows), pyarrow.int32()),
+            pyarrow.nulls(len(rows), headers),
+            pyarrow.nulls(len(rows), pyarrow.timestamp("us", "UTC")),
+        ]
+        self._writer.send(pyarrow.RecordBatch.from_arrays(columns, names=list(WRITTEN)))
+        self._writer.commit()
+        self._written_at = self._clock()
+
+    def _owe(self, read: int) -> None:
+        if self._pace.rate_bytes is None:
+            return
+        now = self._clock()
+        self._owed_s = max(-CREDIT_S, self._owed_s - (now - self._paced_at))
+        self._owed_s += read / self._pace.rate_bytes
+        self._paced_at = now
+
+    def _pay(self) -> None:
+        """Waits as long as the rate asks for; a transaction is not open for long meanwhile."""
+        if self._owed_s > 0:
+            self._sleep(self._owed_s)
+            now = self._clock()
+            self._owed_s = max(-CREDIT_S, self._owed_s - (now - self._paced_at))
+            self._paced_at = now

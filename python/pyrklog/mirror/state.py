@@ -1,0 +1,167 @@
+"""What a mirror keeps at the target: the topics of progress and of offsets, as JSON."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from pyrklog.mirror.errors import MirrorError
+from pyrklog.mirror.spans import Span
+
+VERSION = 1
+Partition = tuple[str, int]
+"""Topic at the source, and partition."""
+
+
+class Progress(NamedTuple):
+    """How far a partition is mirrored.
+
+    ``position`` is the source's offset to go on at, ``epoch`` the leader epoch of the record before
+    it (-1 unknown). At the target, what is mirrored begins at or behind ``target_begin`` and ends
+    before ``target_end``. ``records``, ``bytes`` (of batches as they were fetched) and ``skipped``
+    (offsets that were deleted before) count from ``begin``.
+    """
+
+    target: str
+    position: int
+    epoch: int
+    target_end: int
+    target_begin: int = 0
+    begin: int = 0
+    records: int = 0
+    bytes: int = 0
+    skipped: int = 0
+    topic_id: str = ""
+    at_ms: int = 0
+    span: Span | None = None
+    """The last one."""
+
+
+class Origin(NamedTuple):
+    """Of what clusters a mirror is, by ids, and how it names topics."""
+
+    source_id: str
+    target_id: str
+    policy: str
+
+
+@dataclass
+class State:
+    """All that the topic of progress says. ``chains``: the clusters that a topic's records come
+    from."""
+
+    origin: Origin | None = None
+    partitions: dict[Partition, Progress] = field(default_factory=dict)
+    chains: dict[str, list[str]] = field(default_factory=dict)
+
+
+class Row(NamedTuple):
+    """A record of one of these topics; without a value a tombstone."""
+
+    topic: str
+    key: bytes
+    value: bytes | None
+
+
+def origin_row(topic: str, origin: Origin) -> Row:
+    return _row(topic, ["mirror"], {"version": VERSION, **origin._asdict()})
+
+
+def progress_row(topic: str, partition: Partition, progress: Progress) -> Row:
+    return _row(topic, ["partition", *partition], progress._asdict())
+
+
+def forgotten_row(topic: str, partition: Partition) -> Row:
+    return Row(topic, _text(["partition", *partition]), None)
+
+
+def chain_row(topic: str, of: str, chain: list[str]) -> Row:
+    return _row(topic, ["chain", of], chain)
+
+
+def spans_row(topic: str, partition: Partition, spans: Iterable[Span]) -> Row:
+    return _row(topic, [*partition], [list(span) for span in spans])
+
+
+def _row(topic: str, key: list[Any], value: Any) -> Row:
+    return Row(topic, _text(key), _text(value))
+
+
+def _text(value: Any) -> bytes:
+    return json.dumps(value, separators=(",", ":")).encode()
+
+
+def read_state(topic: str, records: Iterable[tuple[bytes | None, bytes | None]]) -> State:
+    """Of the records of the topic of progress, in order. Raises MirrorError for what no mirror of
+    this version writes."""
+    last: dict[bytes, bytes] = {}
+    for key, value in records:
+        if key is not None and value is not None:
+            last[key] = value
+        elif key is not None:
+            last.pop(key, None)
+    state = State()
+    for key, value in last.items():
+        try:
+            _take(state, json.loads(key), json.loads(value))
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise MirrorError(
+                f"topic {topic} has a record that no mirror of this version writes: {error}",
+                "use the version of pyrklog that wrote it, or a later one",
+            ) from error
+    return state
+
+
+def _take(state: State, key: list[Any], value: Any) -> None:
+    match key:
+        case ["mirror"]:
+            version = value.pop("version")
+            if version != VERSION:
+                raise ValueError(f"version {version}")
+            state.origin = Origin(**value)
+        case ["partition", str(topic), int(partition)]:
+            span = value.pop("span")
+            progress = Progress(**value, span=None if span is None else Span(*span))
+            state.partitions[topic, partition] = progress
+        case ["chain", str(topic)]:
+            state.chains[topic] = [str(one) for one in value]
+        case _:
+            raise ValueError(f"key {key}")
+
+
+def read_spans(
+    topic: str, records: Iterable[tuple[bytes | None, bytes | None]]
+) -> Iterator[tuple[Partition, list[Span]]]:
+    """Of the records of the topic of offsets. Raises MirrorError."""
+    for key, value in records:
+        try:
+            source, partition = json.loads(key or b"")
+            spans = [Span(*span) for span in json.loads(value or b"")]
+        except (ValueError, TypeError) as error:
+            raise MirrorError(f"topic {topic} has a record that is none of its: {error}") from error
+        yield (source, partition), spans
+
+
+def check_origin(topic: str, known: Origin | None, now: Origin) -> None:
+    """Raises MirrorError if the topic of progress is another mirror's."""
+    if known is None or known == now:
+        return
+    if known.policy != now.policy:
+        what = f"the mirror was begun with --policy {known.policy}, not {now.policy}"
+    else:
+        what = (
+            f"the mirror was begun from cluster {known.source_id} to {known.target_id}, and not "
+            f"from {now.source_id} to {now.target_id}"
+        )
+    raise MirrorError(f"{what} (topic {topic})", "give another --name")
+
+
+def chain_of(topic: str, source_id: str, upstream: Iterable[State]) -> list[str]:
+    """The clusters that records come from which are mirrored from a topic: the source, and those
+    of mirrors that write to it."""
+    found = [source_id]
+    for state in upstream:
+        found += [one for one in state.chains.get(topic, []) if one not in found]
+    return found

@@ -1,0 +1,175 @@
+"""Keeps the target's topics like the source's: which there are, their partitions and options."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+from pyrklog.mirror.errors import Kind, MirrorError
+from pyrklog.mirror.names import Names, Patterns, Policy, chosen, is_state_topic
+from pyrklog.mirror.state import State, chain_of, read_state
+
+_NOT_COPIED = re.compile(
+    r"message\.timestamp\..*|min\.insync\.replicas|unclean\.leader\.election\.enable"
+    r"|.*throttled.*|remote\..*|local\..*|pyrklog\..*"
+)
+BROKER_DEFAULT = -1
+
+Options = Mapping[str, tuple[str | None, bool]]
+"""Values of a topic's options, and whether they are its own."""
+
+
+class Admin(Protocol):
+    """Of :class:`pyrklog.mirror.cluster.ClusterAdmin`."""
+
+    def topics(self) -> tuple[str, dict[str, int]]: ...
+    def create(
+        self, topic: str, partitions: int, replicas: int, options: Mapping[str, str]
+    ) -> bool: ...
+    def add_partitions(self, topic: str, count: int) -> None: ...
+    def options(self, topics: Sequence[str]) -> Mapping[str, Options]: ...
+    def set_options(self, topic: str, options: Mapping[str, str]) -> None: ...
+    def records(self, topic: str) -> object: ...
+
+
+class Wanted(NamedTuple):
+    """What is mirrored."""
+
+    topics: Patterns
+    replicas: int = BROKER_DEFAULT
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The source's topics, with their partitions, and what the target then has. ``chains``: see
+    :class:`State`."""
+
+    source_id: str
+    target_id: str
+    topics: dict[str, int]
+    grown: frozenset[str] = frozenset()
+    """Topics of the target that existed and got partitions."""
+    chains: dict[str, list[str]] | None = None
+
+
+def own_options(options: Options, known: Mapping[str, object]) -> dict[str, str]:
+    """The topic's own that are copied to a cluster that knows these."""
+    return {
+        name: value
+        for name, (value, is_own) in options.items()
+        if is_own and value is not None and name in known and not _NOT_COPIED.fullmatch(name)
+    }
+
+
+class Topics:
+    """Of one mirror. ``note`` is told what a user may want to know."""
+
+    def __init__(
+        self,
+        names: Names,
+        wanted: Wanted,
+        source: Admin,
+        target: Admin,
+        note: Callable[[str], None],
+    ) -> None:
+        self._names = names
+        self._wanted = wanted
+        self._source = source
+        self._target = target
+        self._note = note
+        self._seen: set[str] = set()
+
+    def sync(self, mirrored: Collection[str] = ()) -> Plan:
+        """Creates, enlarges and sets what differs. Raises MirrorError, also for a circle, and for
+        topics of ``mirrored`` that are gone at the target."""
+        source_id, at_source = self._source.topics()
+        target_id, at_target = self._target.topics()
+        topics = chosen(self._names, self._wanted.topics, at_source)
+        chains = self._chains(source_id, target_id, topics, at_source)
+        self._tell_gone(topics)
+        for topic in topics:
+            if topic in mirrored and self._names.at_target(topic) not in at_target:
+                raise MirrorError(
+                    f"topic {self._names.at_target(topic)}, which has been mirrored, is gone at "
+                    "the target",
+                    f"--again {topic} copies it from its beginning; or leave it out with --topics",
+                )
+        grown = self._sync_partitions({topic: at_source[topic] for topic in topics}, at_target)
+        return Plan(
+            source_id,
+            target_id,
+            {topic: at_source[topic] for topic in topics},
+            frozenset(grown),
+            chains,
+        )
+
+    def _tell_gone(self, topics: Sequence[str]) -> None:
+        for gone in sorted(self._seen - set(topics)):
+            self._note(f"topic {gone} is gone at the source; it stays at the target")
+        self._seen = set(topics)
+
+    def _chains(
+        self, source_id: str, target_id: str, topics: Sequence[str], at_source: Mapping[str, int]
+    ) -> dict[str, list[str]] | None:
+        if self._names.policy is not Policy.IDENTITY:
+            return None
+        upstream = [
+            read_state(topic, self._source.records(topic))  # type: ignore[arg-type]
+            for topic in at_source
+            if is_state_topic(topic)
+        ]
+        found = {topic: chain_of(topic, source_id, _into(source_id, upstream)) for topic in topics}
+        for topic, chain in found.items():
+            if target_id and target_id in chain:
+                raise MirrorError(
+                    f"topic {topic} would go in a circle: its records come from the target, "
+                    f"cluster {target_id}"
+                    + (f", by {', '.join(chain)}" if len(chain) > 1 else ", which is the source"),
+                    "leave it out with --topics, or use --policy prefix",
+                )
+        return found
+
+    def _sync_partitions(
+        self, topics: Mapping[str, int], at_target: Mapping[str, int]
+    ) -> list[str]:
+        grown = []
+        options = self._source.options(list(topics))
+        names = {topic: self._names.at_target(topic) for topic in topics}
+        existing = [name for name in names.values() if name in at_target]
+        there = self._target.options([self._names.state_topic, *existing])
+        known = there[self._names.state_topic]
+        for topic, count in topics.items():
+            name = names[topic]
+            own = own_options(options.get(topic, {}), known)
+            if name not in at_target:
+                self._target.create(name, count, self._wanted.replicas, own)
+                continue
+            if at_target[name] < count:
+                self._target.add_partitions(name, count)
+                grown.append(name)
+            self._set_options(name, own, there[name])
+        return grown
+
+    def _set_options(self, name: str, own: Mapping[str, str], there: Options) -> None:
+        changed = {
+            option: value
+            for option, value in own.items()
+            if there.get(option, (None, False))[0] != value
+        }
+        if not changed:
+            return
+        try:
+            self._target.set_options(name, changed)
+        except MirrorError as error:
+            # A target before 2.3 cannot change single options.
+            if error.kind is Kind.UNREACHABLE:
+                raise
+            self._note(error.what)
+
+
+def _into(cluster_id: str, states: Sequence[State]) -> list[State]:
+    """Those of mirrors that write to this cluster: a topic of progress may have come here as a
+    copy."""
+    return [one for one in states if one.origin is not None and one.origin.target_id == cluster_id]

@@ -1,0 +1,111 @@
+"""What callers of a scan give: an argument of another type is a TypeError with its name, and what
+it takes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from numbers import Real
+from operator import index
+from typing import Any, TypeGuard
+
+from pyrklog.scanning.settings import ScanSettings
+
+_PORT_DEFAULT = 9092
+_PARTITION_END = 2**31
+_TOPICS = "the name of a topic, a list of names, or partitions by topic, such as {'t': [0, 1]}"
+_TEXTS = {
+    "bootstrap_servers": "HOST:PORT, several with commas",
+    "client_id": "a text",
+    "rack": "a text",
+}
+_NUMBERS = ("threads", "batch_rows", "batch_bytes", "memory_bytes", "large_bytes")
+
+
+def core_topics(topics: object) -> list[tuple[str, list[int] | None]]:
+    """Partitions by topic; None for all."""
+    if isinstance(topics, str):
+        return [(topics, None)]
+    names: list[Any] = list(topics) if _is_listed(topics) else [None]
+    if not all(isinstance(name, str) for name in names):
+        raise TypeError(f"topics is {topics!r}; it takes {_TOPICS}")
+    partitions = topics if isinstance(topics, Mapping) else {}
+    return [(name, _partitions(name, partitions.get(name))) for name in dict.fromkeys(names)]
+
+
+def _partitions(topic: str, given: object) -> list[int] | None:
+    if given is None:
+        return None
+    found: list[Any] = list(given) if _is_listed(given) else [None]
+    if not all(map(_is_integer, found)):
+        raise TypeError(
+            f"topics has {given!r} for {topic!r}; it takes a list of numbers of partitions, such "
+            "as [0, 1], or None for all"
+        )
+    numbers = sorted({index(one) for one in found})
+    for partition in numbers:
+        if not 0 <= partition < _PARTITION_END:
+            raise ValueError(f"topic {topic} cannot have a partition {partition}")
+    return numbers
+
+
+def _is_listed(value: object) -> TypeGuard[Iterable[Any]]:
+    return isinstance(value, Iterable) and not isinstance(value, str | bytes)
+
+
+def _is_integer(value: object) -> bool:
+    return hasattr(value, "__index__") and not isinstance(value, bool)
+
+
+def core_bootstrap(servers: object) -> str:
+    """As the commands take it: a host alone has port 9092."""
+    if not isinstance(servers, str):
+        raise TypeError(f"bootstrap_servers is {servers!r}; it takes {_TEXTS['bootstrap_servers']}")
+    return ",".join(map(_with_port, servers.split(",")))
+
+
+def _with_port(server: str) -> str:
+    host = server.strip()
+    is_alone = host.endswith("]") if host.startswith("[") else ":" not in host
+    return f"{host}:{_PORT_DEFAULT}" if host and is_alone else server
+
+
+def milliseconds(name: str, given: object) -> int:
+    if isinstance(given, bool) or not isinstance(given, Real):
+        raise TypeError(f"{name} is {given!r}; it takes a number of seconds")
+    seconds = float(given)
+    if not 0 < seconds <= 86_400:
+        raise ValueError(f"{name} is {given}; it can be more than 0 and up to 86400")
+    return max(1, round(seconds * 1000))
+
+
+def refuse_other_lists(**lists: object) -> None:
+    """Raises TypeError for what is neither a list nor None."""
+    for name, value in lists.items():
+        if isinstance(value, str | bytes):
+            raise TypeError(f"{name} is {value!r}; it takes a list of names, such as [{value!r}]")
+        if value is not None and not isinstance(value, Iterable):
+            raise TypeError(f"{name} is {value!r}; it takes a list of names")
+
+
+def check(settings: ScanSettings, decode: str | None, on_bad: str) -> None:
+    """Raises TypeError for a value of another type, ValueError for what has no effect or is there
+    twice."""
+    for name, takes in _TEXTS.items():
+        _refuse_unless(isinstance(getattr(settings, name), str), settings, name, takes)
+    for name in _NUMBERS:
+        _refuse_unless(_is_integer(getattr(settings, name)), settings, name, "a whole number")
+    is_flag = isinstance(settings.check_crcs, bool)
+    _refuse_unless(is_flag, settings, "check_crcs", "True or False")
+    if decode is None and on_bad != "null":
+        raise ValueError(f"on_bad={on_bad!r} is for decoded values: give decode")
+    columns = settings.columns
+    for column in columns:
+        if not isinstance(column, str):
+            raise TypeError(f"columns has {column!r}; it takes names")
+        if columns.count(column) > 1:
+            raise ValueError(f"columns names {column!r} twice")
+
+
+def _refuse_unless(fits: bool, settings: ScanSettings, name: str, takes: str) -> None:
+    if not fits:
+        raise TypeError(f"{name} is {getattr(settings, name)!r}; it takes {takes}")

@@ -1,0 +1,91 @@
+"""Runs a pipeline from the command line."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import re
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+import pyrklog.spark
+from pyrklog.spark.pipelines.run import Run
+
+PROGRAMS = {
+    "duplicates": "records that were sent again, by an id: flights-twice -> flights-once",
+    "files": "Parquet by hour: flights -> FOLDER/flights-by-hour",
+    "groups": "a dashboard, files, and a mirror: flights -> FOLDER, flights of --mirror",
+    "joins": "with the hour's weather, and the planes: flights, weather, planes -> "
+    "flights-with-weather, flights-with-planes",
+    "silences": "planes that do not start for two days: flights -> silent-planes",
+    "windows": "by hour, and days of planes: flights -> flights-by-hour, plane-days",
+}
+"""What each does: topics that it reads -> what it writes."""
+_UNITS_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000}
+_TIME = re.compile(r"([0-9]{1,9})(ms|s|m|h)", re.ASCII)
+
+
+def parser() -> argparse.ArgumentParser:
+    programs = "".join(f"  {name:<11} {about}\n" for name, about in PROGRAMS.items())
+    found = argparse.ArgumentParser(
+        prog="python -m pyrklog.spark.pipelines",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        epilog=f"programs, and the topics that each reads -> writes; all must exist:\n{programs}",
+    )
+    found.add_argument("name", choices=PROGRAMS, help="a program, see below")
+    found.add_argument("bootstrap", help="HOST:PORT of a broker")
+    found.add_argument("folder", type=Path, help="for checkpoints and files")
+    found.add_argument(
+        "--every",
+        metavar="TIME",
+        type=milliseconds,
+        help="go on for ever, with a batch every 500ms, 10s, 5m or 1h; 0s: one after the other",
+    )
+    found.add_argument("--records", type=records, metavar="N", help="of a batch, at most")
+    found.add_argument("--mirror", metavar="HOST:PORT", help="the other cluster of groups")
+    return found
+
+
+def milliseconds(text: str) -> int:
+    """Raises ArgumentTypeError for what is no time."""
+    match = _TIME.fullmatch(text)
+    if match is None:
+        raise argparse.ArgumentTypeError(f"{text!r} is no time, such as 500ms, 10s, 5m or 1h")
+    return int(match[1]) * _UNITS_MS[match[2]]
+
+
+def records(text: str) -> int:
+    """Raises ArgumentTypeError for what is no number of records."""
+    if not (text.isascii() and text.isdecimal() and 0 < int(text) < 2**63):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of 1 or more")
+    return int(text)
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Returns when what is there is done, or never with ``--every``."""
+    usage = parser()
+    given = usage.parse_args(arguments)
+    if (given.name == "groups") != (given.mirror is not None):
+        usage.error("groups, and no other, needs --mirror")
+    spark = SparkSession.builder.appName(given.name).getOrCreate()
+    pyrklog.spark.register(spark)
+    trigger: dict[str, Any] = {"availableNow": True}
+    if given.every is not None:
+        trigger = {"processingTime": f"{given.every} milliseconds"}
+    run = Run(spark, given.bootstrap, given.folder.absolute(), trigger, given.records)
+    given.folder.mkdir(parents=True, exist_ok=True)
+    others = [given.mirror] if given.mirror else []
+    # What one needs the others do without.
+    pipeline = importlib.import_module(f"pyrklog.spark.pipelines.{given.name}")
+    queries = pipeline.start(run, *others)
+    # Raises the error of the first that fails.
+    while [query for query in queries if not query.awaitTermination(1)]:
+        pass
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

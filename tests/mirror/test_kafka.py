@@ -1,0 +1,84 @@
+"""``pyrklog mirror`` from Apache Kafka to pyrklog, and back."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+import pytest
+from confluent_kafka import ConsumerGroupTopicPartitions
+from confluent_kafka.admin import AdminClient
+
+from pyrklog.testing import TestBroker
+from tests.support.clients import CODECS, Confluent, Record
+from tests.support.groups import create_topic
+from tests.support.kafka_broker import KafkaBroker
+from tests.support.mirroring import Pair, commit, copied_more, fill, rows, values
+from tests.support.transactions import producer_of
+from tests.support.waiting import PATIENCE_S
+
+pytestmark = [pytest.mark.jvm, pytest.mark.timeout(240)]
+
+
+@pytest.fixture(scope="module")
+def clusters(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
+    folder = tmp_path_factory.mktemp("clusters")
+    with KafkaBroker(folder / "kafka") as kafka, TestBroker(folder / "data") as ours:
+        yield {"kafka": kafka.bootstrap, "pyrklog": ours.bootstrap}
+
+
+@pytest.fixture(params=["from kafka", "to kafka"])
+def pair(request: pytest.FixtureRequest, clusters: dict[str, str], topic: str) -> Pair:
+    names = ["kafka", "pyrklog"]
+    source, target = names if request.param == "from kafka" else reversed(names)
+    return Pair(clusters[source], clusters[target], topic)
+
+
+def test_records_of_every_codec(pair: Pair, topic: str) -> None:
+    create_topic(pair.source, topic, len(CODECS))
+    now_ms = time.time_ns() // 1_000_000
+    records = [Record(b"k%d" % n, b"v" * n, (("h", None),), now_ms + n) for n in range(500)]
+    records.append(Record(b"k1", None, (), now_ms))
+    for partition, codec in enumerate(CODECS):
+        Confluent().produce(pair.source, topic, records, codec=codec, partition=partition)
+    pair.once("--topics", topic)
+    assert rows(pair.target, f"east.{topic}") == rows(pair.source, topic)
+    pair.verified()
+
+
+def test_transactions_and_groups(pair: Pair, topic: str) -> None:
+    create_topic(pair.source, topic, 1)
+    producer = producer_of(pair.source, topic)
+    for number in range(30):
+        producer.begin_transaction()
+        producer.produce(topic, b"%d" % number)
+        producer.flush()
+        if number % 3 == 1:
+            producer.abort_transaction()
+        else:
+            producer.commit_transaction()
+    # Two offsets a transaction, its record and its marker.
+    commit(pair.source, topic, topic, {0: 2 * 15})
+    pair.once("--topics", topic, "--groups", topic)
+    found = [row["value"] for row in rows(pair.target, f"east.{topic}", ["value"])[0]]
+    assert found == [b"%d" % number for number in range(30) if number % 3 != 1]
+    admin = AdminClient({"bootstrap.servers": pair.target})
+    future = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(topic)])[topic]
+    (one,) = future.result(PATIENCE_S).topic_partitions
+    assert (one.topic, found[one.offset]) == (f"east.{topic}", b"15")
+
+
+def test_a_killed_mirror_neither_loses_nor_doubles(pair: Pair, topic: str) -> None:
+    create_topic(pair.source, topic, 3)
+    wanted = fill(pair.source, topic, 100_000)
+    there = 0
+    for _ in range(3):
+        with pair.start("--topics", topic, "--rate", "100kB/s") as running:
+            try:
+                there = copied_more(pair, topic, there)
+            finally:
+                running.kill()
+    assert values(pair.target, f"east.{topic}").total() < wanted.total(), "killed too late"
+    pair.once("--topics", topic)
+    assert values(pair.target, f"east.{topic}") == wanted
+    pair.verified()

@@ -1,0 +1,114 @@
+"""Source offsets become target offsets: no record is skipped, whatever is known."""
+
+import pyarrow as pa
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pyrklog.mirror.spans import (
+    RUNS_MAX,
+    SPANS_MAX,
+    Runs,
+    Segment,
+    Span,
+    Spans,
+    add_offsets,
+    segments,
+)
+
+
+def runs_of(*offsets: int) -> Runs:
+    runs = Runs()
+    add_offsets(runs, pa.array(offsets, pa.int64()))
+    return runs
+
+
+def test_offsets_without_gaps_are_one_span() -> None:
+    runs = runs_of(5, 6, 7)
+    add_offsets(runs, pa.array([8, 9], pa.int64()))
+    assert runs.spans(100) == [Span(5, 100, 5)]
+    assert runs.records == 5
+
+
+def test_gaps_close_at_the_target() -> None:
+    assert runs_of(5, 6, 9, 10, 20).spans(100) == [
+        Span(5, 100, 2),
+        Span(9, 102, 2),
+        Span(20, 104, 1),
+    ]
+
+
+def test_too_many_gaps_leave_the_last_record() -> None:
+    offsets = [2 * n for n in range(RUNS_MAX + 50)]
+    spans = runs_of(*offsets).spans(0)
+    assert len(spans) == RUNS_MAX + 1
+    assert spans[-1] == Span(offsets[-1], len(offsets) - 1, 1)
+
+
+def test_translation() -> None:
+    spans = Spans()
+    spans.add([Span(10, 100, 5), Span(20, 105, 5)])
+    assert spans.translate(9) is None
+    assert spans.translate(10) == 100
+    assert spans.translate(14) == 104
+    assert spans.translate(15) == spans.translate(17) == 105
+    assert spans.translate(24) == 109
+    # A marker follows the last record.
+    assert spans.translate(25) == spans.translate(1000) == 111
+
+
+def test_memory_is_bounded_and_new_spans_stay() -> None:
+    spans = Spans()
+    for number in range(10 * SPANS_MAX):
+        spans.add([Span(10 * number, 11 * number, 5)])
+    assert len(spans._spans) <= SPANS_MAX
+    newest = 10 * SPANS_MAX - 1
+    for number in range(newest - SPANS_MAX // 4, newest):
+        assert spans.translate(10 * number + 2) == 11 * number + 2
+    assert spans.translate(0) == 0
+
+
+@settings(deadline=None)
+@given(
+    st.lists(st.lists(st.booleans(), min_size=1, max_size=40), min_size=1, max_size=12),
+    st.integers(0, 5),
+)
+def test_no_record_is_skipped(transactions: list[list[bool]], thinned: int) -> None:
+    """A reader that goes on at a translated offset meets every record that it has not read."""
+    at_source: list[int] = []
+    at_target: list[int] = []
+    spans = Spans()
+    source, target = 0, 7
+    for transaction in transactions:
+        present = [source + n for n, is_there in enumerate(transaction) if is_there]
+        source += len(transaction)
+        if present:
+            spans.add(runs_of(*present).spans(target))
+            at_source += present
+            at_target += range(target, target + len(present))
+            target += len(present) + 1
+    for _ in range(thinned):
+        del spans._spans[1:-1:2]
+    for offset in range(source + 2):
+        found = spans.translate(offset)
+        unread = [there for here, there in zip(at_source, at_target, strict=True) if here >= offset]
+        if found is None:
+            assert not at_source or offset < at_source[0]
+        elif unread:
+            assert found <= unread[0]
+        if thinned == 0 and found is not None:
+            read = [
+                there for here, there in zip(at_source, at_target, strict=True) if here < offset
+            ]
+            assert not read or found > read[-1]
+
+
+def test_segments_are_rows_of_one_partition() -> None:
+    topics = pa.array(["a", "a", "b", "b", "b"])
+    partitions = pa.array([0, 1, 1, 1, 0], pa.int32())
+    assert segments(topics, partitions) == [
+        Segment("a", 0, 0, 1),
+        Segment("a", 1, 1, 2),
+        Segment("b", 1, 2, 4),
+        Segment("b", 0, 4, 5),
+    ]
+    assert segments(topics[:0], partitions[:0]) == []

@@ -1,0 +1,146 @@
+"""The target's topics follow the source's, and no circle is closed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pytest
+
+from pyrklog.mirror import MirrorError, Names, Patterns, Policy
+from pyrklog.mirror.state import Origin, chain_row, origin_row
+from pyrklog.mirror.topics import Topics, Wanted, own_options
+
+Value = tuple[str | None, bool]
+PREFIX = Names("east", "west", Policy.PREFIX, "east")
+IDENTITY = Names("east", "west", Policy.IDENTITY, "east")
+
+
+class Fake:
+    """A cluster with topics, their partitions and options."""
+
+    def __init__(self, cluster_id: str, topics: dict[str, int]) -> None:
+        self.id = cluster_id
+        self.counts = topics
+        self.own: dict[str, dict[str, str]] = {}
+        self.rows: dict[str, list[tuple[bytes, bytes | None]]] = {}
+
+    def topics(self) -> tuple[str, dict[str, int]]:
+        return self.id, dict(self.counts)
+
+    def create(
+        self, topic: str, partitions: int, replicas: int, options: Mapping[str, str]
+    ) -> bool:
+        self.counts[topic] = partitions
+        self.own[topic] = dict(options)
+        return True
+
+    def add_partitions(self, topic: str, count: int) -> None:
+        assert count > self.counts[topic]
+        self.counts[topic] = count
+
+    def options(self, topics: Sequence[str]) -> dict[str, dict[str, Value]]:
+        defaults: dict[str, Value] = {
+            "retention.ms": ("1", False),
+            "cleanup.policy": ("delete", False),
+            "min.insync.replicas": ("1", False),
+        }
+        return {
+            topic: defaults | {k: (v, True) for k, v in self.own.get(topic, {}).items()}
+            for topic in topics
+        }
+
+    def set_options(self, topic: str, options: Mapping[str, str]) -> None:
+        self.own.setdefault(topic, {}).update(options)
+
+    def records(self, topic: str) -> Any:
+        return self.rows[topic]
+
+
+def topics(names: Names, source: Fake, target: Fake, notes: list[str] | None = None) -> Topics:
+    wanted = Wanted(Patterns([".*"], "--topics"))
+    return Topics(names, wanted, source, target, (notes if notes is not None else []).append)
+
+
+def test_a_topic_is_made_with_partitions_and_options() -> None:
+    source, target = Fake("A", {"t": 3}), Fake("B", {})
+    source.own["t"] = {"retention.ms": "5", "min.insync.replicas": "2", "strange": "x"}
+    plan = topics(PREFIX, source, target).sync()
+    assert plan.topics == {"t": 3}
+    assert target.counts == {"east.t": 3}
+    assert target.own["east.t"] == {"retention.ms": "5"}
+
+
+def test_partitions_and_options_follow() -> None:
+    source, target = Fake("A", {"t": 3}), Fake("B", {})
+    syncing = topics(PREFIX, source, target)
+    assert syncing.sync().grown == frozenset()
+    source.counts["t"] = 5
+    source.own["t"] = {"cleanup.policy": "compact"}
+    target.own["east.t"]["retention.ms"] = "7"
+    assert syncing.sync().grown == {"east.t"}
+    assert target.counts == {"east.t": 5}
+    assert target.own["east.t"] == {"cleanup.policy": "compact", "retention.ms": "7"}
+    target.counts["east.t"] = 9
+    assert syncing.sync().grown == frozenset()
+    assert target.counts == {"east.t": 9}
+
+
+def test_a_topic_that_is_gone_is_told_once() -> None:
+    notes: list[str] = []
+    source, target = Fake("A", {"t": 1, "u": 1}), Fake("B", {})
+    syncing = topics(PREFIX, source, target, notes)
+    syncing.sync()
+    del source.counts["t"]
+    assert syncing.sync().topics == {"u": 1}
+    syncing.sync()
+    assert notes == ["topic t is gone at the source; it stays at the target"]
+
+
+def test_a_mirrored_topic_that_is_gone_at_the_target_stops() -> None:
+    source, target = Fake("A", {"t": 1}), Fake("B", {})
+    with pytest.raises(MirrorError, match=r"topic east\.t, which has been mirrored, is gone"):
+        topics(PREFIX, source, target).sync({"t"})
+    assert target.counts == {}
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["message.timestamp.type", "leader.replication.throttled.replicas", "remote.storage.enable"],
+)
+def test_some_options_are_not_copied(name: str) -> None:
+    assert own_options({name: ("x", True), "a": ("y", True)}, {name: 1, "a": 1}) == {"a": "y"}
+
+
+def mirrored(at: Fake, source_id: str, topic: str, chain: list[str]) -> None:
+    """As if a mirror from there with --policy identity had written to the cluster."""
+    name = f"pyrklog-mirror.{source_id}.state.internal"
+    rows = [
+        origin_row(name, Origin(source_id, at.id, "identity")),
+        chain_row(name, topic, chain),
+    ]
+    at.counts[name] = 1
+    at.rows[name] = [(row.key, row.value) for row in rows]
+
+
+def test_identity_within_one_cluster_is_refused() -> None:
+    source = Fake("A", {"t": 1})
+    with pytest.raises(MirrorError, match=r"topic t would go in a circle.*which is the source"):
+        topics(IDENTITY, source, source).sync()
+
+
+def test_the_way_back_is_refused() -> None:
+    there, back = Fake("B", {"t": 1, "u": 1}), Fake("A", {"t": 1})
+    mirrored(there, "A", "t", ["A"])
+    with pytest.raises(MirrorError, match=r"topic t would go in a circle.*by B, A"):
+        topics(IDENTITY, there, back).sync()
+    assert "u" not in back.counts
+
+
+def test_a_circle_of_three_is_refused_and_a_chain_is_not() -> None:
+    source = Fake("C", {"t": 1})
+    mirrored(source, "B", "t", ["B", "A"])
+    with pytest.raises(MirrorError, match="would go in a circle"):
+        topics(IDENTITY, source, Fake("A", {})).sync()
+    plan = topics(IDENTITY, source, Fake("D", {})).sync()
+    assert plan.chains == {"t": ["C", "B", "A"]}

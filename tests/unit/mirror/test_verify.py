@@ -1,0 +1,125 @@
+"""What two sides of a partition may differ in: what retention and compaction have taken."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from pyrklog.mirror import verify
+from pyrklog.mirror.verify import Side, Verdict, compare
+
+HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
+Pair = tuple[bytes | None, bytes | None]
+
+
+@dataclass
+class Fake:
+    """As :class:`Side`: records by offset; those at ``end`` and behind are not compared."""
+
+    records: dict[int, Pair]
+    end: int
+    has_lost: bool = False
+    topic: str = "t"
+    partition: int = 0
+    reads: list[int] = field(default_factory=list)
+
+    def batches(self, _columns: tuple[str, ...], end: int | None = None) -> Iterator[Any]:
+        self.reads.append(1)
+        rows = [(k, v) for k, v in self.records.items() if end == -1 or k < self.end]
+        for at in range(0, len(rows), 2):
+            yield batch(rows[at : at + 2])
+
+    def record_count(self) -> int:
+        return sum(1 for one in self.records if one < self.end)
+
+
+def batch(rows: list[tuple[int, Pair]]) -> pa.RecordBatch:
+    return pa.record_batch(
+        {
+            "key": pa.array([pair[0] for _, pair in rows], pa.binary()),
+            "value": pa.array([pair[1] for _, pair in rows], pa.binary()),
+            "headers": pa.nulls(len(rows), HEADERS),
+            "timestamp": pa.array([1] * len(rows), pa.timestamp("us", "UTC")),
+            "offset": pa.array([offset for offset, _ in rows], pa.int64()),
+        }
+    )
+
+
+def side(*records: Pair, first: int = 0, end: int | None = None, has_lost: bool = False) -> Fake:
+    found = dict(enumerate(records, first))
+    return Fake(found, first + len(records) if end is None else end, has_lost)
+
+
+def compared(source: Fake, target: Fake, *, is_compacted: bool) -> Verdict:
+    sides: tuple[Side, Side] = (source, target)  # type: ignore[assignment]
+    return compare(*sides, is_compacted=is_compacted)
+
+
+A, B, C = (b"a", b"1"), (b"b", b"2"), (b"c", b"3")
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "difference"),
+    [
+        (side(A, B, C), side(A, B, C, first=7), ""),
+        (side(A, B, C), side(A, B), "3 and 2 records at source offsets 0 to 2, target 0 to 1"),
+        (side(A, B), side(), "the target lacks source offsets 0 to 1"),
+        (side(), side(A), "the source lacks target offsets 0 to 0"),
+        (side(A), side((b"a", b"x")), "other values at source offsets 0 to 0, target 0 to 0"),
+        # Retention has taken the beginning of one, of the other, of both.
+        (side(B, C, has_lost=True), side(A, B, C), ""),
+        (side(A, B, C), side(C, has_lost=True), ""),
+        (side(B, C, has_lost=True), side(C, has_lost=True), ""),
+        (side(C, has_lost=True), side(B, C, has_lost=True), ""),
+        # But not the end of the other.
+        (side(B, C, has_lost=True), side(A, B), "other keys and values at source offsets"),
+        (side(A, B, C), side(A, B, has_lost=True), "other keys and values at source offsets"),
+        (side(B, C, has_lost=True), side(C), "2 and 1 records at source offsets"),
+    ],
+)
+def test_ranges(source: Fake, target: Fake, difference: str) -> None:
+    found = compared(source, target, is_compacted=False).difference
+    assert found.startswith(difference)
+    assert bool(found) == bool(difference)
+
+
+GONE = (b"a", None)
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "difference"),
+    [
+        (side(A, B, (b"a", b"9")), side(B, (b"a", b"9")), ""),
+        (side(A, B), side(A), "1 key has another last record"),
+        (side(A, B), side((b"a", b"x"), (b"b", b"x")), "2 keys have another last record"),
+        # A tombstone, and what it has removed.
+        (side(A, GONE, B), side(B), ""),
+        (side(B), side(GONE, B), ""),
+        (side(A, B), side(GONE, B), "1 key has another last record"),
+        # A later record that is not mirrored yet: compaction may have taken the one before.
+        (side(B, (b"a", b"9"), end=1), side(A, B), ""),
+        (side(A, B), side(B, (b"a", b"9"), end=1), ""),
+        # Retention.
+        (side(B, has_lost=True), side(A, B), ""),
+        (side((b"b", b"x"), has_lost=True), side(A, B), "1 key has another last record"),
+        # Records without a key are nobody's last.
+        (side(A, (None, b"x")), side(A), ""),
+    ],
+)
+def test_keys(source: Fake, target: Fake, difference: str) -> None:
+    assert compared(source, target, is_compacted=True).difference == difference
+
+
+def test_many_keys_take_several_passes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(verify, "KEYS_MAX", 10)
+    records = [(b"%d" % number, b"v") for number in range(50)]
+    source, target = side(*records), side(*records)
+    found = compared(source, target, is_compacted=True)
+    assert (found.records, found.keys, found.difference) == (50, 50, "")
+    assert len(source.reads) > 5
+    target.records[49] = (b"49", b"x")
+    assert compared(source, target, is_compacted=True).difference
