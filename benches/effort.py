@@ -114,6 +114,7 @@ METRICS = (
     # jobs of Spark
     "stock_rows_per_s",
     "of_stock",
+    "stock_p99_ms",
     "job_cpu_s",
     "stock_job_cpu_s",
     "bytes",

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from benches import loadgen, scan_cases, topics
+from benches import loadgen, scan_cases, spark_feed, topics
 from benches.brokers import ROOT, BenchError, Broker
 from benches.effort import Case, Effort, Row
 from benches.meter import Meter
@@ -92,6 +92,25 @@ def _write(job: str, broker: Broker, effort: Effort) -> Row:
     return _beside_stock(job, broker, names.__getitem__, effort.spark_rows // 2)
 
 
+def _follow(broker: Broker, effort: Effort) -> Row:
+    names = {format_: f"spark-follow-{format_}" for format_ in ("kafka", "pyrklog")}
+    for name in names.values():
+        topics.create(broker, name)
+    rows = spark_feed.ROWS_PER_S * (spark_feed.WARM_S + int(effort.measure_seconds))
+    stock = _run("kafka", "follow", broker, names["kafka"], rows)
+    meter = Meter(broker)
+    ours = _run("pyrklog", "follow", broker, names["pyrklog"], rows)
+    return {
+        **meter.figures(ours["seconds"], 0),
+        "p50_ms": ours["p50_ms"],
+        "p99_ms": ours["p99_ms"],
+        "stock_p99_ms": stock["p99_ms"],
+        "of_stock": ours["p99_ms"] / stock["p99_ms"],
+        "job_cpu_s": ours["cpu_s"],
+        "stock_job_cpu_s": stock["cpu_s"],
+    }
+
+
 CASES = (
     Case("spark-read", "Spark: raw read into a sum", partial(_read, "read"), shown=_SHOWN),
     Case(
@@ -104,5 +123,11 @@ CASES = (
         "Spark: five fields to JSON",
         partial(_write, "write-json"),
         shown=_SHOWN,
+    ),
+    Case(
+        "spark-follow",
+        "Spark: a stream of 10,000 rows a second",
+        _follow,
+        shown=("p50_ms", "p99_ms", "stock_p99_ms", *_SHOWN[2:]),
     ),
 )

@@ -3,11 +3,13 @@ FOLDER [JARS]``. FORMAT is ``pyrklog``, or ``kafka`` for the stock connector wit
 commas. JOB is one of ``JOBS``.
 
 Runs it once to warm up, and once more, and prints a line of JSON: rows, seconds and CPU seconds of
-the second run; those of the driver, Java's process and Python's workers.
+the second run; those of the driver, Java's process and Python's workers. ``follow`` adds
+percentiles of milliseconds from a record's production until its batch is looked at.
 """
 
 import json
 import os
+import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -16,13 +18,17 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.types import DataType
 
 import pyrklog.spark
-from benches import process
+from benches import process, spark_feed
 
 VALUE_BYTES = 100
 EVENT = "id LONG, user STRING, amount DOUBLE, paid BOOLEAN, at STRING"
 _SPREAD = 9_973
+
+
+Figures = dict[str, float]
 
 
 class Job:
@@ -30,21 +36,21 @@ class Job:
 
     def __init__(self, session: Any, format_: str, bootstrap: str, topic: str, rows: int) -> None:
         self.session, self.format, self.rows = session, format_, rows
+        self.bootstrap, self.topic = bootstrap, topic
         self._options = {"kafka.bootstrap.servers": bootstrap}
-        self._topic = topic
         self._runs = 0
 
-    def read(self) -> Any:
-        return self._read(self.session.read)
+    def read(self, **options: str) -> Any:
+        return self._read(self.session.read.options(**options))
 
     def stream(self) -> Any:
         return self._read(self.session.readStream.option("startingOffsets", "earliest"))
 
     def _read(self, reader: Any) -> Any:
-        return reader.format(self.format).options(**self._options, subscribe=self._topic).load()
+        return reader.format(self.format).options(**self._options, subscribe=self.topic).load()
 
     def write(self, frame: Any) -> None:
-        named = frame.write.format(self.format).options(**self._options, topic=self._topic)
+        named = frame.write.format(self.format).options(**self._options, topic=self.topic)
         named.mode("append").save()
 
     def checkpoint(self, folder: Path) -> str:
@@ -53,7 +59,7 @@ class Job:
 
     def check(self, found: int) -> None:
         if found != self.rows:
-            raise SystemExit(f"{self._topic} has {self.rows} rows; {found} were read")
+            raise SystemExit(f"{self.topic} has {self.rows} rows; {found} were read")
 
 
 def read(job: Job, folder: Path) -> None:
@@ -64,8 +70,12 @@ def read(job: Job, folder: Path) -> None:
 
 def read_json(job: Job, folder: Path) -> None:
     """Five typed fields of JSON, and a group by one of them."""
-    event = F.from_json(F.col("value").cast("string"), EVENT).alias("event")
-    frame = job.read().select(event).select("event.*")
+    if job.format == "pyrklog":
+        schema = DataType.fromDDL(EVENT).json()
+        frame = job.read(decode="json", schema=schema).select("value.*")
+    else:
+        event = F.from_json(F.col("value").cast("string"), EVENT).alias("event")
+        frame = job.read().select(event).select("event.*")
     sums = frame.groupBy("paid").agg(F.count("*").alias("rows"), F.sum("amount"), F.max("id"))
     job.check(sum(row["rows"] for row in sums.collect()))
 
@@ -105,13 +115,38 @@ def stream(job: Job, folder: Path) -> None:
     job.check(found)
 
 
-JOBS: dict[str, Callable[[Job, Path], None]] = {
+def follow(job: Job, folder: Path) -> Figures:
+    """A stream beside a producer, batch after batch, until all its rows have come."""
+    delays: list[tuple[float, float]] = []
+    """Of rows: milliseconds, by when they were looked at."""
+
+    def take(frame: Any, batch_id: int) -> None:
+        sent = [row[0] for row in frame.select(F.unix_millis("timestamp")).collect()]
+        now = time.time()
+        delays.extend((now, 1000 * now - one) for one in sent)
+
+    writer = job.stream().writeStream.foreachBatch(take)
+    query = writer.option("checkpointLocation", job.checkpoint(folder)).start()
+    feed = (job.bootstrap, job.topic, spark_feed.ROWS_PER_S, job.rows)
+    command = [sys.executable, "-m", "benches.spark_feed", *map(str, feed)]
+    subprocess.run(command, check=True)
+    query.processAllAvailable()
+    query.stop()
+    job.check(len(delays))
+    begin = min(now for now, _ in delays) + spark_feed.WARM_S
+    found = sorted(delay for now, delay in delays if now >= begin)
+    return {f"p{at}_ms": found[len(found) * at // 100] for at in (50, 99)}
+
+
+JOBS: dict[str, Callable[[Job, Path], Figures | None]] = {
     "read": read,
     "read-json": read_json,
     "write": write,
     "write-json": write_json,
     "stream": stream,
+    "follow": follow,
 }
+WARM_ITSELF = ("follow",)
 
 
 def session(format_: str, folder: Path, jars: str) -> Any:
@@ -141,12 +176,13 @@ def main(
     place = Path(folder)
     spark = session(format_, place, jars)
     job = Job(spark, format_, bootstrap, topic, int(rows))
-    JOBS[name](job, place)
+    if name not in WARM_ITSELF:
+        JOBS[name](job, place)
     before, began = process.usage(os.getpid()).cpu_s, time.monotonic()
-    JOBS[name](job, place)
+    more = JOBS[name](job, place) or {}
     seconds = time.monotonic() - began
     cpu_s = process.usage(os.getpid()).cpu_s - before
-    print(json.dumps({"rows": job.rows, "seconds": seconds, "cpu_s": cpu_s}))
+    print(json.dumps({"rows": job.rows, "seconds": seconds, "cpu_s": cpu_s, **more}))
     spark.stop()
 
 
