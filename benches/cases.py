@@ -16,6 +16,7 @@ from benches import (
     process,
     recovery_case,
     scan_cases,
+    spark_cases,
     topics,
     transaction_cases,
 )
@@ -182,6 +183,7 @@ CASES = (
     *transaction_cases.CASES,
     *old_client_cases.CASES,
     *scan_cases.CASES,
+    *spark_cases.CASES,
 )
 SCENARIOS: tuple[Scenario, ...] = (
     crowd_case.SCENARIO,

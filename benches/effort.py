@@ -116,6 +116,12 @@ METRICS = (
     "mirrormaker_mb_per_s",
     "mirrormaker_rss_mb",
     "of_mirrormaker",
+    # jobs of Spark
+    "stock_rows_per_s",
+    "of_stock",
+    "stock_p99_ms",
+    "job_cpu_s",
+    "stock_job_cpu_s",
     "bytes",
     "seconds",
 )
@@ -159,6 +165,8 @@ class Effort:
     """Of which a part is aborted, and all is read."""
     commits: int
     """Offsets that a coordinator has behind it."""
+    spark_rows: int
+    """Of records of 100 bytes."""
     compaction_bytes: int
     compaction_quiet_seconds: float
     """Of the producer before it is disturbed."""
@@ -191,6 +199,7 @@ QUICK = Effort(
     memory_bytes=2_000_000_000,
     transactions_bytes=100_000_000,
     commits=200_000,
+    spark_rows=400_000,
     compaction_bytes=1_000_000_000,
     compaction_quiet_seconds=3,
     mirror_bytes=300_000_000,
@@ -220,6 +229,7 @@ FULL = Effort(
     memory_bytes=8_000_000_000,
     transactions_bytes=600_000_000,
     commits=10_000_000,
+    spark_rows=13_600_000,
     compaction_bytes=10_000_000_000,
     compaction_quiet_seconds=30,
     mirror_bytes=2_000_000_000,

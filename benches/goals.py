@@ -168,4 +168,10 @@ GOALS = (
     Goal("idle", "own_rss_mb", "<=", 60.0, False),
     Goal("idle", "cpu_percent", "<=", 0.3, False),
     Goal("start-up", "startup_s", "<=", 0.5, False),
+    Goal("spark-read", "of_stock", ">=", 2.0, False),
+    Goal("spark-read-json", "of_stock", ">=", 4.0, False),
+    Goal("spark-write", "of_stock", ">=", 3.0, False),
+    Goal("spark-write-json", "of_stock", ">=", 3.0, False),
+    Goal("spark-stream", "of_stock", ">=", 2.0, False),
+    Goal("spark-follow", "of_stock", "<=", 0.5, False),
 )
