@@ -122,7 +122,7 @@ ROOMS = {
         "security", "scanning", "producing", "mirror", "spark", "__init__", "protocol", "errors",
         "base", "metastore", "config", "plane", "cluster", "start", "membership", "replication",
         "coordinators", "peers", "groups", "transactions", "controller", "handlers", "admin",
-        "adoption", "broker", "testing", "dev", "cli", "__main__",
+        "adoption", "observability", "broker", "testing", "dev", "cli", "__main__",
     ),
 }
 # fmt: on
