@@ -116,7 +116,7 @@ def examine(state: ClusterState) -> list[Reason]:
         what = f"{count_of(below)} below {MIN_INSYNC} {_some(below)}: acks=all is refused"
         found.append(Reason("below_min_isr", "error", what, partitions=_names(below)))
     found += _by_broker(state)
-    found += [_of_log_dir(one) for one in state.log_dirs]
+    found += [of_log_dir(one) for one in state.log_dirs]
     moved = [
         one
         for one in state.partitions
@@ -176,7 +176,7 @@ def _without_store(state: ClusterState) -> list[Reason]:
     ]
 
 
-def _of_log_dir(one: LogDir) -> Reason:
+def of_log_dir(one: LogDir) -> Reason:
     if one.has_failed:
         what = f"broker {one.broker} has lost its log directory {one.path}"
         return Reason("log_dir_failed", "degraded", what, one.broker, fix=FAILED_FIX)

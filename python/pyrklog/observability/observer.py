@@ -1,0 +1,229 @@
+"""Reads a running broker for its metrics and health. Waits for no disk.
+
+Only reading happens on the broker's own thread; counting and writing the answer happen on another.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+import trio
+
+from pyrklog import __version__
+from pyrklog.cluster.metadata import Metadata
+from pyrklog.groups.group_manager import GroupManager
+from pyrklog.metastore.interface import Metastore
+from pyrklog.observability import health, samples
+from pyrklog.observability.exposition import Exposition, render
+from pyrklog.observability.health import Answer, BrokerHealth, Stage
+from pyrklog.observability.samples import DETAIL_SERIES_MAX, GroupReadings, Readings, Sample
+from pyrklog.observability.tally import Tally, TopicPartitions, count
+from pyrklog.plane.core_plane import Plane
+
+REUSE_SECONDS = 0.1
+"""Scrapes that come together get what one of them read."""
+OFFSETS_PAGE = 1000
+SERIES_A_PARTITION = 6
+
+Topics = Sequence[TopicPartitions]
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True)
+class Sources:
+    """What there is to read."""
+
+    cluster_id: str
+    metadata: Metadata
+    plane: Plane
+    store: Metastore
+    log_dirs: Sequence[str]
+    stage: Callable[[], Stage]
+    failed_log_dirs: Callable[[], Sequence[str]]
+    groups: Callable[[], GroupManager | None]
+    """None until the coordinator runs."""
+    started_at: float
+    """Seconds since the epoch."""
+
+
+class DetailUnknownError(Exception):
+    """The topic or the group is not known here; the message says which."""
+
+
+class BrokerObserver:
+    def __init__(self, sources: Sources) -> None:
+        self.http_connections = 0
+        """Set by the server."""
+        self._sources = sources
+        self._turn = trio.Lock()
+        self._thread = trio.CapacityLimiter(1)
+        self._tally: tuple[int, Tally] | None = None
+        """With the version of the image that it counts."""
+        self._read: tuple[float, list[Sample]] | None = None
+
+    async def metrics(self, accept: str) -> Exposition:
+        async with self._turn:
+            if self._read is None or trio.current_time() - self._read[0] > REUSE_SECONDS:
+                self._read = trio.current_time(), await self._samples()
+            found = self._read[1]
+            return await self._apart(lambda: render(found, accept, __version__))
+
+    async def detail(self, topic: str | None, group: str | None, accept: str) -> Exposition:
+        """Raises :class:`DetailUnknownError`."""
+        async with self._turn:
+            found = self._of_topic(topic) if topic is not None else []
+            if group is not None:
+                found += await self._of_group(group, topic)
+            bounded = samples.bounded(found, DETAIL_SERIES_MAX)
+            return await self._apart(lambda: render(bounded, accept))
+
+    def ready(self) -> Answer:
+        return health.ready(self._health(self._sources.plane.statistics()))
+
+    async def cluster(self) -> Answer:
+        topics = self._topics()
+        lacking = [
+            name for name, found in topics if any(len(one.isr) < len(one.replicas) for one in found)
+        ]
+        return await self._examine(health.cluster, topics, lacking)
+
+    async def restart_safe(self) -> Answer:
+        node_id, topics = self._sources.metadata.node_id, self._topics()
+        mine = [name for name, found in topics if any(node_id in one.isr for one in found)]
+        return await self._examine(health.restart_safe, topics, mine)
+
+    # --- reading ---------------------------------------------------------------------------------
+
+    async def _samples(self) -> list[Sample]:
+        statistics = self._sources.plane.statistics()
+        readings = self._readings(statistics)
+        log_dirs = self._named_log_dirs()
+        tally = await self._count()
+        return await self._apart(lambda: samples.of_broker(statistics, tally, readings, log_dirs))
+
+    async def _count(self) -> Tally:
+        """Counts anew only after a change of the image."""
+        metadata = self._sources.metadata
+        image = metadata.image
+        version = image.version
+        if self._tally is None or self._tally[0] != version:
+            topics, controller_id, brokers = self._topics(), image.controller_id, image.brokers
+            tally = await self._apart(
+                lambda: count(
+                    metadata.node_id, controller_id, len(brokers), topics, self._min_insync
+                )
+            )
+            self._tally = version, tally
+        return self._tally[1]
+
+    def _readings(self, statistics: Mapping[str, int]) -> Readings:
+        sources = self._sources
+        groups = sources.groups()
+        return Readings(
+            groups=len(groups.groups) if groups is not None else 0,
+            is_store_reachable=int(sources.store.is_reachable),
+            is_ready=int(health.ready(self._health(statistics)).status == health.OK),
+            http_connections=self.http_connections,
+            cpu_seconds=time.process_time(),
+            resident_bytes=_resident_bytes(),
+            start_time_seconds=sources.started_at,
+        )
+
+    def _health(self, statistics: Mapping[str, int]) -> BrokerHealth:
+        sources = self._sources
+        names = self._named_log_dirs()
+        full = [
+            names[number] if number < len(names) else str(number)
+            for name, value in statistics.items()
+            if value and (number := _number_of(name, "log_dir_read_only.")) is not None
+        ]
+        return BrokerHealth(
+            sources.metadata.node_id,
+            sources.stage(),
+            sources.store.is_reachable,
+            full,
+            sources.failed_log_dirs(),
+        )
+
+    def _named_log_dirs(self) -> Sequence[str]:
+        """Statistics number those that could be opened; with others their numbers are names."""
+        log_dirs = self._sources.log_dirs
+        opened = len(self._sources.plane.pasts())
+        return log_dirs if opened == len(log_dirs) else [str(one) for one in range(opened)]
+
+    def _topics(self) -> Topics:
+        topics = self._sources.metadata.image.topics
+        return [(name, list(entry.partitions.values())) for name, entry in topics.items()]
+
+    def _min_insync(self, topic: str) -> int:
+        metadata = self._sources.metadata
+        overrides = metadata.image.overrides(topic)
+        return metadata.defaults.resolve(overrides).min_insync_replicas
+
+    async def _examine(
+        self,
+        rule: Callable[[BrokerHealth, health.ClusterState], Answer],
+        topics: Topics,
+        limited: Sequence[str],
+    ) -> Answer:
+        """``limited`` are topics whose ``min.insync.replicas`` matters."""
+        image = self._sources.metadata.image
+        controller_id, brokers = image.controller_id, image.brokers
+        broker = self._health(self._sources.plane.statistics())
+
+        def answer() -> Answer:
+            state = health.cluster_state(
+                self._sources.cluster_id,
+                controller_id,
+                brokers,
+                topics,
+                broker,
+                {name: self._min_insync(name) for name in limited},
+            )
+            return rule(broker, state)
+
+        async with self._turn:
+            return await self._apart(answer)
+
+    # --- detail ----------------------------------------------------------------------------------
+
+    def _of_topic(self, topic: str) -> list[Sample]:
+        entry = self._sources.metadata.image.topics.get(topic)
+        if entry is None:
+            raise DetailUnknownError(f"there is no topic {topic}")
+        shown = sorted(entry.partitions.values())[: DETAIL_SERIES_MAX // SERIES_A_PARTITION]
+        ends = self._sources.plane.log_ends([(topic, one.partition) for one in shown])
+        return samples.of_topic(topic, shown, len(entry.partitions), ends)
+
+    async def _of_group(self, group_id: str, topic: str | None) -> list[Sample]:
+        manager = self._sources.groups()
+        machine = manager.groups.get(group_id) if manager is not None else None
+        if machine is None:
+            raise DetailUnknownError(f"this broker coordinates no group {group_id}")
+        offsets: list[tuple[tuple[str, int], int]] = []
+        after: tuple[str, int] | None = None
+        while page := machine.group.offsets.page(after, OFFSETS_PAGE):
+            offsets += [(key, one.offset) for key, one in page if topic in (None, key[0])]
+            after = page[-1][0]
+            if len(offsets) > DETAIL_SERIES_MAX:
+                break
+            await trio.lowlevel.checkpoint()
+        return samples.of_group(GroupReadings(group_id, len(machine.group.members), offsets))
+
+    async def _apart(self, work: Callable[[], Result]) -> Result:
+        return await trio.to_thread.run_sync(work, limiter=self._thread)
+
+
+def _number_of(name: str, prefix: str) -> int | None:
+    rest = name.removeprefix(prefix)
+    return int(rest) if rest != name and rest.isdecimal() else None
+
+
+def _resident_bytes() -> int:
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE")
