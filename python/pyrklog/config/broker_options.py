@@ -223,9 +223,9 @@ NETWORK = (
         in_kafka="Without such a listener the broker does not start.",
     ),
     string(HTTP_LISTENER, None, check=wrong_with_place, check_allows=HTTP_ALLOWED).described(
-        "Where metrics and health are served over HTTP, to anybody who reaches it; an empty host is "
-        "every interface, port 0 any free port. Unset: 127.0.0.1, the port of the first of listeners "
-        "+ 100."
+        "Where metrics and health are served over HTTP, to anybody who reaches it; an empty host "
+        "is every interface, port 0 any free port. Unset: 127.0.0.1, the port of the first of "
+        "listeners + 100."
     ),
     string("controller.listener.names", None, importance="high").described(
         "Listeners of a KRaft controller: left out."

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 from pyrklog.observability.health_rules import (
     ZOOKEEPER_FIX,
@@ -19,6 +19,7 @@ from pyrklog.observability.health_rules import (
     is_healthy,
     of_log_dir,
 )
+from pyrklog.observability.sources import Stage
 from pyrklog.observability.tally import TopicPartitions
 from pyrklog.plane.values import BrokerImage
 
@@ -27,8 +28,6 @@ UNAVAILABLE = 503
 PARTITIONS_SHOWN_MAX = 1000
 """Of one answer."""
 ALONE = "it is the only broker, and a restart stops all service until it is back"
-
-Stage = Literal["starting", "serving", "ending"]
 
 
 class Answer(NamedTuple):

@@ -8,22 +8,18 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
 import trio
 
 from pyrklog import __version__
-from pyrklog.cluster.metadata import Metadata
-from pyrklog.groups.group_manager import GroupManager
-from pyrklog.metastore.interface import Metastore
 from pyrklog.observability import health, samples
 from pyrklog.observability.exposition import Exposition, render
-from pyrklog.observability.health import Answer, BrokerHealth, Stage
+from pyrklog.observability.health import Answer, BrokerHealth
 from pyrklog.observability.samples import DETAIL_SERIES_MAX, GroupReadings, Readings, Sample
+from pyrklog.observability.sources import Sources
 from pyrklog.observability.tally import Tally, TopicPartitions, count
-from pyrklog.plane.core_plane import Plane
 
 REUSE_SECONDS = 0.1
 """Scrapes that come together get what one of them read."""
@@ -32,23 +28,6 @@ SERIES_A_PARTITION = 6
 
 Topics = Sequence[TopicPartitions]
 Result = TypeVar("Result")
-
-
-@dataclass(frozen=True)
-class Sources:
-    """What there is to read."""
-
-    cluster_id: str
-    metadata: Metadata
-    plane: Plane
-    store: Metastore
-    log_dirs: Sequence[str]
-    stage: Callable[[], Stage]
-    failed_log_dirs: Callable[[], Sequence[str]]
-    groups: Callable[[], GroupManager | None]
-    """None until the coordinator runs."""
-    started_at: float
-    """Seconds since the epoch."""
 
 
 class DetailUnknownError(Exception):

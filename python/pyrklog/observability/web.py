@@ -40,6 +40,8 @@ BODY_BYTES_MAX = 1024
 NAME_MAX = 1024
 """Characters of a topic's or group's name that are looked up."""
 
+Endpoint = Callable[[Request], Awaitable[Response]]
+
 log = get_logger("http")
 
 
@@ -57,16 +59,32 @@ class _Pace:
         await trio.sleep(max(0.0, self._next - now))
 
 
-def application(observer: BrokerObserver, *, is_loopback: bool) -> Starlette:
-    """``is_loopback``: only a loopback ``Host`` is answered."""
-    pace = _Pace(REQUESTS_A_SECOND_MAX)
+class _Paths:
+    """The answer of each path; starlette calls them."""
 
-    def guarded(
-        answer: Callable[[Request], Awaitable[Response]],
-    ) -> Callable[[Request], Awaitable[Response]]:
+    def __init__(self, observer: BrokerObserver, *, is_loopback: bool) -> None:
+        self._observer = observer
+        self._is_loopback = is_loopback
+        self._pace = _Pace(REQUESTS_A_SECOND_MAX)
+        self._all: dict[str, Endpoint] = {
+            "/metrics": self._metrics,
+            "/metrics/detail": self._detail,
+            "/health/live": self._live,
+            "/health/ready": self._ready,
+            "/health/cluster": self._cluster,
+            "/health/restart-safe": self._restart_safe,
+        }
+
+    def routes(self) -> list[Route]:
+        return [
+            Route(path, self._guarded(answer), methods=["GET"])
+            for path, answer in self._all.items()
+        ]
+
+    def _guarded(self, answer: Endpoint) -> Endpoint:
         async def endpoint(request: Request) -> Response:
-            await pace.wait()
-            if is_loopback and not _names_loopback(request.headers.get("host", "")):
+            await self._pace.wait()
+            if self._is_loopback and not names_loopback(request.headers.get("host", "")):
                 return _error(403, "this broker answers only requests to a loopback address")
             try:
                 return await answer(request)
@@ -76,51 +94,48 @@ def application(observer: BrokerObserver, *, is_loopback: bool) -> Starlette:
 
         return endpoint
 
-    async def metrics(request: Request) -> Response:
-        return _text(await observer.metrics(request.headers.get("accept", "")))
+    async def not_found(self, _request: Request, _error_: Exception) -> Response:
+        await self._pace.wait()
+        return _error(404, f"there is nothing here; there are {', '.join(self._all)}")
 
-    async def detail(request: Request) -> Response:
-        topic, group = request.query_params.get("topic"), request.query_params.get("group")
-        if not topic and not group:
+    async def _metrics(self, request: Request) -> Response:
+        return _text(await self._observer.metrics(request.headers.get("accept", "")))
+
+    async def _detail(self, request: Request) -> Response:
+        topic = request.query_params.get("topic") or None
+        group = request.query_params.get("group") or None
+        if topic is None and group is None:
             return _error(400, "give topic, group, or both: /metrics/detail?topic=T&group=G")
         if any(name is not None and len(name) > NAME_MAX for name in (topic, group)):
             return _error(404, "no name is so long")
         accept = request.headers.get("accept", "")
         try:
-            return _text(await observer.detail(topic or None, group or None, accept))
+            return _text(await self._observer.detail(topic, group, accept))
         except DetailUnknownError as error:
             return _error(404, str(error))
 
-    async def live(_request: Request) -> Response:
+    async def _live(self, _request: Request) -> Response:
         return _json(health.live())
 
-    async def ready(_request: Request) -> Response:
-        return _json(observer.ready())
+    async def _ready(self, _request: Request) -> Response:
+        return _json(self._observer.ready())
 
-    async def cluster(_request: Request) -> Response:
-        return _json(await observer.cluster())
+    async def _cluster(self, _request: Request) -> Response:
+        return _json(await self._observer.cluster())
 
-    async def restart_safe(_request: Request) -> Response:
-        return _json(await observer.restart_safe())
+    async def _restart_safe(self, _request: Request) -> Response:
+        return _json(await self._observer.restart_safe())
 
-    async def not_found(_request: Request, _error_: Exception) -> Response:
-        return _error(404, f"there is nothing here; there are {', '.join(paths)}")
 
-    paths = {
-        "/metrics": metrics,
-        "/metrics/detail": detail,
-        "/health/live": live,
-        "/health/ready": ready,
-        "/health/cluster": cluster,
-        "/health/restart-safe": restart_safe,
-    }
-    routes = [Route(path, guarded(answer), methods=["GET"]) for path, answer in paths.items()]
-    app = Starlette(routes=routes, exception_handlers={404: not_found})
+def application(observer: BrokerObserver, *, is_loopback: bool) -> Starlette:
+    """``is_loopback``: only a loopback ``Host`` is answered."""
+    paths = _Paths(observer, is_loopback=is_loopback)
+    app = Starlette(routes=paths.routes(), exception_handlers={404: paths.not_found})
     app.router.redirect_slashes = False
     return app
 
 
-def _names_loopback(host: str) -> bool:
+def names_loopback(host: str) -> bool:
     """Whether a ``Host`` header names this machine by itself, which no foreign web page's does."""
     name = host.rpartition(":")[0] if host.rpartition(":")[2].isdecimal() else host
     if name.lower() == "localhost":
