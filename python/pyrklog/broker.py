@@ -7,7 +7,6 @@ refuses work, writes and syncs; then the session and the store close.
 
 from __future__ import annotations
 
-import gc
 import os
 import signal
 import sys
@@ -53,6 +52,7 @@ from pyrklog.start import banner
 from pyrklog.start.failed_start import StartAttempt, start_error_in
 from pyrklog.start.file_limit import raise_file_limit
 from pyrklog.start.folders import compare_folders, warn_of_full_disks, warn_of_unconfirmed
+from pyrklog.start.garbage import collect_garbage_from_now_on
 from pyrklog.start.identity import (
     DirectoryIdentity,
     choose_cluster_id,
@@ -81,9 +81,6 @@ SHUTDOWN_LIMIT_SECONDS = 8.0
 writes, and logs that are cut short must recover. Container managers wait ten seconds before they
 kill.
 """
-YOUNG_OBJECTS = 10_000
-"""Objects made before the collector looks at them. With 700, Python's, a busy coordinator spends a
-tenth of its time there."""
 SAME_SIGNAL_SECONDS = 0.1
 """timeout(1) signals the process and then its group: meant as one signal."""
 EXIT_INTERRUPTED = 130
@@ -280,7 +277,7 @@ class Broker:
         await _start_coordinators(nursery, coordinators(), metadata)
         self._groups = coordinators().groups.manager
         await trio.to_thread.run_sync(events.preload)
-        _collect_garbage_from_now_on()
+        collect_garbage_from_now_on()
 
     def _look_at_folders(
         self,
@@ -550,14 +547,6 @@ class Broker:
                 "not_flushed", seconds=seconds, consequence="logs recover at the next start"
             )
             self._exit_code = self._exit_code or 1
-
-
-def _collect_garbage_from_now_on() -> None:
-    # These objects stay: the collector need not visit them again.
-    if not gc.isenabled():
-        gc.freeze()
-        gc.set_threshold(YOUNG_OBJECTS)
-        gc.enable()
 
 
 def _producer_ids(peers: Peers | None, api: ControllerApi, member: Member) -> ProducerIds:

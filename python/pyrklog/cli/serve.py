@@ -29,7 +29,6 @@ _EXAMPLES = {
 class ServeOptions:
     data: str | None = None
     listen: str | None = None
-    http: str | None = None
     config: str | None = None
     sets: list[str] = field(default_factory=list)
     check: bool = False
@@ -39,6 +38,7 @@ class ServeOptions:
     adopt_zookeeper: str | None = None
     zookeeper: str | None = None
     broker_id: str | None = None
+    http: str | None = None
     log_level: str = "info"
     log_format: str = "auto"
 
