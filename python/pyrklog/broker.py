@@ -134,6 +134,11 @@ class Broker:
         self._groups: GroupManager | None = None
         self._starting: trio.CancelScope | None = None
 
+    @property
+    def http_address(self) -> tuple[str, int] | None:
+        """Where HTTP is served; None: nowhere."""
+        return told_address(self._http)
+
     def stop(self) -> None:
         self._end.set()
 
@@ -493,7 +498,7 @@ class Broker:
                 banner.ALONE if zookeeper is None else f"broker {node_id} · ZooKeeper {zookeeper}"
             )
             cap = plane.statistics().get("cache_limit_bytes", 0)
-            http = told_address(self._http)
+            http = self.http_address
             shown = banner.banner(bound, self.config.log_dirs, seconds, place, cap, http)
             print(banner.printable(shown, sys.stdout.encoding), flush=True)
         log.info(
