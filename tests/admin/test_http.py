@@ -2,57 +2,24 @@
 
 import json
 import socket
-import urllib.error
-import urllib.request
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, Producer
-from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
 from pyrklog.observability.samples import SERIES_MAX
 from pyrklog.testing import BrokerExited, TestBroker
 from pyrklog.testing.broker import free_port
+from tests.support.broker_http import ANY_PORT, ask, http_port, scrape
 from tests.support.waiting import wait_until
 
-ANY_PORT = {"pyrklog.http.listener": "127.0.0.1:0"}
 RECORDS = 100
-Found = dict[tuple[str, ...], float]
-
-
-def http_port(broker: TestBroker) -> int:
-    """Of the last start."""
-    lines = [line for line in broker.log if '"event": "http_listening"' in line]
-    return int(json.loads(lines[-1])["port"])
 
 
 def is_free(port: int) -> bool:
     with socket.socket() as probe:
         return probe.connect_ex(("127.0.0.1", port)) != 0
-
-
-def ask(broker: TestBroker, path: str) -> tuple[int, str]:
-    request = urllib.request.Request(
-        f"http://127.0.0.1:{http_port(broker)}{path}",
-        headers={"accept": "application/openmetrics-text; version=1.0.0"},
-    )
-    try:
-        with urllib.request.urlopen(request, timeout=60) as answer:
-            return answer.status, answer.read().decode()
-    except urllib.error.HTTPError as error:
-        return error.code, error.read().decode()
-
-
-def scrape(broker: TestBroker, path: str = "/metrics") -> Found:
-    """Values by name and labels in the order of their names."""
-    status, text = ask(broker, path)
-    assert status == 200, text
-    return {
-        (one.name, *(value for _, value in sorted(one.labels.items()))): one.value
-        for family in text_string_to_metric_families(text)
-        for one in family.samples
-    }
 
 
 def produced(broker: TestBroker, topic: str) -> None:
