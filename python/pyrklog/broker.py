@@ -42,7 +42,7 @@ from pyrklog.membership.store_connection import store_connection
 from pyrklog.metastore import znodes
 from pyrklog.metastore.interface import Metastore, SessionExpiredError, StoreFailedError
 from pyrklog.observability.sources import Sources, Stage
-from pyrklog.observability.start import Listeners, open_listeners, run_http, told_address
+from pyrklog.observability.start import open_listeners, run_http, told_address
 from pyrklog.plane.core_plane import Plane, memory_bytes
 from pyrklog.plane.plane_settings import plane_settings
 from pyrklog.plane.seam import PlaneSettings
@@ -124,20 +124,17 @@ class Broker:
         self.config = config
         self.ports: dict[str, int] = {}
         """Port of each listener, once it listens."""
+        self.http_address: tuple[str, int] | None = None
+        """Where HTTP is served; None: nowhere."""
         self.ready = trio.Event()
         self.service: ClusterService | None = None
         self._make_plane = make_plane
         self._state_log = StateChangeLog(config.meta_dir)
         self._end = trio.Event()
         self._exit_code = 0
-        self._http: Listeners = ()
         self._groups: GroupManager | None = None
+        self._loaded = trio.Event()
         self._starting: trio.CancelScope | None = None
-
-    @property
-    def http_address(self) -> tuple[str, int] | None:
-        """Where HTTP is served; None: nowhere."""
-        return told_address(self._http)
 
     def stop(self) -> None:
         self._end.set()
@@ -207,7 +204,8 @@ class Broker:
         node_id, store = member.node_id, member.store
         in_cluster = self.config.zookeeper is not None
         early, late = self._endpoints(plane)
-        self._http = await open_listeners(self.config.http_place)
+        http = await open_listeners(self.config.http_place)
+        self.http_address = told_address(http)
         if not in_cluster:
             await self._adopt(node_id, cluster_id, store, plane)
         metadata = Metadata(node_id, self.config, store, plane)
@@ -240,7 +238,7 @@ class Broker:
             nursery.start_soon(plane.run, events)
             nursery.start_soon(replication.run)
             sources = self._sources(cluster_id, metadata, plane, store, events)
-            nursery.start_soon(run_http, self._http, sources, self.ready)
+            nursery.start_soon(run_http, http, sources, self._loaded)
             if peers is not None:
                 nursery.start_soon(peers.run)
             nursery.start_soon(member.keep_session)
@@ -283,6 +281,7 @@ class Broker:
         self._groups = coordinators().groups.manager
         await trio.to_thread.run_sync(events.preload)
         collect_garbage_from_now_on()
+        self._loaded.set()
 
     def _look_at_folders(
         self,
@@ -498,8 +497,9 @@ class Broker:
                 banner.ALONE if zookeeper is None else f"broker {node_id} · ZooKeeper {zookeeper}"
             )
             cap = plane.statistics().get("cache_limit_bytes", 0)
-            http = self.http_address
-            shown = banner.banner(bound, self.config.log_dirs, seconds, place, cap, http)
+            shown = banner.banner(
+                bound, self.config.log_dirs, seconds, place, cap, self.http_address
+            )
             print(banner.printable(shown, sys.stdout.encoding), flush=True)
         log.info(
             "ready",

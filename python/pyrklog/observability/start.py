@@ -1,4 +1,4 @@
-"""Opens the port of HTTP at once, and loads what serves there only once the broker is ready.
+"""Opens the port of HTTP at once, and loads what serves there only once Kafka's clients are served.
 
 Loading takes a fifth of a second, which a start is to spend on its clients. A broker whose start
 takes longer than :data:`LOAD_AFTER_SECONDS` answers meanwhile that it is starting.
@@ -62,15 +62,15 @@ def told_address(listeners: Listeners) -> tuple[str, int] | None:
     return host, port
 
 
-async def run_http(listeners: Listeners, sources: Sources, ready: trio.Event) -> None:
-    """Serves until cancelled. What fails here does not fail the broker."""
+async def run_http(listeners: Listeners, sources: Sources, loaded: trio.Event) -> None:
+    """Serves until cancelled, once the broker has ``loaded``. What fails here does not fail it."""
     told = told_address(listeners)
     if told is None:
         return
     try:
         log.info("http_listening", host=told[0], port=told[1])
         with trio.move_on_after(LOAD_AFTER_SECONDS):
-            await ready.wait()
+            await loaded.wait()
         await trio.to_thread.run_sync(_load)
         from pyrklog.observability.observer import BrokerObserver
         from pyrklog.observability.web import HttpServer
