@@ -15,7 +15,7 @@ import trio
 from hypercorn.config import Config
 from hypercorn.trio.tcp_server import TCPServer
 from hypercorn.trio.worker_context import WorkerContext
-from hypercorn.typing import ConnectionState, LifespanState
+from hypercorn.typing import ConnectionState
 from hypercorn.utils import wrap_app
 from starlette.applications import Starlette
 from starlette.requests import Request
@@ -206,7 +206,7 @@ class HttpServer:
                     self._app,
                     self._config,
                     self._context,
-                    ConnectionState(LifespanState()),
+                    ConnectionState({}),
                     stream,
                 )
                 await server.run()

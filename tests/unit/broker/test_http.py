@@ -11,6 +11,7 @@ import pytest
 import trio
 
 from pyrklog.errors import TemporaryError
+from pyrklog.start.failed_start import start_error_in
 from tests.unit.broker.harness import Running, running_broker
 
 ANY_PORT = "pyrklog.http.listener=127.0.0.1:0"
@@ -119,9 +120,9 @@ async def test_an_address_that_was_given_and_is_taken_ends_the_start(tmp_path: P
         with pytest.raises(BaseExceptionGroup) as caught:
             async with running_broker(tmp_path, f"pyrklog.http.listener=127.0.0.1:{port}"):
                 pass
-    refused, _ = caught.value.split(TemporaryError)
-    assert refused is not None
-    assert f"127.0.0.1:{port} is taken by" in str(refused.exceptions[0])
+    refused = start_error_in(caught.value)
+    assert isinstance(refused, TemporaryError)
+    assert f"127.0.0.1:{port} is taken by" in refused.what
 
 
 async def test_none_opens_no_port(tmp_path: Path) -> None:
