@@ -66,6 +66,13 @@ KAZOO_IMPORTERS = {
     "python/pyrklog/metastore/zookeeper_handler.py": "at its top",
 }
 
+# Libraries that one module each imports.
+LIBRARY_IMPORTERS = {
+    "hypercorn": "python/pyrklog/observability/web.py",
+    "starlette": "python/pyrklog/observability/web.py",
+    "prometheus_client": "python/pyrklog/observability/exposition.py",
+}
+
 # Allowed dependencies among our crates.
 CRATE_DEPENDENCIES = {
     "wire": frozenset[str](),
@@ -241,6 +248,9 @@ def _check_core(name: str, found: list[Import]) -> Iterator[Violation]:
             yield Violation(
                 name, item.line, f"imports {CORE}; only {' and '.join(CORE_IMPORTERS)} may"
             )
+        owner = LIBRARY_IMPORTERS.get(item.module.split(".")[0], name)
+        if name.startswith(PACKAGE) and name != owner:
+            yield Violation(name, item.line, f"imports {item.module}; only {owner} may")
         is_kazoo = _named(item.module, frozenset({"kazoo"}))
         how = KAZOO_IMPORTERS.get(name)
         if is_kazoo and (how is None or (item.eager and how == "lazily")):

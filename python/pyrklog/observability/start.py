@@ -42,7 +42,7 @@ async def open_listeners(place: HttpPlace | None) -> Listeners:
         )
     except OSError as error:
         reason = error.strerror or str(error)
-        if error.errno == errno.EADDRINUSE or "in use" in reason:
+        if error.errno == errno.EADDRINUSE:
             from pyrklog.base.diagnosis import port_holder
 
             reason = f"{place} is taken by {port_holder(place.port) or 'another program'}"
@@ -76,13 +76,18 @@ async def run_http(listeners: Listeners, sources: Sources, loaded: trio.Event) -
         from pyrklog.observability.web import HttpServer
 
         observer = BrokerObserver(sources)
-        is_loopback = ip_address(told[0].partition("%")[0]).is_loopback
+        is_loopback = all(map(_is_loopback, listeners))
         await HttpServer(observer, is_loopback=is_loopback).run(listeners)
     except Exception as error:
         log.error("http_failed", exc_info=error, consequence="the broker serves without HTTP")
     finally:
         for one in listeners:
             one.socket.close()
+
+
+def _is_loopback(listener: trio.SocketListener) -> bool:
+    host: str = listener.socket.getsockname()[0]
+    return ip_address(host.partition("%")[0]).is_loopback
 
 
 def _load() -> None:
