@@ -20,6 +20,7 @@ from pyrklog.observability.health import Answer, BrokerHealth
 from pyrklog.observability.samples import DETAIL_SERIES_MAX, GroupReadings, Readings, Sample
 from pyrklog.observability.sources import Sources
 from pyrklog.observability.tally import Tally, TopicPartitions, count
+from pyrklog.plane.values import PartitionImage
 
 REUSE_SECONDS = 0.1
 """Scrapes that come together get what one of them read."""
@@ -65,16 +66,11 @@ class BrokerObserver:
         return health.ready(self._health(self._sources.plane.statistics()))
 
     async def cluster(self) -> Answer:
-        topics = self._topics()
-        lacking = [
-            name for name, found in topics if any(len(one.isr) < len(one.replicas) for one in found)
-        ]
-        return await self._examine(health.cluster, topics, lacking)
+        return await self._examine(health.cluster, lambda one: len(one.isr) < len(one.replicas))
 
     async def restart_safe(self) -> Answer:
-        node_id, topics = self._sources.metadata.node_id, self._topics()
-        mine = [name for name, found in topics if any(node_id in one.isr for one in found)]
-        return await self._examine(health.restart_safe, topics, mine)
+        node_id = self._sources.metadata.node_id
+        return await self._examine(health.restart_safe, lambda one: node_id in one.isr)
 
     # --- reading ---------------------------------------------------------------------------------
 
@@ -147,26 +143,25 @@ class BrokerObserver:
     async def _examine(
         self,
         rule: Callable[[BrokerHealth, health.ClusterState], Answer],
-        topics: Topics,
-        limited: Sequence[str],
+        matters: Callable[[PartitionImage], bool],
     ) -> Answer:
-        """``limited`` are topics whose ``min.insync.replicas`` matters."""
-        image = self._sources.metadata.image
-        controller_id, brokers = image.controller_id, image.brokers
-        broker = self._health(self._sources.plane.statistics())
-
-        def answer() -> Answer:
-            state = health.cluster_state(
-                self._sources.cluster_id,
-                controller_id,
-                brokers,
-                topics,
-                broker,
-                {name: self._min_insync(name) for name in limited},
-            )
-            return rule(broker, state)
-
+        """``matters``: the partitions in whose topics ``min.insync.replicas`` is looked up."""
         async with self._turn:
+            image = self._sources.metadata.image
+            controller_id, brokers, topics = image.controller_id, image.brokers, self._topics()
+            broker = self._health(self._sources.plane.statistics())
+
+            def answer() -> Answer:
+                limits = {
+                    name: self._min_insync(name)
+                    for name, found in topics
+                    if any(map(matters, found))
+                }
+                state = health.cluster_state(
+                    self._sources.cluster_id, controller_id, brokers, topics, broker, limits
+                )
+                return rule(broker, state)
+
             return await self._apart(answer)
 
     # --- detail ----------------------------------------------------------------------------------
