@@ -24,6 +24,7 @@ from pyrklog.admin.service import Administration, Observe
 from pyrklog.admin.topics import TopicAdmin
 from pyrklog.base import logs
 from pyrklog.cluster.metadata import Metadata, with_kept_options
+from pyrklog.cluster.settled import wait_for_leaders
 from pyrklog.config.broker import BrokerConfig
 from pyrklog.config.listeners import Endpoint
 from pyrklog.controller.api import ControllerApi
@@ -47,7 +48,6 @@ from pyrklog.plane.core_plane import Plane, memory_bytes
 from pyrklog.plane.plane_settings import plane_settings
 from pyrklog.plane.seam import PlaneSettings
 from pyrklog.replication.driver import ReplicationDriver
-from pyrklog.replication.settled import wait_for_leaders
 from pyrklog.start import banner
 from pyrklog.start.failed_start import StartAttempt, start_error_in
 from pyrklog.start.file_limit import raise_file_limit
@@ -258,7 +258,7 @@ class Broker:
                     )
                 await metadata.changes.wait_until(lambda: bool(metadata.image.brokers))
                 self._look_at_folders(metadata, plane, service, being_deleted, known_dirs)
-                await wait_for_leaders(node_id, metadata, replication)
+                await wait_for_leaders(metadata, replication.replicas.is_settled)
                 self._listen(plane, late)
                 await self._announce(banner.seconds_since_exec(), cluster_id, node_id, plane)
                 await self._load(nursery, coordinators, metadata, events)
