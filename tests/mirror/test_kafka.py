@@ -14,7 +14,7 @@ from tests.support.clients import CODECS, Confluent, Record
 from tests.support.groups import create_topic
 from tests.support.kafka_broker import KafkaBroker
 from tests.support.mirroring import Pair, commit, copied_more, fill, rows, values
-from tests.support.transactions import producer_of
+from tests.support.transactions import produce_by_turns
 from tests.support.waiting import PATIENCE_S
 
 pytestmark = [pytest.mark.jvm, pytest.mark.timeout(240)]
@@ -48,15 +48,7 @@ def test_records_of_every_codec(pair: Pair, topic: str) -> None:
 
 def test_transactions_and_groups(pair: Pair, topic: str) -> None:
     create_topic(pair.source, topic, 1)
-    producer = producer_of(pair.source, topic)
-    for number in range(30):
-        producer.begin_transaction()
-        producer.produce(topic, b"%d" % number)
-        producer.flush()
-        if number % 3 == 1:
-            producer.abort_transaction()
-        else:
-            producer.commit_transaction()
+    produce_by_turns(pair.source, topic, 30)
     # Two offsets a transaction, its record and its marker.
     commit(pair.source, topic, topic, {0: 2 * 15})
     pair.once("--topics", topic, "--groups", topic)

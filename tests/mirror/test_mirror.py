@@ -25,7 +25,7 @@ from pyrklog.testing import TestBroker
 from tests.support.clients import Confluent, Record
 from tests.support.groups import create_topic
 from tests.support.mirroring import Pair, commit, fill, rows, values, wait_for_values
-from tests.support.transactions import producer_of
+from tests.support.transactions import produce_by_turns, producer_of
 from tests.support.waiting import PATIENCE_S, wait_until
 
 pytestmark = pytest.mark.timeout(240)
@@ -82,15 +82,7 @@ def test_records_are_the_same(pair: Pair, topic: str) -> None:
 
 def test_aborted_records_are_not_there(pair: Pair, topic: str) -> None:
     make(pair.source, topic)
-    producer = producer_of(pair.source, topic)
-    for number in range(9):
-        producer.begin_transaction()
-        producer.produce(topic, b"%d" % number)
-        producer.flush()
-        if number % 3 == 1:
-            producer.abort_transaction()
-        else:
-            producer.commit_transaction()
+    produce_by_turns(pair.source, topic, 9)
     pair.once("--topics", topic)
     assert values(pair.target, f"east.{topic}") == Counter([b"0", b"2", b"3", b"5", b"6", b"8"])
     (one,) = pair.items("status", "--over", "0")

@@ -9,7 +9,11 @@ from tests.support import zookeeper_kafka
 from tests.support.kafka_broker import KafkaBroker
 
 NODE_ID = 1
-_ALIKE = {"group.initial.rebalance.delay.ms": "0", "offsets.topic.num.partitions": "5"}
+_ALIKE = {
+    "group.initial.rebalance.delay.ms": "0",
+    "offsets.topic.num.partitions": "5",
+    "log.cleaner.backoff.ms": "100",
+}
 
 
 @contextmanager

@@ -190,6 +190,23 @@ DEPARTURES: tuple[Departure, ...] = (
         },
     ),
     Departure(
+        "A search by time passes over segments and batches that a cleaning left empty. Kafka ends"
+        " it in the first segment that is late enough, and finds nothing there.",
+        {
+            f"compaction / cleanings / ListOffsets v7: {asked}": {
+                f"{_LISTED}.timestamp": "<time>",
+                f"{_LISTED}.offset": offset,
+                f"{_LISTED}.leaderEpoch": 0,
+            }
+            for asked, offset in (
+                ("first, start+1", 3),
+                ("first, start+5", 7),
+                ("first, start+21", 7),
+                ("third, start+5", 10),
+            )
+        },
+    ),
+    Departure(
         "A topic without name and id is INVALID_REQUEST; Kafka answers UNKNOWN_SERVER_ERROR.",
         {"metadata / metadata / Metadata v12: by zero id": {"topics.0.errorCode": 42}},
     ),

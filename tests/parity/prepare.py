@@ -9,6 +9,7 @@ from tests.support.waiting import wait_until
 from tests.support.wire import record_batch
 
 _UNKNOWN_MEMBER_ID = 25
+_TOPIC_ALREADY_EXISTS = 36
 _INVALID_MAPPING = 49
 
 
@@ -23,7 +24,14 @@ def topic(name: str, partitions: int = 1, configs: Mapping[str, str] | None = No
             "replicationFactor": 1,
             "configs": options,
         }
-        answer = session.ask("CreateTopics", 4, {"topics": [wanted], "timeoutMs": 30_000})
+        asked = {"topics": [wanted], "timeoutMs": 30_000}
+
+        def answered() -> dict[str, Any] | None:
+            answer = session.ask("CreateTopics", 4, asked)
+            # With ZooKeeper a topic that is gone may still be marked for deletion.
+            return None if answer["topics"][0]["errorCode"] == _TOPIC_ALREADY_EXISTS else answer
+
+        answer = wait_until(answered, f"{name} exists")
         assert answer["topics"][0]["errorCode"] == 0, answer
         led(name, partitions)(session)
 
@@ -200,7 +208,8 @@ def transaction_coordinator(transactional_id: str) -> Setup:
 
 
 def transactional(transactional_id: str) -> Setup:
-    """A producer without a transaction; saves its id as ``pid`` and its ``epoch``."""
+    """A producer without a transaction; saves its id as ``pid`` and its ``epoch``. Answers name it
+    by its transactional id."""
 
     def prepare(session: Session) -> None:
         transaction_coordinator(transactional_id)(session)
@@ -208,6 +217,7 @@ def transactional(transactional_id: str) -> Setup:
         made = session.ask("InitProducerId", 2, asked)
         assert made["errorCode"] == 0, made
         session.saved |= {"pid": made["producerId"], "epoch": made["producerEpoch"]}
+        session.producers[made["producerId"]] = transactional_id
 
     return prepare
 
@@ -223,6 +233,23 @@ def settled(transactional_id: str) -> Setup:
             return not answer["transactionStates"][0]["transactionState"].startswith("Prepare")
 
         wait_until(is_settled, f"{transactional_id} stays in a transaction")
+
+    return prepare
+
+
+def idempotent(saved_as: str) -> Setup:
+    """A producer without transactions; saves its id. Answers name it so."""
+
+    def prepare(session: Session) -> None:
+        asked = {"transactionalId": None, "transactionTimeoutMs": 60_000}
+
+        def is_made() -> bool:
+            made = session.ask("InitProducerId", 2, asked)
+            session.saved[saved_as] = made["producerId"]
+            return bool(made["errorCode"] == 0)
+
+        wait_until(is_made, "no producer id")
+        session.producers[session.saved[saved_as]] = saved_as
 
     return prepare
 

@@ -29,8 +29,9 @@ class Row:
     tagged fields, ``tail`` follows the body, ``cut`` is the number of bytes missing from its end,
     ``body`` replaces it. ``save`` names values of the answer for later rows (``"topics.0.name"``).
     ``without`` names fields that the brokers may answer differently, beyond those of
-    ``session.py``; ``only`` leaves nothing but those named. ``is_answered`` is False for Produce
-    with acks=0. ``on`` names the connection.
+    ``session.py``; ``only`` leaves nothing but those named. ``kept`` names fields that are compared
+    although ``session.py`` leaves them out, ``ordered`` arrays whose order is compared.
+    ``is_answered`` is False for Produce with acks=0. ``on`` names the connection.
     """
 
     name: str
@@ -44,6 +45,8 @@ class Row:
     save: Mapping[str, str] = field(default_factory=dict)
     without: Sequence[str] = ()
     only: Sequence[str] = ()
+    kept: Sequence[str] = ()
+    ordered: Sequence[str] = ()
     is_answered: bool = True
     on: str = ""
 
@@ -69,15 +72,31 @@ class Frame:
 
 
 @dataclass(frozen=True, slots=True)
+class Reading:
+    """A partition's batches, from its start to its end or to the last stable offset.
+
+    Compared are the batches and the aborted transactions, not in how many fetches they come.
+    """
+
+    name: str
+    topic: str
+    isolation_level: int = 0
+
+    @property
+    def title(self) -> str:
+        return f"reading: {self.name}"
+
+
+@dataclass(frozen=True, slots=True)
 class Scenario:
     """Steps in order, on topics and groups that no other scenario uses."""
 
     name: str
-    steps: Sequence[Row | Frame | Setup]
+    steps: Sequence[Row | Frame | Reading | Setup]
 
     @property
-    def rows(self) -> list[Row | Frame]:
-        return [step for step in self.steps if isinstance(step, Row | Frame)]
+    def rows(self) -> list[Row | Frame | Reading]:
+        return [step for step in self.steps if isinstance(step, Row | Frame | Reading)]
 
 
 def in_versions(versions: Sequence[int], make: Callable[[int], Row]) -> list[Row]:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from typing import Any, Self
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, Self
 
+from tests.parity import batches
 from tests.parity.definitions import API_VERSIONS_KEY, Counted, decode, definition, encode, plain
-from tests.parity.rows import Frame, Row, Saved, Scenario
-from tests.support.wire import Connection, ConnectionClosed, Reader, header
+from tests.parity.rows import Frame, Reading, Row, Saved, Scenario
+from tests.support.wire import Connection, ConnectionClosed, Reader, batch_headers, header
 
 CLOSED = "the connection is closed"
 SILENT = "no answer"
@@ -38,6 +40,14 @@ _UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _NO_UUID = "00000000-0000-0000-0000-000000000000"
 
 
+class Read(NamedTuple):
+    """What a partition has."""
+
+    records: bytes
+    aborted: list[dict[str, int]]
+    """Of each transaction ``producerId`` and ``firstOffset``."""
+
+
 class Session:
     """The connections of one scenario to one broker, and what was saved of its answers."""
 
@@ -46,6 +56,8 @@ class Session:
         self.bootstrap = bootstrap
         self._patience_s = patience_s
         self.saved: dict[str, Any] = {}
+        self.producers: dict[int, str] = {}
+        """Names that answers have in place of producer ids."""
         self._connections: dict[str, Connection] = {}
 
     def run(self, scenario: Scenario) -> dict[str, Any]:
@@ -56,6 +68,8 @@ class Session:
                 answers[step.title] = self.answer(step)
             elif isinstance(step, Frame):
                 answers[step.title] = self._answer_to_frame(step)
+            elif isinstance(step, Reading):
+                answers[step.title] = self._answer_to_reading(step)
             else:
                 step(self)
         return answers
@@ -78,7 +92,31 @@ class Session:
             return SILENT
         for name, path in row.save.items():
             self.saved[name] = _find(answer, path)
-        return _shown(answer, row)
+        return _shown(answer, row, self.producers)
+
+    def read(self, topic: str, isolation_level: int = 0) -> Read:
+        """Partition 0 from its start, fetch by fetch, until one brings no whole batch."""
+        found = b""
+        aborted: list[dict[str, int]] = []
+        offset = 0
+        while True:
+            place = {"partition": 0, "fetchOffset": offset, "partitionMaxBytes": 1 << 20}
+            fields = {
+                "replicaId": -1,
+                "maxBytes": 1 << 20,
+                "isolationLevel": isolation_level,
+                "topics": [{"topic": topic, "partitions": [place]}],
+            }
+            (partition,) = self.ask("Fetch", 11, fields)["responses"][0]["partitions"]
+            assert partition["errorCode"] == 0, partition
+            records = partition["records"] or b""
+            heads = batch_headers(records)
+            if not heads:
+                return Read(found, aborted)
+            found += records[: sum(12 + head.length for head in heads)]
+            told = partition["abortedTransactions"] or ()
+            aborted += [one for one in told if one not in aborted]
+            offset = heads[-1].base_offset + heads[-1].last_offset_delta + 1
 
     def close(self) -> None:
         for name in list(self._connections):
@@ -140,6 +178,11 @@ class Session:
             except TimeoutError:
                 return SILENT
 
+    def _answer_to_reading(self, reading: Reading) -> Any:
+        read = self.read(reading.topic, reading.isolation_level)
+        answer = {"batches": batches.shown(read.records), "abortedTransactions": read.aborted}
+        return _Comparison(_IGNORED, producers=self.producers).normal(answer)
+
     def _connection(self, name: str) -> Connection:
         if name not in self._connections:
             self._connections[name] = Connection(self.bootstrap, self._patience_s)
@@ -156,16 +199,25 @@ def _find(answer: Any, path: str) -> Any:
     return answer
 
 
-def _shown(answer: dict[str, Any], row: Row) -> Any:
-    ignored = _IGNORED | set(row.without)
+def _shown(answer: dict[str, Any], row: Row, producers: Mapping[int, str]) -> Any:
+    ignored = (_IGNORED | set(row.without)) - set(row.kept)
     if row.api == "Fetch":
         _forget_empty_lists(answer)
+        if "records" not in ignored:
+            _show_batches(answer)
     if row.api == "Produce":
         _forget_log_starts(answer)
-    return _normal(plain(answer), ignored, set(row.only))
+    compared = _Comparison(ignored, frozenset(row.only), frozenset(row.ordered), producers)
+    return compared.normal(plain(answer))
 
 
-def _has(value: Any, names: set[str]) -> bool:
+def _show_batches(answer: dict[str, Any]) -> None:
+    for topic in answer["responses"]:
+        for partition in topic["partitions"]:
+            partition["records"] = batches.shown(partition["records"] or b"")
+
+
+def _has(value: Any, names: frozenset[str]) -> bool:
     """Whether a field of one of these names is somewhere inside."""
     if isinstance(value, dict):
         return any(key in names or _has(one, names) for key, one in value.items())
@@ -188,20 +240,38 @@ def _forget_log_starts(answer: dict[str, Any]) -> None:
                 partition.pop("logStartOffset", None)
 
 
-def _normal(value: Any, ignored: frozenset[str], only: set[str]) -> Any:
-    """Without what differs between brokers, and with arrays in an order of their own."""
-    if isinstance(value, dict):
-        return {
-            key: _in_place(_normal(one, ignored, only), key)
-            for key, one in value.items()
-            if key not in ignored and (not only or key in only or _has(one, only))
-        }
-    if isinstance(value, list):
-        return sorted((_normal(one, ignored, only) for one in value), key=json.dumps)
-    if isinstance(value, str) and value != _NO_UUID:
-        return _UUID.sub("<uuid>", value)
-    return value
+@dataclass(frozen=True)
+class _Comparison:
+    """Fields that are left out, the only ones that are not, and arrays that keep their order."""
 
+    ignored: frozenset[str]
+    only: frozenset[str] = frozenset()
+    ordered: frozenset[str] = frozenset()
+    producers: Mapping[int, str] = field(default_factory=dict)
 
-def _in_place(value: Any, key: str) -> Any:
-    return "<time>" if key == "timestamp" and value > 0 else value
+    def normal(self, value: Any, *, is_ordered: bool = False) -> Any:
+        """Without what differs between brokers, and with arrays in an order of their own. A tuple
+        keeps its order."""
+        if isinstance(value, dict):
+            return {
+                key: self._in_place(self.normal(one, is_ordered=key in self.ordered), key)
+                for key, one in value.items()
+                if key not in self.ignored and self._is_wanted(key, one)
+            }
+        if isinstance(value, list | tuple):
+            found = [self.normal(one) for one in value]
+            keeps_order = is_ordered or isinstance(value, tuple)
+            return found if keeps_order else sorted(found, key=json.dumps)
+        if isinstance(value, str) and value != _NO_UUID:
+            return _UUID.sub("<uuid>", value)
+        return value
+
+    def _is_wanted(self, key: str, value: Any) -> bool:
+        return not self.only or key in self.only or _has(value, self.only)
+
+    def _in_place(self, value: Any, key: str) -> Any:
+        if key == "timestamp" and value > 0:
+            return "<time>"
+        if key == "sessionId" and value:
+            return "<session>"
+        return self.producers.get(value, value) if key == "producerId" else value

@@ -6,6 +6,7 @@ import random
 import socket
 from datetime import UTC, date, datetime, time
 from decimal import Decimal
+from functools import partial
 from typing import Any
 from uuid import UUID
 
@@ -13,12 +14,12 @@ import pyarrow as pa
 import pytest
 
 import pyrklog
-from pyrklog.scanning import BadValueError, RegistryNotAvailableError, Scan
+from pyrklog.scanning import RegistryNotAvailableError, Scan
 from tests.support.avro import encoded, framed
 from tests.support.clients import Confluent, Record
 from tests.support.groups import create_topic
 from tests.support.registry import Registry
-from tests.support.scanning import iterated, rows
+from tests.support.scanning import check_bad_value, iterated, rows
 
 Value = bytes | None
 
@@ -134,17 +135,7 @@ def test_a_bad_value_costs_its_own_row(bootstrap: str, topic: str, bad: bytes) -
     values: list[Value] = [encoded(ID, {"id": number}) for number in range(2000)]
     values[777] = bad
     produce(bootstrap, topic, values)
-    expected = [{"offset": n, "value": {"id": n}} for n in range(2000)]
-    nulls = scan(bootstrap, topic, schema=ID)
-    assert rows(nulls) == [*expected[:777], {"offset": 777, "value": None}, *expected[778:]]
-    [figures] = nulls.progress()
-    assert (figures.records, figures.bad, figures.position) == (2000, 1, 2000)
-    dropping = scan(bootstrap, topic, schema=ID, on_bad="drop")
-    assert rows(dropping) == [*expected[:777], *expected[778:]]
-    failing = scan(bootstrap, topic, schema=ID, on_bad="fail")
-    place = f"topic {topic} partition 0 offset 777: the value does not fit the schema: "
-    with pytest.raises(BadValueError, match=place):
-        iterated(failing)
+    check_bad_value(partial(scan, bootstrap, topic, schema=ID), topic)
 
 
 def test_values_are_read_by_another_schema(bootstrap: str, topic: str) -> None:

@@ -8,6 +8,7 @@ import random
 import time
 from datetime import UTC, date, datetime
 from decimal import Decimal
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -18,7 +19,7 @@ import pyrklog
 from pyrklog.scanning import BadValueError, Scan
 from tests.support.clients import Confluent, Record
 from tests.support.groups import create_topic
-from tests.support.scanning import iterated, rows
+from tests.support.scanning import check_bad_value, iterated, rows
 
 Value = bytes | None
 ID = pa.schema([pa.field("id", pa.int64(), nullable=False)])
@@ -111,14 +112,7 @@ def test_a_bad_value_costs_its_own_row(bootstrap: str, topic: str, bad: bytes) -
     values[777] = bad
     produce(bootstrap, topic, values)
     expected = [{"offset": n, "value": {"id": n}} for n in range(2000)]
-    nulls = scan(bootstrap, topic, schema=ID)
-    assert rows(nulls) == [*expected[:777], {"offset": 777, "value": None}, *expected[778:]]
-    [figures] = nulls.progress()
-    assert (figures.records, figures.bad, figures.position) == (2000, 1, 2000)
-    dropping = scan(bootstrap, topic, schema=ID, on_bad="drop")
-    assert rows(dropping) == [*expected[:777], *expected[778:]]
-    [figures] = dropping.progress()
-    assert (figures.records, figures.bad, figures.position) == (1999, 1, 2000)
+    check_bad_value(partial(scan, bootstrap, topic, schema=ID), topic)
     place = f"topic {topic} partition 0 offset 777: the value does not fit the schema: "
     failing = scan(bootstrap, topic, schema=ID, on_bad="fail", batch_rows=100)
     taken: list[Any] = []

@@ -95,3 +95,16 @@ def committed(place: str, group: str, topic: str, partition: int = 0) -> int:
     finally:
         consumer.close()
     return int(found.offset)
+
+
+def produce_by_turns(bootstrap: str, topic: str, count: int) -> None:
+    """A transaction for each of ``count`` numbers; each third, from the second on, is aborted."""
+    producer = producer_of(bootstrap, topic)
+    for number in range(count):
+        producer.begin_transaction()
+        producer.produce(topic, b"%d" % number)
+        producer.flush()
+        if number % 3 == 1:
+            producer.abort_transaction()
+        else:
+            producer.commit_transaction()

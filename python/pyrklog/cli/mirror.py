@@ -187,7 +187,7 @@ def verify(
     except MirrorError as error:
         _fail(error)
     show(listing, output)
-    if any(one["result"] != "same" for one in listing.items):
+    if any(one["result"] == "differs" for one in listing.items):
         raise typer.Exit(Exit.DIFFERS)
 
 

@@ -67,10 +67,12 @@ def verify_listing(
 ) -> Listing:
     """Raises MirrorError."""
     from pyrklog.mirror.status import stored
-    from pyrklog.mirror.verify import compare, sides
+    from pyrklog.mirror.verify import Verdict, compare, sides
 
     state = stored(names, target)
     chosen = set(topics.matching({topic for topic, _ in state.partitions}))
+    gone = chosen - set(source.topics()[1])
+    chosen -= gone
     partitions = {key: one for key, one in sorted(state.partitions.items()) if key[0] in chosen}
     compacted = _compacted(source, chosen) | {
         topic
@@ -80,6 +82,11 @@ def verify_listing(
     items = [
         _verdict(compare(here, there, is_compacted=here.topic in compacted))
         for here, there in sides(source, target, partitions).values()
+    ]
+    items += [
+        _verdict(Verdict(topic, number, one.target), "gone at the source")
+        for (topic, number), one in sorted(state.partitions.items())
+        if topic in gone
     ]
     cluster_id = state.origin.target_id if state.origin is not None else None
     return Listing("pyrklog.mirror-verify/1", VERIFY, items, cluster_id)
@@ -93,13 +100,13 @@ def _compacted(admin: "ClusterAdmin", topics: set[str]) -> set[str]:
     }
 
 
-def _verdict(one: "Verdict") -> dict[str, Any]:
+def _verdict(one: "Verdict", result: str | None = None) -> dict[str, Any]:
     return {
         "topic": one.topic,
         "partition": one.partition,
         "target": one.target,
         "records": one.records,
-        "result": "differs" if one.difference else "same",
+        "result": result or ("differs" if one.difference else "same"),
         "keys": one.keys,
         "difference": one.difference or None,
     }

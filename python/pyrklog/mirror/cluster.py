@@ -118,8 +118,11 @@ class ClusterAdmin:
         )
 
     def create_internal(self, topic: str, options: Mapping[str, str]) -> bool:
-        """With one partition, and replicas by the number of brokers."""
-        return self.create(topic, 1, min(INTERNAL_REPLICAS_MAX, self._brokers), options)
+        """With one partition, and replicas by the number of brokers: of three, two must have what
+        is acknowledged. False if it exists."""
+        replicas = min(INTERNAL_REPLICAS_MAX, self._brokers)
+        in_sync = {"min.insync.replicas": "2"} if replicas == INTERNAL_REPLICAS_MAX else {}
+        return self.create(topic, 1, replicas, {**options, **in_sync})
 
     def add_partitions(self, topic: str, count: int) -> None:
         """Up to so many."""
@@ -143,6 +146,9 @@ class ClusterAdmin:
                 entries = future.result()
             except KafkaException as error:
                 about = f"options of topic {resource.name} at {self.cluster.alias}"
+                if error.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
+                    # The next look does not list it, or a broker has just started.
+                    raise AwayError(f"{about}: {error.args[0].str()}") from None
                 raise refusal(error.args[0], about) from None
             found[resource.name] = {
                 name: (entry.value, _is_own(entry)) for name, entry in entries.items()
@@ -262,10 +268,16 @@ class ClusterAdmin:
             return {(one.topic, one.partition): one.end for one in planned.progress()}
 
     def records(
-        self, topic: str, since: datetime | None = None, *, waits: bool = False
+        self,
+        topic: str,
+        since: datetime | None = None,
+        *,
+        waits: bool = False,
+        exists: bool = False,
     ) -> Iterator[tuple[bytes | None, bytes | None]]:
         """Committed keys and values of a topic with one partition; none if there is no topic. With
-        ``waits`` up to its present end: what an open transaction hides is waited for."""
+        ``waits`` up to its present end: what an open transaction hides is waited for. With
+        ``exists`` a broker that does not know the topic counts as away."""
         try:
             isolation = "read_uncommitted" if waits else "read_committed"
             end = self.ends({topic: 1}, isolation)[topic, 0]
@@ -282,7 +294,9 @@ class ClusterAdmin:
                 for batch in reading.reader():
                     yield from zip(*(column.to_pylist() for column in batch), strict=True)
         except UnknownTopicError:
-            return
+            if exists:
+                text = f"a broker of {self.cluster.alias} does not know topic {topic}, which exists"
+                raise AwayError(text) from None
 
     def reading(self) -> dict[str, Any]:
         """Arguments of :func:`pyrklog.scan`."""

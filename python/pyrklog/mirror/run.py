@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from typing import NamedTuple, Protocol
@@ -118,6 +118,7 @@ class Mirror:
         self._options = options
         self._told = told
         self._again = set(options.again)
+        self._existing: set[str] = set()
         self._source = ClusterAdmin(options.source, options.timeout_s)
         self._target = ClusterAdmin(options.target, options.timeout_s)
         wanted = Wanted(options.topics, options.replicas)
@@ -175,10 +176,13 @@ class Mirror:
         """With one producer. Whether all is done; otherwise another session is needed."""
         names, options = self._options.names, self._options
         self._target.topics()
-        self._target.create_internal(names.state_topic, _STATE)
-        self._target.create_internal(names.offsets_topic, _OFFSETS)
+        internal = {names.state_topic: _STATE, names.offsets_topic: _OFFSETS}
         if options.groups:
-            self._target.create_internal(names.checkpoints_topic, _CHECKPOINTS)
+            internal[names.checkpoints_topic] = _CHECKPOINTS
+        self._existing = {
+            topic for topic, own in internal.items() if not self._target.create_internal(topic, own)
+        }
+        self._require_compacted(names.state_topic)
         settings = producer_settings(names, options.target.bootstrap, options.codec)
         producer = Producer(settings)
         copier: Copier | None = None
@@ -199,10 +203,20 @@ class Mirror:
                 producer.abort()
             raise
 
+    def _require_compacted(self, topic: str) -> None:
+        """Raises MirrorError for a topic of progress that loses rows."""
+        policy = self._target.options([topic])[topic].get("cleanup.policy", ("compact", False))[0]
+        if policy != "compact":
+            raise MirrorError(
+                f"topic {topic} has cleanup.policy={policy}, with which progress is lost, and "
+                "records can be copied twice",
+                "set cleanup.policy=compact",
+            )
+
     def _copier(self, producer: Producer) -> tuple[Copier, Plan]:
         """After the producer has been opened nobody else writes."""
         names = self._options.names
-        state = read_state(names.state_topic, self._target.records(names.state_topic, waits=True))
+        state = read_state(names.state_topic, self._stored(names.state_topic))
         known = {
             partition: one
             for partition, one in state.partitions.items()
@@ -212,12 +226,12 @@ class Mirror:
         origin = Origin(*ids, names.policy.value)
         check_origin(names.state_topic, state.origin, origin)
         plan = self._topics.sync({topic for topic, _ in known})
-        ends = self._ends(plan)
+        ends = self._settled_ends(plan)
         _check_ends(known, ends)
         copier = Copier(names, producer, known, ends, self._options.pace)
         if self._options.groups:
             since = datetime.now(UTC) - SPANS_SINCE
-            records = self._target.records(names.offsets_topic, since, waits=True)
+            records = self._stored(names.offsets_topic, since)
             for partition, spans in read_spans(names.offsets_topic, records):
                 if partition in known:
                     copier.learn_past(partition, spans)
@@ -227,6 +241,12 @@ class Mirror:
         self._write_chains(copier, plan, state.chains, rows)
         self._again = set()
         return copier, plan
+
+    def _stored(
+        self, topic: str, since: datetime | None = None
+    ) -> Iterator[tuple[bytes | None, bytes | None]]:
+        exists = topic in self._existing
+        return self._target.records(topic, since, waits=True, exists=exists)
 
     def _write_chains(
         self, copier: Copier, plan: Plan, known: dict[str, list[str]], rows: list[Row]
@@ -239,6 +259,16 @@ class Mirror:
         self._known_chains = known
         if rows:
             copier.write(rows)
+
+    def _settled_ends(self, plan: Plan) -> dict[Partition, int]:
+        """Of the target, once what a former session left is over: its markers come after the
+        producer has been opened, and take offsets. Others' transactions may stay open."""
+        until = time.monotonic() + MARKERS_S
+        while True:
+            ends = self._ends(plan)
+            if self._ends(plan, "read_committed") == ends or time.monotonic() > until:
+                return ends
+            time.sleep(0.05)
 
     def _ends(self, plan: Plan, isolation: str = "read_uncommitted") -> dict[Partition, int]:
         """Of the target."""
@@ -283,16 +313,9 @@ class Mirror:
         """Copies up to the present end; False if that takes longer than ``until``."""
         if not plan.topics:
             return True
-        starts: dict[str, dict[int, Place]] = {}
-        for topic, count in plan.topics.items():
-            for partition in range(count):
-                one = copier.progress.get((topic, partition))
-                starts.setdefault(topic, {})[partition] = (
-                    self._options.start if one is None else (one.position, one.epoch)
-                )
         with scan(
             {topic: list(range(count)) for topic, count in plan.topics.items()},
-            start=starts,
+            start=starts(plan.topics, copier.progress, self._options),
             columns=COLUMNS,
             missing=self._options.missing,
             memory_bytes=SCAN_MEMORY_BYTES,
@@ -342,6 +365,24 @@ class Mirror:
                         self._groups_said = error.what
                     return
             time.sleep(0.2)
+
+
+def starts(
+    topics: Mapping[str, int], progress: Mapping[Partition, Progress], options: Options
+) -> dict[str, dict[int, Place]]:
+    """Where each partition is read from. ``options.start`` is of topics that are new: a partition
+    that is added to another one is copied from its beginning, as is a topic that is copied again.
+    """
+    known = {topic for topic, _ in progress}
+    found: dict[str, dict[int, Place]] = {}
+    for topic, count in topics.items():
+        is_new = topic not in known and topic not in options.again
+        start: Place = options.start if is_new else "earliest"
+        for partition in range(count):
+            one = progress.get((topic, partition))
+            place: Place = start if one is None else (one.position, one.epoch)
+            found.setdefault(topic, {})[partition] = place
+    return found
 
 
 def _check_ends(known: Mapping[Partition, Progress], ends: Mapping[Partition, int]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
@@ -16,6 +17,9 @@ _NOT_COPIED = re.compile(
     r"|.*throttled.*|remote\..*|local\..*|pyrklog\..*"
 )
 BROKER_DEFAULT = -1
+ABSENT_S = 10.0
+"""A topic is gone when it has been missing for so long."""
+RETRY_S = 0.5
 
 Options = Mapping[str, tuple[str | None, bool]]
 """Values of a topic's options, and whether they are its own."""
@@ -73,20 +77,26 @@ class Topics:
         source: Admin,
         target: Admin,
         note: Callable[[str], None],
+        *,
+        absent_s: float = ABSENT_S,
     ) -> None:
         self._names = names
         self._wanted = wanted
         self._source = source
         self._target = target
         self._note = note
+        self._absent_s = absent_s
         self._seen: set[str] = set()
+        self._passed_over: set[str] = set()
 
     def sync(self, mirrored: Collection[str] = ()) -> Plan:
         """Creates, enlarges and sets what differs. Raises MirrorError, also for a circle, and for
         topics of ``mirrored`` that are gone at the target."""
         source_id, at_source = self._source.topics()
-        target_id, at_target = self._target.topics()
         topics = chosen(self._names, self._wanted.topics, at_source)
+        self._tell_passed_over(at_source)
+        needed = {self._names.at_target(topic) for topic in topics if topic in mirrored}
+        target_id, at_target = self._at_target(needed)
         chains = self._chains(source_id, target_id, topics, at_source)
         self._tell_gone(topics)
         for topic in topics:
@@ -104,6 +114,26 @@ class Topics:
             frozenset(grown),
             chains,
         )
+
+    def _at_target(self, needed: Collection[str]) -> tuple[str, dict[str, int]]:
+        """Asks again for a while if a topic is missing that is needed: a broker that has just
+        started may know none."""
+        until = time.monotonic() + self._absent_s
+        while True:
+            found = self._target.topics()
+            if all(topic in found[1] for topic in needed) or time.monotonic() >= until:
+                return found
+            time.sleep(RETRY_S)
+
+    def _tell_passed_over(self, at_source: Mapping[str, int]) -> None:
+        matching = self._wanted.topics.matching(at_source)
+        loops = {topic for topic in matching if self._names.is_loop(topic)}
+        for topic in sorted(loops - self._passed_over):
+            self._note(
+                f"topic {topic} is not copied: its name has an alias of these clusters, and it is "
+                "taken for a copy from there; other aliases can be given with --from and --to"
+            )
+        self._passed_over |= loops
 
     def _tell_gone(self, topics: Sequence[str]) -> None:
         for gone in sorted(self._seen - set(topics)):

@@ -124,7 +124,13 @@ def _pem(given: Mapping[str, Any], kind: str, mistakes: list[str]) -> Pem | None
         mistakes.append(f"{' and '.join(named)} are given: one of them is enough")
     name = named[0]
     value = str(given[name])
-    return Pem(name, file=value) if name.endswith(".location") else Pem(name, text=value)
+    if not name.endswith(".location"):
+        return Pem(name, text=value)
+    if "-----BEGIN" in value:
+        text = next(one for one in _PEM[kind] if not one.endswith(".location"))
+        mistakes.append(f"{name} has PEM itself: it takes a path; text is for {text}")
+        return None
+    return Pem(name, file=value)
 
 
 def _sasl(given: Mapping[str, Any], mistakes: list[str]) -> dict[str, Any]:

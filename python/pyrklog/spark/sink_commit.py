@@ -192,7 +192,9 @@ class Committer:
     def _name(self, number: int) -> str:
         if self._is_stream:
             return f"batch {number} of stream {self._sink}"
-        return f"txnVersion {number} of txnAppId {self._sink}"
+        app, _, topic = self._sink.partition("@")
+        to = f" to topic {topic}" if topic else ""
+        return f"txnVersion {number} of txnAppId {app}{to}"
 
 
 def _transactions(attempts: Iterable[Attempt]) -> tuple[OpenTransaction, ...]:

@@ -1,37 +1,16 @@
 //! Connections to a server that a test plays.
 
+mod playing;
+
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::thread;
-use std::time::Duration;
 
-use pyrklog_client::{
-    Address, Arrival, Cancel, Client, ClientConfig, ClientError, Connection, api, wait,
-};
+use pyrklog_client::{Address, Arrival, ClientError, Security, api};
 use pyrklog_wire::api_versions::{ApiVersion, ApiVersionsResponse};
 use pyrklog_wire::{ErrorCode, RequestHeader};
 
-/// A server that runs `serve` for its only connection.
-fn server(serve: impl FnOnce(TcpStream) + Send + 'static) -> Address {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let port = listener.local_addr().unwrap().port();
-    thread::spawn(move || serve(listener.accept().unwrap().0));
-    Address {
-        host: "127.0.0.1".into(),
-        port,
-    }
-}
-
-fn client(address: &Address) -> Client {
-    let config = ClientConfig {
-        bootstrap: vec![address.clone()],
-        client_id: "test".into(),
-        connect_timeout: Duration::from_secs(20),
-        request_timeout: Duration::from_secs(20),
-        security: Default::default(),
-    };
-    Client::new(config, Cancel::new().unwrap())
-}
+use playing::{arrive, client, server};
 
 fn read_request(stream: &mut TcpStream) -> (i16, i32) {
     let mut len = [0; 4];
@@ -72,19 +51,6 @@ fn greet(stream: &mut TcpStream) {
     stream.write_all(&frame(id, &body)).unwrap();
 }
 
-fn arrive(connection: &mut Connection) -> Result<Arrival, ClientError> {
-    use std::os::fd::AsFd;
-    loop {
-        match connection.receive()? {
-            Arrival::Nothing => {
-                let files = [(connection.as_fd(), connection.interest())];
-                wait(&files, Duration::from_secs(20)).unwrap();
-            }
-            arrival => return Ok(arrival),
-        }
-    }
-}
-
 #[test]
 fn a_broker_without_the_newest_version_of_the_first_question_is_asked_again() {
     let address = server(|mut stream| {
@@ -97,7 +63,10 @@ fn a_broker_without_the_newest_version_of_the_first_question_is_asked_again() {
         let body = versions(ErrorCode::NONE, 0);
         stream.write_all(&frame(id, &body)).unwrap();
     });
-    let connection = client(&address).opener().open(&address).unwrap();
+    let connection = client(&address, Security::default())
+        .opener()
+        .open(&address)
+        .unwrap();
     assert_eq!(connection.version(api::METADATA).unwrap(), 4);
     let error = connection.version(api::FETCH).unwrap_err().to_string();
     assert!(
@@ -120,7 +89,10 @@ fn frames_are_received_however_they_are_cut() {
             stream.write_all(piece).unwrap();
         }
     });
-    let mut connection = client(&address).opener().open(&address).unwrap();
+    let mut connection = client(&address, Security::default())
+        .opener()
+        .open(&address)
+        .unwrap();
     for _ in sizes {
         connection.push(api::METADATA.key, 4, |_, _| {}).unwrap();
     }
@@ -145,7 +117,10 @@ fn a_frame_above_the_limit_waits_until_it_is_allowed() {
         // Until the other side hangs up.
         stream.read_exact(&mut [0]).ok();
     });
-    let mut connection = client(&address).opener().open(&address).unwrap();
+    let mut connection = client(&address, Security::default())
+        .opener()
+        .open(&address)
+        .unwrap();
     connection.set_frame_limit(100);
     connection.push(api::METADATA.key, 4, |_, _| {}).unwrap();
     connection.flush().unwrap();
@@ -173,7 +148,10 @@ fn requests_are_sent_whole_while_the_socket_is_behind() {
             stream.write_all(&answer).unwrap();
         }
     });
-    let mut connection = client(&address).opener().open(&address).unwrap();
+    let mut connection = client(&address, Security::default())
+        .opener()
+        .open(&address)
+        .unwrap();
     // Two more are always on their way: the socket is never empty.
     for number in 0..REQUESTS + 2 {
         if number < REQUESTS {
@@ -182,23 +160,9 @@ fn requests_are_sent_whole_while_the_socket_is_behind() {
                 .unwrap();
         }
         if number >= 2 {
-            assert_eq!(arrive_sending(&mut connection), Arrival::Frame);
+            assert_eq!(arrive(&mut connection).unwrap(), Arrival::Frame);
             let frame = connection.take_frame().unwrap();
             assert_eq!(frame.body(), [number as u8 - 2]);
-        }
-    }
-}
-
-fn arrive_sending(connection: &mut Connection) -> Arrival {
-    use std::os::fd::AsFd;
-    loop {
-        connection.flush().unwrap();
-        match connection.receive().unwrap() {
-            Arrival::Nothing => {
-                let files = [(connection.as_fd(), connection.interest())];
-                wait(&files, Duration::from_secs(20)).unwrap();
-            }
-            arrival => return arrival,
         }
     }
 }
@@ -209,9 +173,9 @@ fn an_answer_that_does_not_come_can_be_cancelled() {
         greet(&mut stream);
         stream.read_to_end(&mut Vec::new()).ok();
     });
-    let mut client = client(&address);
-    let cancel = client.cancel().clone();
-    let thread = thread::spawn(move || client.refresh(&["t"]).map(|_| ()));
+    let mut asking = client(&address, Security::default());
+    let cancel = asking.cancel().clone();
+    let thread = thread::spawn(move || asking.refresh(&["t"]).map(|_| ()));
     cancel.cancel();
     let ended = thread.join().unwrap();
     assert!(matches!(ended, Err(ClientError::Cancelled)), "{ended:?}");
@@ -222,7 +186,9 @@ fn a_port_that_nobody_has_is_named() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = Address::parse(&listener.local_addr().unwrap().to_string()).unwrap();
     drop(listener);
-    let error = client(&address).refresh(&["t"]).unwrap_err();
+    let error = client(&address, Security::default())
+        .refresh(&["t"])
+        .unwrap_err();
     assert!(error.is_retriable());
     let text = error.to_string();
     assert!(

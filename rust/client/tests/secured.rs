@@ -1,15 +1,15 @@
 //! TLS with a server in this process, and SASL with one that a test plays.
 
+mod playing;
+
 use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream};
 use std::os::fd::AsFd;
 use std::sync::Arc;
-use std::thread;
 use std::time::Duration;
 
 use pyrklog_client::{
-    Address, Arrival, Cancel, Client, ClientConfig, ClientError, Connection, Credentials, Pem,
-    Secret, Security, Tls, TlsSettings, api, wait,
+    Address, Arrival, ClientError, Connection, Credentials, Pem, Secret, Security, Tls,
+    TlsSettings, api, wait,
 };
 use pyrklog_wire::api_versions::{ApiVersion, ApiVersionsResponse};
 use pyrklog_wire::sasl::{SaslAuthenticateResponse, SaslHandshakeResponse};
@@ -17,18 +17,10 @@ use pyrklog_wire::{ErrorCode, RequestHeader};
 use rustls::pki_types::PrivateKeyDer;
 use rustls::{ServerConfig, ServerConnection, StreamOwned};
 
+use playing::{arrive, client, server};
+
 trait Stream: Read + Write {}
 impl<T: Read + Write> Stream for T {}
-
-fn server(serve: impl FnOnce(TcpStream) + Send + 'static) -> Address {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let port = listener.local_addr().unwrap().port();
-    thread::spawn(move || serve(listener.accept().unwrap().0));
-    Address {
-        host: "localhost".into(),
-        port,
-    }
-}
 
 /// A server with a certificate of its own for `name`, and the certificate in PEM.
 fn tls_server(
@@ -66,15 +58,7 @@ fn tls(pem: &str, checks_name: bool) -> Option<Tls> {
 }
 
 fn open(address: &Address, security: Security) -> Result<Connection, ClientError> {
-    let config = ClientConfig {
-        bootstrap: vec![address.clone()],
-        client_id: "test".into(),
-        connect_timeout: Duration::from_secs(20),
-        request_timeout: Duration::from_secs(20),
-        security,
-    };
-    let client = Client::new(config, Cancel::new().unwrap());
-    client.opener().open(address)
+    client(address, security).opener().open(address)
 }
 
 /// (API key, version, correlation id, what follows the header).
@@ -115,19 +99,6 @@ fn greet(stream: &mut dyn Stream) {
     let mut body = Vec::new();
     response.encode(&mut body, version);
     answer(stream, id, &[], &body);
-}
-
-fn arrive(connection: &mut Connection) -> Result<Arrival, ClientError> {
-    loop {
-        connection.flush()?;
-        match connection.receive()? {
-            Arrival::Nothing => {
-                let files = [(connection.as_fd(), connection.interest())];
-                wait(&files, Duration::from_secs(20)).unwrap();
-            }
-            arrival => return Ok(arrival),
-        }
-    }
 }
 
 #[test]

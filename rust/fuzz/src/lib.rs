@@ -11,6 +11,7 @@
 mod avro_values;
 mod batches;
 mod checkpoints;
+mod decoded;
 mod dumps;
 mod fetched;
 mod frames;

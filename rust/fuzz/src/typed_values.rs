@@ -3,16 +3,12 @@
 use std::fmt::Write;
 use std::sync::Arc;
 
-use arrow_array::cast::AsArray;
-use arrow_array::types::Int64Type;
-use arrow_array::{Array, RecordBatch};
 use arrow_schema::{DataType, Field, Fields};
-use pyrklog_scan::testing::{How, decode_columns};
-use pyrklog_scan::{Column, Columns, Decoding, ErrorKind, OnBad, ScanError};
-use pyrklog_wire::builder::BatchBuilder;
+use pyrklog_scan::Decoding;
 
+use crate::Verdict;
+use crate::decoded::{self, ELEMENT_FIELDS, ELEMENTS_FEW, ELEMENTS_MANY, Expected, Fitting, Sent};
 use crate::script::Script;
-use crate::{Verdict, expect, memory};
 
 /// Gives all of a batch up for one bad value, ignores what is behind a value, replaces what is not
 /// UTF-8, builds elements without a bound, keeps the first of two fields, numbers rows anew.
@@ -25,134 +21,67 @@ pub const PLANTED: &[&str] = &[
     "rows-renumbered",
 ];
 
-const MEMORY_FACTOR: usize = 4096;
-/// Of up to seven batches, however small: each has some 40 columns.
-const COLUMNS_BYTES: usize = 256 << 10;
-/// A value's columns; about 28 elements.
-const VALUE_BYTES_MAX: usize = 8192;
-const ELEMENT_FIELDS: usize = 32;
-/// Surely more than a value may have.
-const ELEMENTS_MANY: usize = 40;
-const ELEMENTS_FEW: usize = 10;
-const NOW_MS: i64 = 1_700_000_000_000;
-
-/// A value's fields.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-struct Fitting {
-    id: Option<i64>,
-    text: Option<String>,
-    /// The first field of each element.
-    items: Option<Vec<Option<i64>>>,
-}
-
-/// What a value is to become.
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum Expected {
-    Value(Fitting),
-    Tombstone,
-    Bad,
-    /// It was damaged: its neighbours tell.
-    Anything,
-}
-
-type Sent = (Option<Vec<u8>>, Expected);
-/// Offset and value.
-type Row = (i64, Option<Fitting>);
+const MISTAKES: [&str; 3] = ["trailing-ignored", "utf8-replaced", "first-field-kept"];
 
 pub fn run(script: &mut Script<'_>, planted: Option<&str>) -> Verdict {
-    let mut sent = vec![value(script)];
-    sent.extend(script.list(6, value));
-    let on_bad = script.pick(&[OnBad::Null, OnBad::Drop, OnBad::Fail]);
-    let how = How {
-        batch_rows: 1 + script.below(5),
-        batch_bytes: 1 + script.below(2000),
-        large_bytes: match planted {
-            Some("elements-unbounded") => 1 << 30,
-            _ => VALUE_BYTES_MAX,
-        },
-        ..How::default()
-    };
-    let bytes: usize = sent.iter().flat_map(|one| &one.0).map(Vec::len).sum();
-    let budget = bytes + COLUMNS_BYTES / MEMORY_FACTOR;
-    let read = memory::bounded(budget, MEMORY_FACTOR, || read(how, &sent, on_bad, planted))?;
-    check(&sent, on_bad, read)
-}
-
-fn check(sent: &[Sent], on_bad: OnBad, read: Result<Vec<Row>, ScanError>) -> Verdict {
-    let is_unknown = sent.iter().any(|one| one.1 == Expected::Anything);
-    let has_bad = sent.iter().any(|one| one.1 == Expected::Bad);
-    let rows = match read {
-        Ok(rows) => rows,
-        Err(error) => {
-            let is_due = on_bad == OnBad::Fail && (has_bad || is_unknown);
-            return expect(is_due && error.kind == ErrorKind::BadValue, || {
-                format!("{sent:?} with {on_bad:?}: {error}")
-            });
-        }
-    };
-    expect(on_bad != OnBad::Fail || !has_bad, || {
-        format!("{sent:?} did not fail")
-    })?;
-    let mut found = rows.iter().peekable();
-    for (offset, one) in sent.iter().enumerate() {
-        let row = found.next_if(|row| row.0 == offset as i64);
-        let holds = match (&one.1, row, on_bad) {
-            (Expected::Anything, None, OnBad::Drop) => true,
-            (Expected::Anything, Some(_), _) => true,
-            (Expected::Bad, None, OnBad::Drop) => true,
-            (Expected::Bad, Some((_, None)), OnBad::Null) => true,
-            (Expected::Tombstone, Some((_, None)), _) => true,
-            (Expected::Value(value), Some((_, Some(row))), _) => row == value,
-            _ => false,
-        };
-        expect(holds, || {
-            format!("offset {offset} of {sent:?} with {on_bad:?} is {row:?}")
-        })?;
-    }
-    expect(found.next().is_none(), || format!("{rows:?} has more rows"))
+    decoded::run(script, planted, value, |on_bad| {
+        Decoding::new(&schema(), None, on_bad)
+    })
 }
 
 fn value(script: &mut Script<'_>) -> Sent {
+    let sent = written(script);
+    let of = |mistake| {
+        sent.value
+            .as_ref()
+            .map(|value| (mistake, mistaken(mistake, value)))
+    };
+    Sent {
+        mistaken: MISTAKES.into_iter().filter_map(of).collect(),
+        ..sent
+    }
+}
+
+fn written(script: &mut Script<'_>) -> Sent {
     let (mut text, fitting) = object(script);
-    let bad = |text: String| (Some(text.into_bytes()), Expected::Bad);
     match script.below(10) {
-        0 => (None, Expected::Tombstone),
+        0 => Sent::new(None, Expected::Tombstone),
         1 => {
             let end = 1 + script.below(text.len() - 1);
             let mut bytes = text.into_bytes();
             bytes.truncate(end);
-            (Some(bytes), Expected::Bad)
+            Sent::bad(bytes)
         }
         2 => {
             text.push(script.pick(&['}', ',', '1', '{', '\0']));
-            bad(text)
+            Sent::bad(text)
         }
         3 => {
             let wrong = script.pick(&["\"x\"", "1.5", "9223372036854775808", "[]", "true", "1 2"]);
             text.insert_str(text.len() - 1, &format!(",\"id\":{wrong}"));
-            bad(text)
+            Sent::bad(text)
         }
         4 => {
             let wrong = script.pick(&["[1]", "{}", "[{\"f0\":\"x\"}]", "\"\""]);
             text.insert_str(text.len() - 1, &format!(",\"items\":{wrong}"));
-            bad(text)
+            Sent::bad(text)
         }
         5 => {
             let many = vec!["{}"; ELEMENTS_MANY + script.below(20)].join(",");
             text.insert_str(text.len() - 1, &format!(",\"items\":[{many}]"));
-            bad(text)
+            Sent::bad(text)
         }
         6 => {
             let mut bytes = text.into_bytes();
             bytes.splice(1..1, *b"\"unknown\":\"\xff\",");
-            (Some(bytes), Expected::Bad)
+            Sent::bad(bytes)
         }
         7 => {
             let mut bytes = text.into_bytes();
             script.damage(&mut bytes);
-            (Some(bytes), Expected::Anything)
+            Sent::new(Some(bytes), Expected::Anything)
         }
-        _ => (Some(text.into_bytes()), Expected::Value(fitting)),
+        _ => Sent::new(Some(text.into_bytes()), Expected::Value(fitting)),
     }
 }
 
@@ -221,72 +150,17 @@ fn schema() -> Fields {
     ])
 }
 
-fn read(
-    how: How,
-    sent: &[Sent],
-    on_bad: OnBad,
-    planted: Option<&str>,
-) -> Result<Vec<Row>, ScanError> {
-    let mut builder = BatchBuilder::new();
-    for (value, _) in sent {
-        let value = value.clone().map(|value| mistaken(value, planted));
-        builder.append(NOW_MS, None, value.as_deref());
-    }
-    let decoding = Decoding::new(&schema(), None, on_bad).unwrap_or_else(|text| panic!("{text}"));
-    let columns = Columns::decoded(&[Column::Offset, Column::Value], decoding);
-    let (batches, figures) = decode_columns(how, columns, &builder.build(), &[])?;
-    let mut rows: Vec<Row> = batches.iter().flat_map(rows_of).collect();
-    match planted {
-        Some("batch-given-up") if figures.bad > 0 => {
-            rows.iter_mut().for_each(|row| row.1 = None);
-        }
-        Some("rows-renumbered") => {
-            for (number, row) in rows.iter_mut().enumerate() {
-                row.0 = number as i64;
-            }
-        }
-        _ => {}
-    }
-    Ok(rows)
-}
-
 /// What a typical mistake would take a value for.
-fn mistaken(mut value: Vec<u8>, planted: Option<&str>) -> Vec<u8> {
-    match planted {
-        Some("trailing-ignored") => {
+fn mistaken(mistake: &str, value: &[u8]) -> Vec<u8> {
+    match mistake {
+        "trailing-ignored" => {
             let end = value.iter().rposition(|byte| *byte == b'}');
-            value.truncate(end.map_or(0, |end| end + 1));
-            value
+            value[..end.map_or(0, |end| end + 1)].to_vec()
         }
-        Some("utf8-replaced") => String::from_utf8_lossy(&value).into_owned().into_bytes(),
-        Some("first-field-kept") => {
-            let text = String::from_utf8_lossy(&value);
+        "first-field-kept" => {
+            let text = String::from_utf8_lossy(value);
             text.replace("\"id\" :", "\"ie\" :").into_bytes()
         }
-        _ => value,
+        _ => String::from_utf8_lossy(value).into_owned().into_bytes(),
     }
-}
-
-fn rows_of(batch: &RecordBatch) -> Vec<Row> {
-    let offsets = batch.column(0).as_primitive::<Int64Type>();
-    let values = batch.column(1).as_struct();
-    let ids = values.column(0).as_primitive::<Int64Type>();
-    let texts = values.column(1).as_string::<i32>();
-    let lists = values.column(2).as_list::<i32>();
-    let items = |row: usize| {
-        let items = lists.value(row);
-        let first = items.as_struct().column(0).as_primitive::<Int64Type>();
-        first.iter().collect::<Vec<_>>()
-    };
-    let fitting = |row: usize| Fitting {
-        id: ids.is_valid(row).then(|| ids.value(row)),
-        text: texts.is_valid(row).then(|| texts.value(row).to_owned()),
-        items: lists.is_valid(row).then(|| items(row)),
-    };
-    (0..batch.num_rows())
-        .map(|row| {
-            let value = values.is_valid(row).then(|| fitting(row));
-            (offsets.value(row), value)
-        })
-        .collect()
 }

@@ -48,7 +48,11 @@ impl Registry {
         config: &ClientConfig,
         cancel: &Cancel,
     ) -> std::result::Result<Registry, String> {
-        let bad = || format!("registry is {url:?}; it can be http://HOST:PORT");
+        let bad = || match url.contains('@') {
+            // What stands before it may be a password.
+            true => "registry has a name or password; it can be http://HOST:PORT".to_owned(),
+            false => format!("registry is {url:?}; it can be http://HOST:PORT"),
+        };
         let rest = url.strip_prefix(SCHEME).ok_or_else(bad)?;
         let is_plain = |byte: u8| byte.is_ascii_graphic() && !b"@?#\"<>\\".contains(&byte);
         if url.len() > URL_BYTES_MAX || !rest.bytes().all(is_plain) {
@@ -135,7 +139,8 @@ fn read(answer: &HttpAnswer) -> std::result::Result<Answer, String> {
 }
 
 fn short(text: &str) -> String {
-    text.chars().take(SHORT_CHARS).collect()
+    let printable = |c: char| if c.is_control() { ' ' } else { c };
+    text.chars().take(SHORT_CHARS).map(printable).collect()
 }
 
 #[cfg(test)]
@@ -200,13 +205,14 @@ mod tests {
             "registry:8081",
             "https://registry:8081",
             "http://registry",
-            "http://user:word@registry:8081",
+            "http://user:hunter2@registry:8081",
             "http://registry:8081/a b",
             "http://registry:8081/\r\nX: y",
             "http://registry:8081/?a=b",
         ] {
             let text = made(url).unwrap_err();
             assert!(text.ends_with("; it can be http://HOST:PORT"), "{text}");
+            assert!(!text.contains("hunter2"), "{text}");
         }
     }
 }

@@ -318,14 +318,16 @@ impl Cleaners {
         cleaned_end: impl Fn(&Log) -> i64,
     ) -> Result<(), CleanError> {
         let _no_cut_between = dir.checkpoints.lock();
-        let end = with_log(partition, |log| cleaned_end(log).min(log.log_end_offset()));
-        let end = end.ok_or(CleanError::Stale)?;
+        let ends = with_log(partition, |log| (cleaned_end(log), log.log_end_offset()));
+        let (end, log_end) = ends.ok_or(CleanError::Stale)?;
+        let end = end.min(log_end);
         if !is_cleaned_by(partition, job) {
             return Err(CleanError::Stale);
         }
         let (topic, index) = (&partition.topic.name, partition.index);
         match dir.files.cleaned_end(topic, index) {
-            Some(before) if before >= end => Ok(()),
+            // One beyond the log's end is of another log.
+            Some(before) if (end..=log_end).contains(&before) => Ok(()),
             _ => Ok(dir.files.write_cleaned_end(topic, index, end)?),
         }
     }

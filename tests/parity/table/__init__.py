@@ -1,4 +1,5 @@
-"""The requests, a module a family of APIs."""
+"""The requests, a module a family of APIs or a kind of sequence: there an answer depends on time
+and on what was before."""
 
 from importlib import import_module
 
@@ -20,6 +21,9 @@ MODULES = (
     "frames",
     "transactions",
     "old_versions",
+    "compaction",
+    "fetch_sessions",
+    "option_levels",
 )
 AWAITED = ("awaited_admin",)
 """Modules of APIs that pyrklog does not serve yet: Kafka's answers are kept, and no test of ours

@@ -9,6 +9,7 @@ import pytest
 from pyrklog.dev import ports
 from pyrklog.dev.errors import DevError, Problem
 from pyrklog.dev.routes import routes_of
+from pyrklog.testing.broker import free_port
 
 BROKERS = range(1, ports.BROKERS_MAX + 1)
 SERVERS = range(1, ports.ZOOKEEPERS_MAX + 1)
@@ -41,6 +42,12 @@ def test_each_cluster_gets_a_block_of_its_own() -> None:
     every = list(range(19092, 32768, 1000))
     with pytest.raises(DevError, match="have all the ports"):
         ports.choose_base(every)
+
+
+def test_brokers_of_tests_leave_the_blocks_free() -> None:
+    taken = {free_port() for _ in range(100)}
+    for base in range(ports.BASE_PORT, 32768, ports.BLOCK_PORTS):
+        assert not taken & set(range(base, base + ports.USED_PORTS))
 
 
 @pytest.mark.parametrize("base", [-1, 0, 80, 1023, 65087, 70000])

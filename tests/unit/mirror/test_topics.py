@@ -59,7 +59,8 @@ class Fake:
 
 def topics(names: Names, source: Fake, target: Fake, notes: list[str] | None = None) -> Topics:
     wanted = Wanted(Patterns([".*"], "--topics"))
-    return Topics(names, wanted, source, target, (notes if notes is not None else []).append)
+    note = (notes if notes is not None else []).append
+    return Topics(names, wanted, source, target, note, absent_s=0.6)
 
 
 def test_a_topic_is_made_with_partitions_and_options() -> None:
@@ -144,3 +145,20 @@ def test_a_circle_of_three_is_refused_and_a_chain_is_not() -> None:
         topics(IDENTITY, source, Fake("A", {})).sync()
     plan = topics(IDENTITY, source, Fake("D", {})).sync()
     assert plan.chains == {"t": ["C", "B", "A"]}
+
+
+def test_a_broker_that_does_not_know_a_topic_yet_is_asked_again() -> None:
+    source, target = Fake("A", {"t": 1}), Fake("B", {"east.t": 1})
+    answers = [{}, {"east.t": 1}]
+    target.topics = lambda: ("B", answers.pop(0))  # type: ignore[method-assign]
+    assert topics(PREFIX, source, target).sync({"t"}).topics == {"t": 1}
+
+
+def test_a_topic_that_is_passed_over_is_told_once() -> None:
+    source, target = Fake("A", {"data.east.users": 1, "t": 1}), Fake("B", {})
+    notes: list[str] = []
+    syncing = topics(PREFIX, source, target, notes)
+    assert syncing.sync().topics == {"t": 1}
+    syncing.sync()
+    assert len(notes) == 1
+    assert "data.east.users is not copied" in notes[0]

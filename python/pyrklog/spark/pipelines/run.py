@@ -36,14 +36,17 @@ class Run:
     records_a_batch: int | None = None
 
     def app_id(self, name: str) -> str:
-        """Of the batch writes of a query: made with its checkpoint, and lost with it, so that a new
+        """Of the batch writes of a query: in its checkpoint, and lost with it, so that a new
         checkpoint, whose batches count from 0 again, is not taken for the old one."""
-        folder = self.folder / "checkpoints"
-        place = folder / f"{name}.id"
+        folder = self.folder / "checkpoints" / name
+        place = folder / "app-id"
         if not place.exists():
             folder.mkdir(parents=True, exist_ok=True)
-            draft = folder / f".{name}.id"
-            draft.write_text(f"{name}-{secrets.token_hex(8)}")
+            draft = folder / ".app-id"
+            with draft.open("w") as file:
+                file.write(f"{name}-{secrets.token_hex(8)}")
+                file.flush()
+                os.fsync(file.fileno())
             os.replace(draft, place)
         return place.read_text()
 

@@ -45,6 +45,7 @@ pub(super) fn cell(array: &ArrayRef, row: usize) -> Value {
         DataType::Boolean => array.as_boolean().value(row).into(),
         DataType::Int32 => array.as_primitive::<Int32Type>().value(row).into(),
         DataType::Int64 => array.as_primitive::<Int64Type>().value(row).into(),
+        DataType::UInt8 => array.as_primitive::<UInt8Type>().value(row).into(),
         DataType::UInt32 => array.as_primitive::<UInt32Type>().value(row).into(),
         DataType::UInt64 => array.as_primitive::<UInt64Type>().value(row).into(),
         DataType::Float32 => array.as_primitive::<Float32Type>().value(row).into(),

@@ -2,13 +2,11 @@
 
 use std::sync::Arc;
 
-use arrow_array::cast::AsArray;
-use arrow_array::types::{Float64Type, Int32Type, Int64Type, UInt8Type};
-use arrow_array::{Array, ArrayRef};
 use arrow_schema::{DataType, Field, Fields};
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
 
+use super::avro_plain::cell;
 use super::typed::decoded;
 use crate::testing::How;
 use crate::typed::OnBad;
@@ -77,38 +75,6 @@ fn fitted(value: &Value, field: &Field) -> Option<Value> {
             let entries = value.as_object()?.iter();
             let all = entries.map(|(key, value)| Some((key.clone(), fitted(value, &one)?)));
             all.collect::<Option<Map<_, _>>>().map(Value::from)
-        }
-        other => panic!("{other}"),
-    }
-}
-
-/// A cell of a column.
-fn cell(array: &ArrayRef, row: usize) -> Value {
-    if array.is_null(row) {
-        return Value::Null;
-    }
-    match array.data_type() {
-        DataType::Int64 => array.as_primitive::<Int64Type>().value(row).into(),
-        DataType::Int32 => array.as_primitive::<Int32Type>().value(row).into(),
-        DataType::UInt8 => array.as_primitive::<UInt8Type>().value(row).into(),
-        DataType::Float64 => array.as_primitive::<Float64Type>().value(row).into(),
-        DataType::Utf8 => array.as_string::<i32>().value(row).into(),
-        DataType::Boolean => array.as_boolean().value(row).into(),
-        DataType::List(_) => {
-            let items = array.as_list::<i32>().value(row);
-            (0..items.len()).map(|at| cell(&items, at)).collect()
-        }
-        DataType::Struct(fields) => {
-            let columns = fields.iter().zip(array.as_struct().columns());
-            let cells = columns.map(|(field, column)| (field.name().clone(), cell(column, row)));
-            Value::Object(cells.collect())
-        }
-        DataType::Map(..) => {
-            let entries = array.as_map().value(row);
-            let keys = entries.column(0).as_string::<i32>();
-            let cells =
-                (0..entries.len()).map(|at| (keys.value(at).into(), cell(entries.column(1), at)));
-            Value::Object(cells.collect())
         }
         other => panic!("{other}"),
     }

@@ -5,6 +5,7 @@
 pub(crate) mod avro;
 mod budget;
 mod infer;
+mod input;
 mod json;
 mod node;
 mod numbers;

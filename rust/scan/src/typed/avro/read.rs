@@ -5,11 +5,10 @@ use std::sync::Arc;
 
 use crate::typed::avro::plan::{Read, Skip, Step};
 use crate::typed::budget::{Budget, ELEMENT_BYTES};
+use crate::typed::input::{Input, NUMBER_BYTES_MAX, no_number};
 use crate::typed::node::{Children, Kind, Node, Text};
 use crate::typed::words::within;
 
-/// Bytes of the longest number.
-const NUMBER_BYTES_MAX: usize = 10;
 const UUID_BYTES: usize = 16;
 const UUID_CHARS: usize = 36;
 /// Bytes of the largest decimal.
@@ -33,37 +32,10 @@ pub(crate) fn append(
     }
 }
 
-/// What is still to be read.
-struct Input<'a> {
-    rest: &'a [u8],
-}
-
 impl<'a> Input<'a> {
-    #[inline]
-    fn take(&mut self, len: usize) -> Result<&'a [u8], String> {
-        match self.rest.split_at_checked(len) {
-            Some((taken, rest)) => {
-                self.rest = rest;
-                Ok(taken)
-            }
-            None => Err(cut(len, self.rest.len())),
-        }
-    }
-
-    #[inline]
-    fn array<const N: usize>(&mut self) -> Result<[u8; N], String> {
-        match self.rest.split_first_chunk::<N>() {
-            Some((taken, rest)) => {
-                self.rest = rest;
-                Ok(*taken)
-            }
-            None => Err(cut(N, self.rest.len())),
-        }
-    }
-
     /// Zigzag, seven bits a byte.
     #[inline]
-    fn number(&mut self) -> Result<i64, String> {
+    fn long(&mut self) -> Result<i64, String> {
         let mut found = 0_u64;
         for (at, byte) in self.rest.iter().take(NUMBER_BYTES_MAX).enumerate() {
             let bits = u64::from(byte & 0x7f);
@@ -82,8 +54,8 @@ impl<'a> Input<'a> {
 
     /// A length, and so many bytes.
     #[inline]
-    fn prefixed(&mut self) -> Result<&'a [u8], String> {
-        let len = self.number()?;
+    fn sized(&mut self) -> Result<&'a [u8], String> {
+        let len = self.long()?;
         match usize::try_from(len) {
             Ok(len) => self.take(len),
             Err(_) => Err(wrong("a length", len)),
@@ -93,11 +65,11 @@ impl<'a> Input<'a> {
     /// How many elements the next block has, and perhaps its bytes; 0 at the end.
     #[inline]
     fn block(&mut self) -> Result<(u64, Option<i64>), String> {
-        let count = self.number()?;
+        let count = self.long()?;
         if count >= 0 {
             return Ok((count as u64, None));
         }
-        let bytes = self.number()?;
+        let bytes = self.long()?;
         Ok((count.unsigned_abs(), Some(bytes)))
     }
 }
@@ -114,7 +86,7 @@ fn value(
             return Ok(());
         }
         Read::Union(branches) => {
-            let read = branch(branches, input.number()?)?;
+            let read = branch(branches, input.long()?)?;
             let read = read.as_ref().map_err(String::clone)?;
             return value(read, node, input, budget);
         }
@@ -122,12 +94,12 @@ fn value(
         Read::Bool => boolean(node, input)?,
         Read::Float => float(node, f32::from_le_bytes(input.array()?).into())?,
         Read::Double => float(node, f64::from_le_bytes(input.array()?))?,
-        Read::Bytes => bytes(node, input.prefixed()?, budget)?,
+        Read::Bytes => bytes(node, input.sized()?, budget)?,
         Read::Fixed(len) => bytes(node, input.take(*len)?, budget)?,
-        Read::Decimal => decimal(node, input.prefixed()?)?,
+        Read::Decimal => decimal(node, input.sized()?)?,
         Read::DecimalFixed(len) => decimal(node, input.take(*len)?)?,
         Read::UuidFixed => uuid(node, input.array()?, budget)?,
-        Read::Enum(symbols) => symbol(node, branch(symbols, input.number()?)?, budget)?,
+        Read::Enum(symbols) => symbol(node, branch(symbols, input.long()?)?, budget)?,
         Read::Array(item) => array(item, node, input, budget)?,
         Read::Map(values) => map(values, node, input, budget)?,
         Read::Record(steps, defaults) => {
@@ -166,7 +138,7 @@ fn fields(
 
 #[inline]
 fn whole(is_int: bool, node: &mut Node, input: &mut Input<'_>) -> Result<(), String> {
-    let found = input.number()?;
+    let found = input.long()?;
     if is_int && i32::try_from(found).is_err() {
         return Err(wrong("an int", found));
     }
@@ -313,7 +285,7 @@ fn map(
             break;
         }
         for _ in 0..count {
-            key(keys, input.prefixed()?, width, budget)?;
+            key(keys, input.sized()?, width, budget)?;
             value(read, values, input, budget)?;
         }
     }
@@ -333,17 +305,17 @@ fn skip(what: &Skip, input: &mut Input<'_>) -> Result<(), String> {
             input.take(*len)?;
         }
         Skip::Number => {
-            input.number()?;
+            input.long()?;
         }
         Skip::Prefixed => {
-            input.prefixed()?;
+            input.sized()?;
         }
         Skip::Array(item) => {
             let is_empty = matches!(**item, Skip::Bytes(0));
             skip_blocks(input, is_empty, |input| skip(item, input))?;
         }
         Skip::Map(values) => skip_blocks(input, false, |input| {
-            input.prefixed()?;
+            input.sized()?;
             skip(values, input)
         })?,
         Skip::All(all) => {
@@ -351,7 +323,7 @@ fn skip(what: &Skip, input: &mut Input<'_>) -> Result<(), String> {
                 skip(one, input)?;
             }
         }
-        Skip::One(branches) => skip(branch(branches, input.number()?)?, input)?,
+        Skip::One(branches) => skip(branch(branches, input.long()?)?, input)?,
     }
     Ok(())
 }
@@ -394,19 +366,6 @@ fn charge(budget: &mut Budget, bytes: usize) -> Result<(), String> {
 #[inline]
 fn utf8(found: &[u8]) -> Result<&str, String> {
     std::str::from_utf8(found).map_err(|error| format!("not UTF-8 at byte {}", error.valid_up_to()))
-}
-
-#[cold]
-fn cut(wanted: usize, left: usize) -> String {
-    format!("it ends where {wanted} bytes are to come, {left} are there")
-}
-
-#[cold]
-fn no_number(left: usize) -> String {
-    match left < NUMBER_BYTES_MAX {
-        true => "it ends in a number".into(),
-        false => "a number has more than 64 bits".into(),
-    }
 }
 
 #[cold]

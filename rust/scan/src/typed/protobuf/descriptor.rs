@@ -3,7 +3,8 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use crate::typed::protobuf::wire::{Input, Wire};
+use crate::typed::input::Input;
+use crate::typed::protobuf::wire::Wire;
 
 const BYTES_MAX: usize = 16 << 20;
 const LEVELS_MAX: usize = 63;

@@ -15,11 +15,12 @@ mod wire;
 use arrow_schema::Fields;
 
 use crate::typed::budget::Budget;
+use crate::typed::input::Input;
 use crate::typed::node::Node;
 
 use descriptor::Types;
 use plan::Plan;
-use wire::{Input, zigzag};
+use wire::zigzag;
 
 /// Before the id of a schema, in four bytes, and the place of the message in it.
 const MAGIC: u8 = 0;

@@ -3,9 +3,10 @@
 use std::collections::HashMap;
 
 use crate::typed::budget::{Budget, ELEMENT_BYTES};
+use crate::typed::input::Input;
 use crate::typed::node::{Children, Kind as Column, Node, Text};
 use crate::typed::protobuf::plan::{Count, Kind, Plan, PlanField};
-use crate::typed::protobuf::wire::{Input, Wire, zigzag};
+use crate::typed::protobuf::wire::{Wire, zigzag};
 use crate::typed::words;
 
 const MICROS: i64 = 1_000_000;
@@ -55,7 +56,7 @@ pub(crate) fn append(
         let found = occurrence(field, node, row, Wire::Bytes(&bytes), budget);
         found.map_err(|reason| within(children, at, reason))?;
     }
-    finish(plan, children, row)?;
+    finish(plan, children, row, budget)?;
     node.nulls.append_non_null();
     Ok(())
 }
@@ -131,7 +132,12 @@ fn take_back(node: &mut Node, row: usize, budget: &mut Budget) -> Result<(), Str
 }
 
 /// Nulls and zeros for what did not come, and ends of lists.
-fn finish(plan: &Plan, children: &mut Children, row: usize) -> Result<(), String> {
+fn finish(
+    plan: &Plan,
+    children: &mut Children,
+    row: usize,
+    budget: &mut Budget,
+) -> Result<(), String> {
     for (at, field) in plan.fields.iter().enumerate() {
         let node = &mut children.nodes[at];
         match field.count {
@@ -147,7 +153,7 @@ fn finish(plan: &Plan, children: &mut Children, row: usize) -> Result<(), String
             }
             _ if node.len() > row => {}
             Count::Optional => node.push_null(),
-            Count::Implicit => zero(&field.kind, node)?,
+            Count::Implicit => zero(&field.kind, node, budget)?,
             Count::Required => return Err(within(children, at, "it is missing".into())),
         }
     }
@@ -236,7 +242,7 @@ fn entry(
             true
         }
         None => {
-            zero(kind, values)?;
+            zero(kind, values, budget)?;
             true
         }
     };
@@ -306,17 +312,19 @@ fn value(
     Ok(true)
 }
 
-/// What a field without presence is when it did not come.
-fn zero(kind: &Kind, node: &mut Node) -> Result<(), String> {
+/// What a field without presence is when it did not come. An enum's has a name.
+fn zero(kind: &Kind, node: &mut Node, budget: &mut Budget) -> Result<(), String> {
+    if let Kind::Enum(names) = kind {
+        symbol(names, 0, node, budget)?;
+        node.nulls.append_non_null();
+        return Ok(());
+    }
     match &mut node.kind {
         Column::Bool(values) => values.append(false),
         Column::Int { values, .. } => values.push(0),
         Column::UInt64(values) => values.push(0),
         Column::Float { values, .. } => values.push(0.0),
-        Column::Text(text) => match kind {
-            Kind::Enum(names) => text.push(names.get(&0).map_or("0", String::as_str)),
-            _ => text.push(""),
-        },
+        Column::Text(text) => text.push(""),
         _ => return Err(other_column(node)),
     }
     node.nulls.append_non_null();

@@ -1,8 +1,8 @@
 //! Protobuf's wire format: tags and what follows them. No length is believed before its bytes are
 //! there.
 
-/// Bytes of the longest number.
-const NUMBER_BYTES_MAX: usize = 10;
+use crate::typed::input::{Input, NUMBER_BYTES_MAX, no_number};
+
 /// Groups in groups that are passed over.
 const GROUPS_MAX: usize = 100;
 
@@ -15,12 +15,6 @@ pub(crate) enum Wire<'a> {
     Bytes(&'a [u8]),
     /// Passed over.
     Group,
-}
-
-/// What is still to be read.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Input<'a> {
-    pub rest: &'a [u8],
 }
 
 impl<'a> Input<'a> {
@@ -76,24 +70,7 @@ impl<'a> Input<'a> {
     pub fn prefixed(&mut self) -> Result<&'a [u8], String> {
         let len = self.number()?;
         let len = usize::try_from(len).unwrap_or(usize::MAX);
-        match self.rest.split_at_checked(len) {
-            Some((taken, rest)) => {
-                self.rest = rest;
-                Ok(taken)
-            }
-            None => Err(cut(len, self.rest.len())),
-        }
-    }
-
-    #[inline]
-    pub fn array<const N: usize>(&mut self) -> Result<[u8; N], String> {
-        match self.rest.split_first_chunk::<N>() {
-            Some((taken, rest)) => {
-                self.rest = rest;
-                Ok(*taken)
-            }
-            None => Err(cut(N, self.rest.len())),
-        }
+        self.take(len)
     }
 
     /// Passes over a group, with those in it, without recursion.
@@ -128,19 +105,6 @@ impl<'a> Input<'a> {
 /// Numbers whose sign is their last bit.
 pub(crate) fn zigzag(number: u64) -> i64 {
     (number >> 1) as i64 ^ -((number & 1) as i64)
-}
-
-#[cold]
-fn cut(wanted: usize, left: usize) -> String {
-    format!("it ends where {wanted} bytes are to come, {left} are there")
-}
-
-#[cold]
-fn no_number(left: usize) -> String {
-    match left < NUMBER_BYTES_MAX {
-        true => "it ends in a number".into(),
-        false => "a number has more than 64 bits".into(),
-    }
 }
 
 #[cold]
