@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TypeVar
 
@@ -24,6 +25,9 @@ from pyrklog.plane.values import PartitionImage
 
 REUSE_SECONDS = 0.1
 """Scrapes that come together get what one of them read."""
+REST = 4
+"""After an answer no further one begins for so many times the time that it worked: all together
+take a fifth of a core at most."""
 OFFSETS_PAGE = 1000
 SERIES_A_PARTITION = 6
 
@@ -42,28 +46,38 @@ class BrokerObserver:
         self._sources = sources
         self._turn = trio.Lock()
         self._thread = trio.CapacityLimiter(1)
+        self._worked_seconds = 0.0
+        """CPU time of the other thread."""
+        self._rested_at = 0.0
+        self._statistics: tuple[float, Mapping[str, int]] | None = None
         self._tally: tuple[int, Tally] | None = None
         """With the version of the image that it counts."""
         self._read: tuple[float, list[Sample]] | None = None
 
     async def metrics(self, accept: str) -> Exposition:
-        async with self._turn:
-            if self._read is None or trio.current_time() - self._read[0] > REUSE_SECONDS:
-                self._read = trio.current_time(), await self._samples()
-            found = self._read[1]
+        async with self._turn_of_an_answer():
+            found = await self._shared_samples()
             return await self._apart(lambda: render(found, accept, __version__))
+
+    async def samples(self) -> Sequence[Sample]:
+        """Those of ``/metrics``."""
+        async with self._turn_of_an_answer():
+            return await self._shared_samples()
 
     async def detail(self, topic: str | None, group: str | None, accept: str) -> Exposition:
         """Raises :class:`DetailUnknownError`."""
-        async with self._turn:
-            found = self._of_topic(topic) if topic is not None else []
-            if group is not None:
-                found += await self._of_group(group, topic)
-            bounded = samples.bounded(found, DETAIL_SERIES_MAX)
-            return await self._apart(lambda: render(bounded, accept))
+        async with self._turn_of_an_answer():
+            of_topic = self._of_topic(topic) if topic is not None else list
+            of_group = await self._of_group(group, topic) if group is not None else list
+
+            def answer() -> Exposition:
+                found = [*of_topic(), *of_group()]
+                return render(samples.bounded(found, DETAIL_SERIES_MAX), accept)
+
+            return await self._apart(answer)
 
     def ready(self) -> Answer:
-        return health.ready(self._health(self._sources.plane.statistics()))
+        return health.ready(self._health(self._read_statistics()))
 
     async def cluster(self) -> Answer:
         return await self._examine(health.cluster, lambda one: len(one.isr) < len(one.replicas))
@@ -74,12 +88,24 @@ class BrokerObserver:
 
     # --- reading ---------------------------------------------------------------------------------
 
+    async def _shared_samples(self) -> list[Sample]:
+        if self._read is None or trio.current_time() - self._read[0] > REUSE_SECONDS:
+            self._read = trio.current_time(), await self._samples()
+        return self._read[1]
+
     async def _samples(self) -> list[Sample]:
-        statistics = self._sources.plane.statistics()
+        statistics = self._read_statistics()
         readings = self._readings(statistics)
         log_dirs = self._named_log_dirs()
         tally = await self._count()
         return await self._apart(lambda: samples.of_broker(statistics, tally, readings, log_dirs))
+
+    def _read_statistics(self) -> Mapping[str, int]:
+        """Of all hosted partitions: what comes together shares them."""
+        now = trio.current_time()
+        if self._statistics is None or now - self._statistics[0] > REUSE_SECONDS:
+            self._statistics = now, self._sources.plane.statistics()
+        return self._statistics[1]
 
     async def _count(self) -> Tally:
         """Counts anew only after a change of the image."""
@@ -146,10 +172,10 @@ class BrokerObserver:
         matters: Callable[[PartitionImage], bool],
     ) -> Answer:
         """``matters``: the partitions in whose topics ``min.insync.replicas`` is looked up."""
-        async with self._turn:
+        async with self._turn_of_an_answer():
             image = self._sources.metadata.image
             controller_id, brokers, topics = image.controller_id, image.brokers, self._topics()
-            broker = self._health(self._sources.plane.statistics())
+            broker = self._health(self._read_statistics())
 
             def answer() -> Answer:
                 limits = {
@@ -166,31 +192,53 @@ class BrokerObserver:
 
     # --- detail ----------------------------------------------------------------------------------
 
-    def _of_topic(self, topic: str) -> list[Sample]:
+    def _of_topic(self, topic: str) -> Callable[[], list[Sample]]:
         entry = self._sources.metadata.image.topics.get(topic)
         if entry is None:
             raise DetailUnknownError(f"there is no topic {topic}")
-        shown = sorted(entry.partitions.values())[: DETAIL_SERIES_MAX // SERIES_A_PARTITION]
-        ends = self._sources.plane.log_ends([(topic, one.partition) for one in shown])
-        return samples.of_topic(topic, shown, len(entry.partitions), ends)
+        numbers = sorted(entry.partitions)[: DETAIL_SERIES_MAX // SERIES_A_PARTITION]
+        shown, count = [entry.partitions[one] for one in numbers], len(entry.partitions)
+        ends = self._sources.plane.log_ends([(topic, one) for one in numbers])
+        return lambda: samples.of_topic(topic, shown, count, ends)
 
-    async def _of_group(self, group_id: str, topic: str | None) -> list[Sample]:
+    async def _of_group(self, group_id: str, topic: str | None) -> Callable[[], list[Sample]]:
         manager = self._sources.groups()
         machine = manager.groups.get(group_id) if manager is not None else None
         if machine is None:
             raise DetailUnknownError(f"this broker coordinates no group {group_id}")
+        members = len(machine.group.members)
         offsets: list[tuple[tuple[str, int], int]] = []
-        after: tuple[str, int] | None = None
+        after = (topic, -1) if topic is not None else None
         while page := machine.group.offsets.page(after, OFFSETS_PAGE):
             offsets += [(key, one.offset) for key, one in page if topic in (None, key[0])]
             after = page[-1][0]
-            if len(offsets) > DETAIL_SERIES_MAX:
+            if len(offsets) > DETAIL_SERIES_MAX or topic not in (None, after[0]):
                 break
             await trio.lowlevel.checkpoint()
-        return samples.of_group(GroupReadings(group_id, len(machine.group.members), offsets))
+        return lambda: samples.of_group(GroupReadings(group_id, members, offsets))
+
+    # --- the other thread ------------------------------------------------------------------------
+
+    @asynccontextmanager
+    async def _turn_of_an_answer(self) -> AsyncIterator[None]:
+        async with self._turn:
+            await trio.sleep_until(self._rested_at)
+            before = self._worked_seconds
+            try:
+                yield
+            finally:
+                worked = self._worked_seconds - before
+                self._rested_at = trio.current_time() + REST * worked
 
     async def _apart(self, work: Callable[[], Result]) -> Result:
-        return await trio.to_thread.run_sync(work, limiter=self._thread)
+        def timed() -> Result:
+            began = time.thread_time()
+            try:
+                return work()
+            finally:
+                self._worked_seconds += time.thread_time() - began
+
+        return await trio.to_thread.run_sync(timed, limiter=self._thread)
 
 
 def _number_of(name: str, prefix: str) -> int | None:

@@ -1,42 +1,57 @@
 """HTTP: the only module that knows hypercorn and starlette.
 
 Connections, requests a second and their sizes are bounded, so that a flood costs the broker little.
-Hypercorn shields its sends from being cancelled; a connection therefore ends by its socket's end.
+Of hypercorn only HTTP/1.1 without bodies is used: in HTTP/2 one connection starts as many requests
+as it likes by taking each back, and a WebSocket has nothing to talk to.
 """
 
 from __future__ import annotations
 
-import socket
 from collections.abc import Awaitable, Callable, Sequence
 from ipaddress import ip_address
-from typing import Any
+from math import inf
+from typing import TYPE_CHECKING, Any
 
 import trio
 from hypercorn.config import Config
+from hypercorn.events import Closed, Event, RawData, Updated
+from hypercorn.protocol.h11 import H11Protocol
+from hypercorn.trio.task_group import TaskGroup
 from hypercorn.trio.tcp_server import TCPServer
 from hypercorn.trio.worker_context import WorkerContext
-from hypercorn.typing import ConnectionState
+from hypercorn.typing import AppWrapper, ConnectionState
 from hypercorn.utils import wrap_app
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from pyrklog.base.logs import get_logger
 from pyrklog.observability import health
 from pyrklog.observability.exposition import Exposition
 from pyrklog.observability.observer import BrokerObserver, DetailUnknownError
 
+if TYPE_CHECKING:
+    import h11
+
 CONNECTIONS_MAX = 16
 """A further one ends the oldest."""
-CONNECTION_SECONDS_MAX = 120
+ANSWER_SECONDS_MAX = 120
+"""From a request's head to the last byte that its client takes."""
 IDLE_SECONDS_MAX = 75
-"""Of a connection without a request; Prometheus keeps its own until the next scrape."""
-ACCEPT_PAUSE_SECONDS = 0.01
+"""Of a connection without a whole request; Prometheus keeps its own until the next scrape."""
+ACCEPT_PAUSE_SECONDS = 0.02
+"""Not more connections a second than requests: each new one may have a head to parse."""
 REQUESTS_A_SECOND_MAX = 50
 """Further ones wait."""
 HEAD_BYTES_MAX = 8192
-BODY_BYTES_MAX = 1024
+RECEIVE_BYTES_MAX = 2048
+"""At once; a head may be so much longer."""
+NO_BODY = b"0"
+MESSAGES_MAX = 2
+"""To a request: its empty body, and its end. Nobody takes them, so both need a place: the task that
+has answered waits for one."""
 NAME_MAX = 1024
 """Characters of a topic's or group's name that are looked up."""
 
@@ -46,17 +61,19 @@ log = get_logger("http")
 
 
 class _Pace:
-    """Lets so many pass a second."""
+    """Lets so many pass a second, in their order. One that is cancelled takes nobody's turn."""
 
     def __init__(self, a_second: int) -> None:
         self._interval = 1 / a_second
         self._burst = 1.0
         self._next = 0.0
+        self._turn = trio.Lock()
 
     async def wait(self) -> None:
-        now = trio.current_time()
-        self._next = max(self._next, now - self._burst) + self._interval
-        await trio.sleep(max(0.0, self._next - now))
+        async with self._turn:
+            self._next = max(self._next, trio.current_time() - self._burst)
+            await trio.sleep_until(self._next)
+            self._next += self._interval
 
 
 class _Paths:
@@ -65,7 +82,6 @@ class _Paths:
     def __init__(self, observer: BrokerObserver, *, is_loopback: bool) -> None:
         self._observer = observer
         self._is_loopback = is_loopback
-        self._pace = _Pace(REQUESTS_A_SECOND_MAX)
         self._all: dict[str, Endpoint] = {
             "/metrics": self._metrics,
             "/metrics/detail": self._detail,
@@ -83,7 +99,6 @@ class _Paths:
 
     def _guarded(self, answer: Endpoint) -> Endpoint:
         async def endpoint(request: Request) -> Response:
-            await self._pace.wait()
             if self._is_loopback and not names_loopback(request.headers.get("host", "")):
                 return _error(403, "this broker answers only requests to a loopback address")
             try:
@@ -95,7 +110,6 @@ class _Paths:
         return endpoint
 
     async def not_found(self, _request: Request, _error_: Exception) -> Response:
-        await self._pace.wait()
         return _error(404, f"there is nothing here; there are {', '.join(self._all)}")
 
     async def _metrics(self, request: Request) -> Response:
@@ -127,12 +141,19 @@ class _Paths:
         return _json(await self._observer.restart_safe())
 
 
-def application(observer: BrokerObserver, *, is_loopback: bool) -> Starlette:
+def application(observer: BrokerObserver, *, is_loopback: bool) -> ASGIApp:
     """``is_loopback``: only a loopback ``Host`` is answered."""
     paths = _Paths(observer, is_loopback=is_loopback)
     app = Starlette(routes=paths.routes(), exception_handlers={404: paths.not_found})
     app.router.redirect_slashes = False
-    return app
+    pace = _Pace(REQUESTS_A_SECOND_MAX)
+
+    async def paced(scope: Scope, receive: Receive, send: Send) -> None:
+        """All requests, the refused ones too."""
+        await pace.wait()
+        await app(scope, receive, send)
+
+    return paced
 
 
 def names_loopback(host: str) -> bool:
@@ -158,6 +179,102 @@ def _error(status: int, what: str) -> Response:
     return JSONResponse({"error": what}, status)
 
 
+class _RefusedError(Exception):
+    """The request's answer says why; its connection ends."""
+
+
+class _Http1(H11Protocol):
+    """HTTP/1.1 without bodies."""
+
+    async def _check_protocol(self, event: h11.Request) -> None:
+        """Instead of changing to HTTP/2. An offer of it (``Upgrade: h2c``) may be left unused."""
+        upgrades = [value.lower() for name, value in event.headers if name == b"upgrade"]
+        bodies = [value for name, value in event.headers if name == b"content-length"]
+        if any(name == b"transfer-encoding" for name, _ in event.headers) or any(
+            value != NO_BODY for value in bodies
+        ):
+            await self._refuse(413)
+        elif b"websocket" in upgrades:
+            await self._refuse(400)
+        elif event.http_version not in (b"1.1", b"1.0"):
+            await self._refuse(505)
+
+    async def _refuse(self, status: int) -> None:
+        await self._send_error_response(status)
+        raise _RefusedError(status)
+
+
+class _Connection(TCPServer):  # type: ignore[misc]
+    """One connection, until its client or :meth:`end` ends it.
+
+    Hypercorn shields its sends from being cancelled: only the end of the socket ends those.
+    """
+
+    def __init__(
+        self, app: AppWrapper, config: Config, context: WorkerContext, stream: trio.SocketStream
+    ) -> None:
+        super().__init__(app, config, context, ConnectionState({}), stream)
+        self._socket = stream.socket
+        self._scope = trio.CancelScope()
+        self._ends_at = inf
+
+    def end(self) -> None:
+        """At once, whatever it does."""
+        self._scope.cancel()
+        self._socket.close()
+
+    async def run(self) -> None:
+        with self._scope:
+            try:
+                async with trio.open_nursery() as nursery:
+                    nursery.start_soon(self._end_late)
+                    await self._talk()
+                    nursery.cancel_scope.cancel()
+            finally:
+                self._socket.close()
+
+    async def _talk(self) -> None:
+        async with TaskGroup() as group:
+            self._task_group = group
+            self.protocol = _Http1(
+                self.app,
+                self.config,
+                self.context,
+                group,
+                ConnectionState({}),
+                False,
+                self._socket.getpeername()[:2],
+                self._socket.getsockname()[:2],
+                self.protocol_send,
+            )
+            await self.idle_task.restart(group, self._idle_timeout)
+            await self._read_data()
+            # The client has ended; an answer under way still comes. Hypercorn's own server would
+            # keep an idle connection for the whole of its time.
+            await self.idle_task.stop()
+
+    async def _read_data(self) -> None:
+        """As hypercorn's, in smaller pieces."""
+        data = b"-"
+        while data:
+            try:
+                data = await self.stream.receive_some(RECEIVE_BYTES_MAX)
+            except (trio.ClosedResourceError, trio.BrokenResourceError):
+                break
+            await self.protocol.handle(RawData(bytes(data)))
+        await self.protocol.handle(Closed())
+
+    async def protocol_send(self, event: Event) -> None:
+        if isinstance(event, Updated):
+            self._ends_at = inf if event.idle else trio.current_time() + ANSWER_SECONDS_MAX
+        await super().protocol_send(event)
+
+    async def _end_late(self) -> None:
+        while (left := self._ends_at - trio.current_time()) > 0:  # noqa: ASYNC110 - the end moves
+            await trio.sleep(min(left, ANSWER_SECONDS_MAX))
+        self.end()
+
+
 class HttpServer:
     """Serves on sockets that listen already, until cancelled."""
 
@@ -165,9 +282,9 @@ class HttpServer:
         self._observer = observer
         self._config = _config()
         app: Any = application(observer, is_loopback=is_loopback)
-        self._app = wrap_app(app, BODY_BYTES_MAX, "asgi")
+        self._app = wrap_app(app, 0, "asgi")
         self._context = WorkerContext(None)
-        self._open: dict[socket.socket | trio.socket.SocketType, None] = {}
+        self._open: dict[_Connection, None] = {}
         """Oldest first."""
 
     async def run(self, listeners: Sequence[trio.SocketListener]) -> None:
@@ -178,7 +295,7 @@ class HttpServer:
                 await trio.sleep_forever()
             finally:
                 for one in list(self._open):
-                    one.close()
+                    one.end()
 
     async def _accept(self, listener: trio.SocketListener, nursery: trio.Nursery) -> None:
         while True:
@@ -192,37 +309,22 @@ class HttpServer:
             if len(self._open) >= CONNECTIONS_MAX:
                 oldest = next(iter(self._open))
                 del self._open[oldest]
-                oldest.close()
-            self._open[stream.socket] = None
+                oldest.end()
+            connection = _Connection(self._app, self._config, self._context, stream)
+            self._open[connection] = None
             self._observer.http_connections = len(self._open)
-            nursery.start_soon(self._serve, stream)
+            nursery.start_soon(self._serve, connection)
             await trio.sleep(ACCEPT_PAUSE_SECONDS)
 
-    async def _serve(self, stream: trio.SocketStream) -> None:
+    async def _serve(self, connection: _Connection) -> None:
         try:
-            async with trio.open_nursery() as nursery:
-                nursery.start_soon(_close_late, stream.socket)
-                server = TCPServer(
-                    self._app,
-                    self._config,
-                    self._context,
-                    ConnectionState({}),
-                    stream,
-                )
-                await server.run()
-                nursery.cancel_scope.cancel()
-        except Exception as error:
+            await connection.run()
+        except* Exception as errors:
             # Whatever a client sends, others are served.
-            log.debug("http_connection_failed", exc_info=error)
+            log.debug("http_connection_failed", exc_info=errors)
         finally:
-            stream.socket.close()
-            self._open.pop(stream.socket, None)
+            self._open.pop(connection, None)
             self._observer.http_connections = len(self._open)
-
-
-async def _close_late(connection: trio.socket.SocketType) -> None:
-    await trio.sleep(CONNECTION_SECONDS_MAX)
-    connection.close()
 
 
 def _config() -> Config:
@@ -232,8 +334,5 @@ def _config() -> Config:
     config.include_server_header = False
     config.keep_alive_timeout = IDLE_SECONDS_MAX
     config.h11_max_incomplete_size = HEAD_BYTES_MAX
-    config.h2_max_concurrent_streams = 1
-    config.h2_max_header_list_size = HEAD_BYTES_MAX
-    config.websocket_max_message_size = BODY_BYTES_MAX
-    config.max_app_queue_size = 1
+    config.max_app_queue_size = MESSAGES_MAX
     return config

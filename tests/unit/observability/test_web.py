@@ -27,9 +27,18 @@ class FakeObserver:
         self.http_connections = 0
         self.asked: list[tuple[str | None, ...]] = []
         self.body = b"up 1\n"
+        self.answers = trio.Event()
+        """/metrics waits for it."""
+        self.answers.set()
+        self.waiting = 0
 
     async def metrics(self, accept: str) -> Exposition:
         self.asked.append((accept,))
+        self.waiting += 1
+        try:
+            await self.answers.wait()
+        finally:
+            self.waiting -= 1
         return Exposition(self.body, "text/plain; charset=utf-8")
 
     async def detail(self, topic: str | None, group: str | None, accept: str) -> Exposition:
@@ -168,6 +177,106 @@ async def test_a_connection_is_kept_for_the_next_request() -> None:
                 answer += piece
 
 
+async def received(stream: trio.SocketStream) -> bytes:
+    """Everything, until the server closes."""
+    pieces = []
+    try:
+        while piece := await stream.receive_some():
+            pieces.append(piece)
+    except trio.BrokenResourceError:
+        pass  # it was closed with a reset
+    return b"".join(pieces)
+
+
+@pytest.mark.parametrize("end", [b"connection: close\r\n", b""])
+async def test_a_connection_ends_with_its_answer_or_with_its_client(end: bytes) -> None:
+    """An answer is followed by the end of its request, and an idle connection by nothing."""
+    with trio.fail_after(30):
+        async with serving() as running:
+            async with await running.connect() as stream:
+                head = b"GET /health/live HTTP/1.1\r\nhost: localhost\r\n"
+                await stream.send_all(head + end + b"\r\n")
+                if end:
+                    assert (await received(stream)).endswith(b'{"live":true}')
+                else:
+                    assert b"200" in await stream.receive_some()
+            await until(lambda: running.observer.http_connections == 0)
+
+
+async def test_a_client_that_ends_its_own_half_gets_the_answer() -> None:
+    with trio.fail_after(30):
+        async with serving() as running, await running.connect() as stream:
+            running.observer.answers = trio.Event()
+            await stream.send_all(b"GET /metrics HTTP/1.1\r\nhost: localhost\r\n\r\n")
+            await stream.send_eof()
+            await until(lambda: running.observer.waiting == 1)
+            running.observer.answers.set()
+            assert (await received(stream)).endswith(b"up 1\n")
+
+
+async def test_requests_of_connections_that_were_ended_end_too() -> None:
+    with trio.fail_after(30):
+        async with serving() as running:
+            running.observer.answers = trio.Event()
+            streams = []
+            for number in range(web.CONNECTIONS_MAX + 5):
+                streams.append(await running.connect())
+                await streams[-1].send_all(b"GET /metrics HTTP/1.1\r\nhost: localhost\r\n\r\n")
+                await until(lambda asked=number + 1: len(running.observer.asked) == asked)
+            await until(lambda: running.observer.waiting == web.CONNECTIONS_MAX)
+            for one in streams:
+                await one.aclose()
+
+
+async def test_a_client_that_takes_too_long_over_its_answer_is_ended(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(web, "ANSWER_SECONDS_MAX", 0.1)
+    with trio.fail_after(30):
+        async with serving() as running:
+            running.observer.body = b"x" * 50_000_000
+            slow = await running.connect()
+            slow.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            await slow.send_all(b"GET /metrics HTTP/1.1\r\nhost: localhost\r\n\r\n")
+            await until(lambda: bool(running.observer.asked))
+            await until(lambda: running.observer.http_connections == 0)
+            await slow.aclose()
+
+
+@pytest.mark.parametrize(
+    ("sent", "status"),
+    [
+        (b"GET /metrics HTTP/1.1\r\nhost: localhost\r\ncontent-length: 9\r\n\r\n", 413),
+        (b"GET /metrics HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding: chunked\r\n\r\n", 413),
+        (
+            b"GET /metrics HTTP/1.1\r\nhost: localhost\r\nconnection: Upgrade\r\n"
+            b"upgrade: WebSocket\r\nsec-websocket-version: 13\r\nsec-websocket-key: eA==\r\n\r\n",
+            400,
+        ),
+        (b"PRI * HTTP/2.0\r\n\r\n", 505),
+    ],
+)
+async def test_bodies_and_other_protocols_are_refused(sent: bytes, status: int) -> None:
+    with trio.fail_after(30):
+        async with serving() as running:
+            async with await running.connect() as stream:
+                await stream.send_all(sent)
+                answer = await received(stream)
+            assert int(answer.split()[1]) == status
+            assert running.observer.asked == []
+            assert (await running.ask("/health/live"))[0] == 200
+
+
+async def test_an_offer_of_http2_is_left_unused_and_an_empty_body_is_none() -> None:
+    async with serving() as running:
+        offer = {"connection": "close, Upgrade, HTTP2-Settings", "upgrade": "h2c"}
+        assert await running.ask("/metrics", **offer, **{"http2-settings": "AAMAAABk"}) == (
+            200,
+            b"up 1\n",
+        )
+        assert (await running.ask("/metrics", **{"content-length": "0"}))[0] == 200
+
+
 async def test_connections_beyond_the_bound_end_the_oldest() -> None:
     async with serving() as running:
         streams = [await running.connect() for _ in range(web.CONNECTIONS_MAX + 3)]
@@ -233,3 +342,38 @@ async def test_requests_beyond_the_pace_wait(autojump_clock: trio.testing.MockCl
     for _ in range(250):
         await pace.wait()
     assert 3.5 < trio.current_time() - began < 5.5
+
+
+async def test_who_gives_up_takes_nobodys_turn(autojump_clock: trio.testing.MockClock) -> None:
+    pace = web._Pace(50)
+    began = trio.current_time()
+    async with trio.open_nursery() as nursery:
+        for _ in range(10_000):
+            nursery.start_soon(pace.wait)
+        await trio.sleep(1)
+        nursery.cancel_scope.cancel()
+    await pace.wait()
+    assert trio.current_time() - began < 1.5
+
+
+@pytest.mark.parametrize(("method", "path"), [("POST", "/metrics"), ("GET", "/"), ("GET", "/x")])
+async def test_refused_requests_are_paced_too(
+    autojump_clock: trio.testing.MockClock, method: str, path: str
+) -> None:
+    observer: Any = FakeObserver()
+    app = web.application(observer, is_loopback=True)
+    scope = {"type": "http", "method": method, "path": path, "headers": [], "query_string": b""}
+    statuses: list[int] = []
+
+    async def receive() -> Any:
+        raise AssertionError("there is no body to read")
+
+    async def send(message: Any) -> None:
+        if message["type"] == "http.response.start":
+            statuses.append(message["status"])
+
+    began = trio.current_time()
+    for _ in range(150):
+        await app(dict(scope), receive, send)
+    assert set(statuses) == {405 if method == "POST" else 404}
+    assert trio.current_time() - began > 1.5
