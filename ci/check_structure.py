@@ -71,6 +71,7 @@ LIBRARY_IMPORTERS = {
     "hypercorn": "python/pyrklog/observability/web.py",
     "starlette": "python/pyrklog/observability/web.py",
     "prometheus_client": "python/pyrklog/observability/exposition.py",
+    "opentelemetry": "python/pyrklog/observability/report_otlp.py",
 }
 
 # Allowed dependencies among our crates.

@@ -43,7 +43,7 @@ from pyrklog.membership.store_connection import store_connection
 from pyrklog.metastore import znodes
 from pyrklog.metastore.interface import Metastore, SessionExpiredError, StoreFailedError
 from pyrklog.observability.sources import Sources, Stage
-from pyrklog.observability.start import open_listeners, run_http, told_address
+from pyrklog.observability.start import prepare, run_observability, told_address
 from pyrklog.plane.core_plane import Plane, memory_bytes
 from pyrklog.plane.plane_settings import plane_settings
 from pyrklog.plane.seam import PlaneSettings
@@ -204,7 +204,7 @@ class Broker:
         node_id, store = member.node_id, member.store
         in_cluster = self.config.zookeeper is not None
         early, late = self._endpoints(plane)
-        http = await open_listeners(self.config.http_place)
+        http = await prepare(self.config)
         self.http_address = told_address(http)
         if not in_cluster:
             await self._adopt(node_id, cluster_id, store, plane)
@@ -238,7 +238,8 @@ class Broker:
             nursery.start_soon(plane.run, events)
             nursery.start_soon(replication.run)
             sources = self._sources(cluster_id, metadata, plane, store, events)
-            nursery.start_soon(run_http, http, sources, self._loaded)
+            reports = self.config.reports
+            nursery.start_soon(run_observability, http, reports, sources, self._loaded)
             if peers is not None:
                 nursery.start_soon(peers.run)
             nursery.start_soon(member.keep_session)

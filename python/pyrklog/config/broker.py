@@ -15,12 +15,19 @@ from pyrklog.config.http_place import HttpPlace, http_place
 from pyrklog.config.listeners import INTER_BROKER_PROTOCOL, Listeners, resolve_listeners
 from pyrklog.config.log_options import BROKER_LOG_OPTIONS
 from pyrklog.config.option import CLUSTER_WIDE, InvalidValueError, Option, Value
+from pyrklog.config.report_options import REPORT_OPTIONS, ReportSettings, report_settings
 from pyrklog.config.transaction_options import TRANSACTION_OPTIONS
 from pyrklog.errors import ConfigError
 
 OPTIONS: Mapping[str, Option] = {
     item.name: item
-    for item in (*BROKER_OPTIONS, *GROUP_OPTIONS, *TRANSACTION_OPTIONS, *BROKER_LOG_OPTIONS)
+    for item in (
+        *BROKER_OPTIONS,
+        *GROUP_OPTIONS,
+        *TRANSACTION_OPTIONS,
+        *BROKER_LOG_OPTIONS,
+        *REPORT_OPTIONS,
+    )
 }
 
 DEFAULTS_ALONE: Mapping[str, Value] = {"group.initial.rebalance.delay.ms": 0}
@@ -278,6 +285,11 @@ class BrokerConfig:
     def http_place(self) -> HttpPlace | None:
         """Where HTTP is served; None: nowhere."""
         return http_place(self.string(HTTP_LISTENER), self.listeners.bound)
+
+    @property
+    def reports(self) -> ReportSettings:
+        """Where metrics are reported. Raises :class:`ConfigError`."""
+        return report_settings(self)
 
     def request_max_bytes(self, memory_bytes: int) -> int:
         """``socket.request.max.bytes``; its default is smaller with little memory."""

@@ -33,7 +33,7 @@ def wrong_with_place(value: object) -> str | None:
     """What is wrong with the option's value, or None."""
     if not isinstance(value, str) or not value.strip() or value.strip().lower() == OFF:
         return None
-    return None if _parse(value) is not None else f"must be {ALLOWED}"
+    return None if parse_address(value) is not None else f"must be {ALLOWED}"
 
 
 def http_place(text: str | None, listeners: Sequence[Endpoint]) -> HttpPlace | None:
@@ -41,14 +41,16 @@ def http_place(text: str | None, listeners: Sequence[Endpoint]) -> HttpPlace | N
     given = (text or "").strip()
     if given.lower() == OFF:
         return None
-    if given:
-        return _parse(given)
+    found = parse_address(given)
+    if found is not None:
+        return HttpPlace(*found, is_given=True)
     kafka = listeners[0].port
     port = kafka + ABOVE_KAFKA if kafka else 0
     return HttpPlace(LOOPBACK, port, is_given=False)
 
 
-def _parse(text: str) -> HttpPlace | None:
+def parse_address(text: str) -> tuple[str, int] | None:
+    """Host, which may be empty, and port of ``HOST:PORT`` or ``[HOST]:PORT``; None for others."""
     host, colon, port = text.strip().rpartition(":")
     is_bracketed = host.startswith("[") and host.endswith("]")
     host = host[1:-1] if is_bracketed else host
@@ -56,4 +58,4 @@ def _parse(text: str) -> HttpPlace | None:
         return None
     if any(one in host for one in "/[]@ ") or (":" in host and not is_bracketed):
         return None
-    return HttpPlace(host, int(port), is_given=True)
+    return host, int(port)

@@ -1,4 +1,5 @@
-"""Opens the port of HTTP at once, and loads what serves there only once Kafka's clients are served.
+"""Metrics and health: opens the port of HTTP at once, and loads what serves there, and what reports
+metrics, only once Kafka's clients are served.
 
 Loading takes a fifth of a second, which a start is to spend on its clients. A broker whose start
 takes longer than :data:`LOAD_AFTER_SECONDS` answers meanwhile that it is starting.
@@ -8,14 +9,21 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Sequence
+from importlib.util import find_spec
 from ipaddress import ip_address
+from typing import TYPE_CHECKING
 
 import trio
 
 from pyrklog.base.logs import get_logger
+from pyrklog.config.broker import BrokerConfig
 from pyrklog.config.http_place import HttpPlace
-from pyrklog.errors import TemporaryError
+from pyrklog.config.report_options import OTLP, ReportSettings
+from pyrklog.errors import ConfigError, TemporaryError
 from pyrklog.observability.sources import Sources
+
+if TYPE_CHECKING:
+    from pyrklog.observability.observer import BrokerObserver
 
 LOAD_AFTER_SECONDS = 1.0
 BACKLOG = 32
@@ -27,11 +35,26 @@ log = get_logger("http")
 Listeners = Sequence[trio.SocketListener]
 
 
-async def open_listeners(place: HttpPlace | None) -> Listeners:
-    """Listens there. Empty where HTTP is off, or where the default port cannot be had.
+async def prepare(config: BrokerConfig) -> Listeners:
+    """Listens for HTTP. Empty where it is off, or where the default port cannot be had.
 
-    Raises :class:`TemporaryError` where a given address cannot be bound.
+    Raises :class:`TemporaryError` where a given address cannot be bound, :class:`ConfigError` where
+    a reporter is not installed.
     """
+    if config.reports.otlp is not None and not _has_otlp():
+        what = f"{OTLP} needs OpenTelemetry's exporter, which is not installed."
+        raise ConfigError(what, fix='pip install "pyrklog[otlp]"')
+    return await _open_listeners(config.http_place)
+
+
+def _has_otlp() -> bool:
+    try:
+        return find_spec("opentelemetry.exporter.otlp.proto.http") is not None
+    except ModuleNotFoundError:
+        return False
+
+
+async def _open_listeners(place: HttpPlace | None) -> Listeners:
     if place is None:
         return ()
     try:
@@ -62,27 +85,62 @@ def told_address(listeners: Listeners) -> tuple[str, int] | None:
     return host, port
 
 
-async def run_http(listeners: Listeners, sources: Sources, loaded: trio.Event) -> None:
-    """Serves until cancelled, once the broker has ``loaded``. What fails here does not fail it."""
+async def run_observability(
+    listeners: Listeners, reports: ReportSettings, sources: Sources, loaded: trio.Event
+) -> None:
+    """Serves and reports until cancelled, once the broker has ``loaded``. What fails here does not
+    fail it."""
     told = told_address(listeners)
-    if told is None:
-        return
     try:
-        log.info("http_listening", host=told[0], port=told[1])
+        if told is not None:
+            log.info("http_listening", host=told[0], port=told[1])
+        if told is None and not reports.is_on:
+            return
         with trio.move_on_after(LOAD_AFTER_SECONDS):
             await loaded.wait()
-        await trio.to_thread.run_sync(_load)
-        from pyrklog.observability.observer import BrokerObserver
-        from pyrklog.observability.web import HttpServer
-
-        observer = BrokerObserver(sources)
-        is_loopback = all(map(_is_loopback, listeners))
-        await HttpServer(observer, is_loopback=is_loopback).run(listeners)
+        observer = await trio.to_thread.run_sync(_observer, sources)
+        async with trio.open_nursery() as nursery:
+            if told is not None:
+                nursery.start_soon(_serve, listeners, observer)
+            if reports.is_on:
+                nursery.start_soon(_report, reports, observer, sources)
     except Exception as error:
-        log.error("http_failed", exc_info=error, consequence="the broker serves without HTTP")
+        _tell("http_failed", error)
     finally:
         for one in listeners:
             one.socket.close()
+
+
+def _tell(event: str, error: Exception) -> None:
+    log.error(event, exc_info=error, consequence="the broker serves without")
+
+
+def _observer(sources: Sources) -> BrokerObserver:
+    from pyrklog.observability.observer import BrokerObserver
+
+    return BrokerObserver(sources)
+
+
+async def _serve(listeners: Listeners, observer: BrokerObserver) -> None:
+    try:
+        await trio.to_thread.run_sync(_load)
+        from pyrklog.observability.web import HttpServer
+
+        is_loopback = all(map(_is_loopback, listeners))
+        await HttpServer(observer, is_loopback=is_loopback).run(listeners)
+    except Exception as error:
+        _tell("http_failed", error)
+
+
+async def _report(reports: ReportSettings, observer: BrokerObserver, sources: Sources) -> None:
+    try:
+        from pyrklog.observability.reporting import Origin, reporters_of, run_reporters
+
+        origin = Origin(sources.cluster_id, sources.metadata.node_id, sources.started_at)
+        found = await trio.to_thread.run_sync(reporters_of, reports, origin)
+        await run_reporters(found, reports.interval_seconds, observer.samples)
+    except Exception as error:
+        _tell("metrics_reports_failed", error)
 
 
 def _is_loopback(listener: trio.SocketListener) -> bool:
