@@ -9,15 +9,18 @@ import os
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
+from functools import lru_cache
 from pathlib import Path
 from typing import TypeVar
 
 import trio
 
 from pyrklog import __version__
+from pyrklog.config.topic import TopicDefaults
 from pyrklog.observability import health, samples
 from pyrklog.observability.exposition import Exposition, render
 from pyrklog.observability.health import Answer, BrokerHealth
+from pyrklog.observability.health_rules import MIN_INSYNC
 from pyrklog.observability.samples import DETAIL_SERIES_MAX, GroupReadings, Readings, Sample
 from pyrklog.observability.sources import Sources
 from pyrklog.observability.tally import Tally, TopicPartitions, count
@@ -29,6 +32,7 @@ REST = 4
 """After an answer no further one begins for so many times the time that it worked: all together
 take a fifth of a core at most."""
 OFFSETS_PAGE = 1000
+TOPICS_A_TURN = 1000
 SERIES_A_PARTITION = 6
 
 Topics = Sequence[TopicPartitions]
@@ -113,7 +117,8 @@ class BrokerObserver:
         image = metadata.image
         version = image.version
         if self._tally is None or self._tally[0] != version:
-            topics, controller_id, brokers = self._topics(), image.controller_id, image.brokers
+            controller_id, brokers = image.controller_id, image.brokers
+            topics = await self._topics()
             tally = await self._apart(
                 lambda: count(
                     metadata.node_id, controller_id, len(brokers), topics, self._min_insync
@@ -157,14 +162,19 @@ class BrokerObserver:
         opened = len(self._sources.plane.pasts())
         return log_dirs if opened == len(log_dirs) else [str(one) for one in range(opened)]
 
-    def _topics(self) -> Topics:
-        topics = self._sources.metadata.image.topics
-        return [(name, list(entry.partitions.values())) for name, entry in topics.items()]
+    async def _topics(self) -> Topics:
+        """Copies: the image changes meanwhile. In short turns."""
+        found: list[TopicPartitions] = []
+        entries = list(self._sources.metadata.image.topics.items())
+        for name, entry in entries:
+            found.append((name, list(entry.partitions.values())))
+            if len(found) % TOPICS_A_TURN == 0:
+                await trio.lowlevel.checkpoint()
+        return found
 
     def _min_insync(self, topic: str) -> int:
         metadata = self._sources.metadata
-        overrides = metadata.image.overrides(topic)
-        return metadata.defaults.resolve(overrides).min_insync_replicas
+        return _min_insync(metadata.defaults, metadata.image.overrides(topic).get(MIN_INSYNC))
 
     async def _examine(
         self,
@@ -174,7 +184,8 @@ class BrokerObserver:
         """``matters``: the partitions in whose topics ``min.insync.replicas`` is looked up."""
         async with self._turn_of_an_answer():
             image = self._sources.metadata.image
-            controller_id, brokers, topics = image.controller_id, image.brokers, self._topics()
+            controller_id, brokers = image.controller_id, image.brokers
+            topics = await self._topics()
             broker = self._health(self._read_statistics())
 
             def answer() -> Answer:
@@ -239,6 +250,13 @@ class BrokerObserver:
                 self._worked_seconds += time.thread_time() - began
 
         return await trio.to_thread.run_sync(timed, limiter=self._thread)
+
+
+@lru_cache(maxsize=64)
+def _min_insync(defaults: TopicDefaults, override: str | None) -> int:
+    """Remembered, as a cluster's topics have few different ones."""
+    found = {} if override is None else {MIN_INSYNC: override}
+    return defaults.resolve(found).min_insync_replicas
 
 
 def _number_of(name: str, prefix: str) -> int | None:
