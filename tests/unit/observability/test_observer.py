@@ -147,7 +147,7 @@ async def test_the_other_thread_rests_after_its_work(
         assert one.observer.ready().status == 200
         mock_clock.jump(0.2)
         with trio.fail_after(30):
-            while answered == 1:  # noqa: ASYNC110 - it is answered in a thread
+            while answered == 1:
                 await trio.lowlevel.checkpoint()
 
 
