@@ -341,11 +341,14 @@ class CopyLoad:
         )
         offsets: dict[int, int] = {}
 
-        def is_done() -> bool:
+        def goes_on() -> bool:
+            before = dict(offsets)
             offsets.update(verifier.ask())
-            return offsets == ends
+            return offsets != before
 
-        self._await(is_done, lambda: f"offsets {offsets} of {ends}")
+        # A busy machine copies slowly.
+        while offsets != ends:
+            self._await(goes_on, lambda: f"offsets {offsets} of {ends}")
         verifier.finish()
         self._copiers.close()
         committed = self._read(CopyReader, "last", self.history)

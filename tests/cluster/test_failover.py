@@ -15,7 +15,7 @@ from confluent_kafka.admin import AdminClient
 
 from pyrklog.peers.silence import LIMIT_MIN_SECONDS
 from tests.support.cluster import BrokerCluster
-from tests.support.cluster_clients import consume, create, in_sync, leaders, produce
+from tests.support.cluster_clients import consume, create, in_sync, leaders, produce, survivor_of
 from tests.support.faults.driver import FaultDriver
 from tests.support.processes import children, is_running
 from tests.support.waiting import wait_until
@@ -100,7 +100,7 @@ def test_a_port_that_refuses_moves_leaders_and_nothing_else(
     before = leaders(admin, lone)
     victim = next(n for n in cluster.brokers if n != cluster.controller())
     cluster.brokers[victim].kill()
-    survivor = AdminClient({"bootstrap.servers": cluster.brokers[cluster.controller()].bootstrap})
+    survivor = survivor_of(cluster.brokers[cluster.controller()].bootstrap)
     wait_until(
         lambda: not {victim, -1} & set(leaders(survivor, topic).values()), "it is not suspected"
     )
@@ -164,7 +164,7 @@ def test_a_controller_whose_port_refuses_is_deposed(
     epoch = int(cluster.store.get("/controller_epoch")[0])
     die(cluster, victim)
     wait_until(lambda: cluster.controller() != victim, "it is not deposed")
-    survivor = AdminClient({"bootstrap.servers": cluster.brokers[cluster.controller()].bootstrap})
+    survivor = survivor_of(cluster.brokers[cluster.controller()].bootstrap)
     wait_until(lambda: not {victim, -1} & set(leaders(survivor, topic).values()), "not all are led")
     wait_until(
         lambda: all(victim not in isr for isr in in_sync(survivor, topic).values()),
@@ -190,9 +190,7 @@ def test_stalled_controller_is_deposed(
     epoch = int(cluster.store.get("/controller_epoch")[0])
     with FaultDriver(cluster).fault("pause", victim):
         wait_until(lambda: cluster.controller() != victim, "it is not deposed")
-        survivor = AdminClient(
-            {"bootstrap.servers": cluster.brokers[cluster.controller()].bootstrap}
-        )
+        survivor = survivor_of(cluster.brokers[cluster.controller()].bootstrap)
         check_led_around(cluster, topic, victim, survivor)
         assert int(cluster.store.get("/controller_epoch")[0]) == epoch + 1
     check_back(cluster, topic, survivor)
@@ -210,7 +208,7 @@ def test_leaders_move_away_from_a_stalled_broker(
     create(cluster, lone, 3, 1, options={"unclean.leader.election.enable": "true"})
     before = leaders(admin, lone)
     victim = next(n for n in cluster.brokers if n != cluster.controller())
-    survivor = AdminClient({"bootstrap.servers": cluster.brokers[cluster.controller()].bootstrap})
+    survivor = survivor_of(cluster.brokers[cluster.controller()].bootstrap)
     with FaultDriver(cluster).fault("pause", victim):
         check_led_around(cluster, topic, victim, survivor)
         wait_until(lambda: leaders(survivor, lone) == before, "a suspicion is no proof")
@@ -226,7 +224,7 @@ def test_producer_of_a_leader_that_hangs_repeats_nothing(
     admin = create(cluster, topic, 1, 3)
     victim = leaders(admin, topic)[0]
     other = next(number for number in cluster.brokers if number != victim)
-    survivor = AdminClient({"bootstrap.servers": cluster.brokers[other].bootstrap})
+    survivor = survivor_of(cluster.brokers[other].bootstrap)
     log = EpochLog()
     producer = Producer(
         {
@@ -300,7 +298,7 @@ def test_silence_moves_no_leader_in_a_cluster_of_two(
     controller = cluster.controller()
     other = next(n for n in cluster.brokers if n != controller)
     victim, witness = (controller, other) if role == "controller" else (other, controller)
-    client = AdminClient({"bootstrap.servers": cluster.brokers[witness].bootstrap})
+    client = survivor_of(cluster.brokers[witness].bootstrap)
     before = leaders(admin, topic)
     node, stat = cluster.store.get("/controller")
     with FaultDriver(cluster).fault("pause", victim):
@@ -334,7 +332,7 @@ def test_stalled_broker_is_not_suspected_without_a_majority(
     admin = create(cluster, topic, 6, 3)
     controller = cluster.controller()
     still, dead = sorted(set(cluster.brokers) - {controller})
-    survivor = AdminClient({"bootstrap.servers": cluster.brokers[controller].bootstrap})
+    survivor = survivor_of(cluster.brokers[controller].bootstrap)
     led = [index for index, leader in leaders(admin, topic).items() if leader == still]
     with FaultDriver(cluster).fault("pause", still):
         cluster.brokers[dead].kill()

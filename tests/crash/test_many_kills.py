@@ -262,8 +262,7 @@ class Killer:
                 self._start_both()
         self._site.kill(1)
         self.counts[kind] += 1
-        if self.total() % 5 == 0:
-            self._look_at_cache()
+        self._look_at_cache()
 
     def total(self) -> int:
         return self.counts.total()

@@ -29,6 +29,12 @@ def create(
     return admin
 
 
+def survivor_of(bootstrap: str) -> AdminClient:
+    """A client for while a broker hangs. librdkafka asks any broker that it is connected to, and
+    one that hangs for as long as a request may take."""
+    return AdminClient({"bootstrap.servers": bootstrap, "socket.timeout.ms": 3_000})
+
+
 def enlarge(admin: AdminClient, topic: str, partitions: int) -> None:
     """Adds partitions to a topic, even while the controller changes."""
     new = NewPartitions(topic, partitions)
@@ -54,9 +60,10 @@ def _ask_controller(admin: AdminClient, ask: Callable[[], None]) -> None:
 def described(admin: AdminClient, topic: str) -> dict[int, Any]:
     """The partitions of a topic, by number.
 
-    librdkafka may wait for a broker that was just killed until the request times out.
+    librdkafka may wait for a broker that was just killed or hangs until the request times out, a
+    minute later.
     """
-    deadline = time.monotonic() + PATIENCE_S
+    deadline = time.monotonic() + 60 + PATIENCE_S
     while True:
         try:
             partitions: dict[int, Any] = (
