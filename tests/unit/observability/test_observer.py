@@ -94,8 +94,9 @@ class Observed:
 
 
 async def test_what_comes_together_shares_the_statistics(
-    mock_clock: trio.testing.MockClock,
+    mock_clock: trio.testing.MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(module, "REST", 0)
     one = Observed()
     for _ in range(3):
         await one.observer.samples()
