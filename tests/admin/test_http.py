@@ -35,10 +35,12 @@ def consumed(broker: TestBroker, topic: str, group: str) -> Consumer:
     consumer = Consumer({"bootstrap.servers": broker.bootstrap, **settings})
     consumer.subscribe([topic])
     found: list[Any] = []
-    wait_until(
-        lambda: found.extend(consumer.consume(RECORDS, 1)) or len(found) == RECORDS,
-        lambda: f"{len(found)} of {RECORDS} records",
-    )
+
+    def has_all() -> bool:
+        found.extend(consumer.consume(RECORDS, 1))
+        return len(found) == RECORDS
+
+    wait_until(has_all, lambda: f"{len(found)} of {RECORDS} records")
     consumer.commit(asynchronous=False)
     return consumer
 

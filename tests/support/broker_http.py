@@ -39,6 +39,6 @@ def scrape(broker: TestBroker, path: str = "/metrics") -> Found:
     assert status == 200, text
     return {
         (one.name, *(value for _, value in sorted(one.labels.items()))): one.value
-        for family in text_string_to_metric_families(text)
+        for family in text_string_to_metric_families(text)  # type: ignore[no-untyped-call]
         for one in family.samples
     }

@@ -82,12 +82,13 @@ class ReportSettings(NamedTuple):
 def report_settings(config: BrokerConfig) -> ReportSettings:
     """Raises :class:`ConfigError` for a directory that holds records."""
     csv_dir = config.string(CSV_DIR)
-    path = Path(csv_dir).expanduser().absolute() if csv_dir is not None else None
-    for log_dir in config.log_dirs if path is not None else []:
-        if path == log_dir or log_dir in path.parents:
-            raise ConfigError(
-                f"{CSV_DIR} ({path}) lies in the log directory {log_dir}; choose a place outside."
-            )
+    path = None
+    if csv_dir is not None:
+        path = Path(csv_dir).expanduser().absolute()
+        for log_dir in config.log_dirs:
+            if path == log_dir or log_dir in path.parents:
+                what = f"{CSV_DIR} ({path}) lies in the log directory {log_dir}"
+                raise ConfigError(f"{what}; choose a place outside.")
     statsd = (config.string("pyrklog.metrics.statsd") or "").strip()
     return ReportSettings(
         config.integer("pyrklog.metrics.interval.seconds"),

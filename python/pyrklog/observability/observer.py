@@ -20,7 +20,7 @@ from pyrklog.config.topic import TopicDefaults
 from pyrklog.observability import health, samples
 from pyrklog.observability.exposition import Exposition, render
 from pyrklog.observability.health import Answer, BrokerHealth
-from pyrklog.observability.health_rules import MIN_INSYNC
+from pyrklog.observability.health_rules import MIN_INSYNC, ClusterState
 from pyrklog.observability.samples import DETAIL_SERIES_MAX, GroupReadings, Readings, Sample
 from pyrklog.observability.sources import Sources
 from pyrklog.observability.tally import Tally, TopicPartitions, count
@@ -178,7 +178,7 @@ class BrokerObserver:
 
     async def _examine(
         self,
-        rule: Callable[[BrokerHealth, health.ClusterState], Answer],
+        rule: Callable[[BrokerHealth, ClusterState], Answer],
         matters: Callable[[PartitionImage], bool],
     ) -> Answer:
         """``matters``: the partitions in whose topics ``min.insync.replicas`` is looked up."""

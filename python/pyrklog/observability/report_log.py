@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
 from pyrklog.base.logs import get_logger
-from pyrklog.observability.reporting import Growth
+from pyrklog.observability.growth import Growth
 from pyrklog.observability.samples import Sample
 
 VALUES: Mapping[str, str] = MappingProxyType(

@@ -26,8 +26,8 @@ from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 
 from pyrklog import __version__
 from pyrklog.observability.metric_table import Metric
-from pyrklog.observability.reporting import Origin
 from pyrklog.observability.samples import Sample
+from pyrklog.observability.sources import Origin
 
 NS = 1_000_000_000
 
@@ -60,7 +60,7 @@ class OtlpReporter:
         points: dict[Metric, list[NumberDataPoint]] = {}
         for metric, labels, value in samples:
             attributes = dict(zip(metric.labels, labels, strict=True))
-            start = int(self._started_at * NS) if metric.kind == "counter" else None
+            start = int(self._started_at * NS) if metric.kind == "counter" else 0
             points.setdefault(metric, []).append(
                 NumberDataPoint(attributes, start, int(at * NS), value)
             )

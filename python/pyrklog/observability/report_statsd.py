@@ -11,7 +11,7 @@ import re
 import socket
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from pyrklog.observability.reporting import Growth, SeriesKey
+from pyrklog.observability.growth import Growth, SeriesKey
 from pyrklog.observability.samples import Sample
 
 PACKET_BYTES_MAX = 1432

@@ -7,28 +7,17 @@ broker's end, and then lets intervals pass.
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import NamedTuple, Protocol
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Protocol
 
 import trio
 
 from pyrklog.base.logs import get_logger
 from pyrklog.config.report_options import ReportSettings
 from pyrklog.observability.samples import Sample
+from pyrklog.observability.sources import Origin
 
 log = get_logger("metrics")
-
-SeriesKey = tuple[str, tuple[str, ...]]
-"""Name of the metric, and values of its labels."""
-
-
-class Origin(NamedTuple):
-    """Whose metrics they are."""
-
-    cluster_id: str
-    broker: int
-    started_at: float
-    """Seconds since the epoch."""
 
 
 class Reporter(Protocol):
@@ -37,24 +26,6 @@ class Reporter(Protocol):
 
     def report(self, at: float, samples: Sequence[Sample]) -> None:
         """May wait. ``at``: seconds since the epoch. Raises :class:`OSError`."""
-
-
-class Growth:
-    """By how much counters have grown from one report to the next."""
-
-    def __init__(self) -> None:
-        self._last: Mapping[SeriesKey, float] = {}
-
-    def take(self, samples: Sequence[Sample]) -> dict[SeriesKey, float]:
-        """Since the last call; the first time since the start of the broker."""
-        now = {
-            (one.metric.name, one.labels): one.value
-            for one in samples
-            if one.metric.kind == "counter"
-        }
-        grown = {key: value - self._last.get(key, 0.0) for key, value in now.items()}
-        self._last = now
-        return grown
 
 
 def reporters_of(settings: ReportSettings, origin: Origin) -> list[Reporter]:

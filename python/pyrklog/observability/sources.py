@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from pyrklog.cluster.metadata import Metadata
 from pyrklog.metastore.interface import Metastore
@@ -14,6 +14,15 @@ if TYPE_CHECKING:
     from pyrklog.groups.group_manager import GroupManager
 
 Stage = Literal["starting", "serving", "ending"]
+
+
+class Origin(NamedTuple):
+    """Whose metrics they are."""
+
+    cluster_id: str
+    broker: int
+    started_at: float
+    """Seconds since the epoch."""
 
 
 @dataclass(frozen=True)

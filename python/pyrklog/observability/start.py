@@ -20,7 +20,7 @@ from pyrklog.config.broker import BrokerConfig
 from pyrklog.config.http_place import HttpPlace
 from pyrklog.config.report_options import OTLP, ReportSettings
 from pyrklog.errors import ConfigError, TemporaryError
-from pyrklog.observability.sources import Sources
+from pyrklog.observability.sources import Origin, Sources
 
 if TYPE_CHECKING:
     from pyrklog.observability.observer import BrokerObserver
@@ -134,7 +134,7 @@ async def _serve(listeners: Listeners, observer: BrokerObserver) -> None:
 
 async def _report(reports: ReportSettings, observer: BrokerObserver, sources: Sources) -> None:
     try:
-        from pyrklog.observability.reporting import Origin, reporters_of, run_reporters
+        from pyrklog.observability.reporting import reporters_of, run_reporters
 
         origin = Origin(sources.cluster_id, sources.metadata.node_id, sources.started_at)
         found = await trio.to_thread.run_sync(reporters_of, reports, origin)

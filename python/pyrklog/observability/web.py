@@ -204,7 +204,7 @@ class _Http1(H11Protocol):
         raise _RefusedError(status)
 
 
-class _Connection(TCPServer):  # type: ignore[misc]
+class _Connection(TCPServer):
     """One connection, until its client or :meth:`end` ends it.
 
     Hypercorn shields its sends from being cancelled: only the end of the socket ends those.
@@ -213,7 +213,8 @@ class _Connection(TCPServer):  # type: ignore[misc]
     def __init__(
         self, app: AppWrapper, config: Config, context: WorkerContext, stream: trio.SocketStream
     ) -> None:
-        super().__init__(app, config, context, ConnectionState({}), stream)
+        plain: Any = stream  # its type is that of TLS only
+        super().__init__(app, config, context, ConnectionState({}), plain)
         self._socket = stream.socket
         self._scope = trio.CancelScope()
         self._ends_at = inf
@@ -236,7 +237,7 @@ class _Connection(TCPServer):  # type: ignore[misc]
     async def _talk(self) -> None:
         async with TaskGroup() as group:
             self._task_group = group
-            self.protocol = _Http1(
+            protocol: Any = _Http1(
                 self.app,
                 self.config,
                 self.context,
@@ -247,6 +248,7 @@ class _Connection(TCPServer):  # type: ignore[misc]
                 self._socket.getsockname()[:2],
                 self.protocol_send,
             )
+            self.protocol = protocol
             await self.idle_task.restart(group, self._idle_timeout)
             await self._read_data()
             # The client has ended; an answer under way still comes. Hypercorn's own server would
@@ -258,10 +260,10 @@ class _Connection(TCPServer):  # type: ignore[misc]
         data = b"-"
         while data:
             try:
-                data = await self.stream.receive_some(RECEIVE_BYTES_MAX)
+                data = bytes(await self.stream.receive_some(RECEIVE_BYTES_MAX))
             except (trio.ClosedResourceError, trio.BrokenResourceError):
                 break
-            await self.protocol.handle(RawData(bytes(data)))
+            await self.protocol.handle(RawData(data))
         await self.protocol.handle(Closed())
 
     async def protocol_send(self, event: Event) -> None:

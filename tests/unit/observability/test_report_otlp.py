@@ -13,8 +13,8 @@ from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
 
 from pyrklog.observability.metric_table import Metric
 from pyrklog.observability.report_otlp import NS, OtlpReporter
-from pyrklog.observability.reporting import Origin
 from pyrklog.observability.samples import Sample
+from pyrklog.observability.sources import Origin
 
 COUNTER = Metric("pyrklog_sent_bytes_total", "counter", "Bytes sent.")
 GAUGE = Metric("pyrklog_queue_waiting", "gauge", "Waiting.", ("queue",))
@@ -39,7 +39,9 @@ class Answer(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         body = self.rfile.read(int(self.headers["content-length"]))
-        self.server.got.append((self.path, ExportMetricsServiceRequest.FromString(body)))
+        request: Any = ExportMetricsServiceRequest()
+        request.ParseFromString(body)
+        self.server.got.append((self.path, request))
         self.send_response(self.server.status)
         self.send_header("content-length", "0")
         self.end_headers()

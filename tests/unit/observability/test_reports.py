@@ -15,11 +15,12 @@ import trio.testing
 
 from pyrklog.base import logs
 from pyrklog.observability import report_csv
+from pyrklog.observability.growth import Growth
 from pyrklog.observability.metric_table import Metric
 from pyrklog.observability.report_csv import CsvReporter
 from pyrklog.observability.report_log import RATES, VALUES, LogReporter
 from pyrklog.observability.report_statsd import PACKET_BYTES_MAX, StatsdReporter, lines, packets
-from pyrklog.observability.reporting import Growth, run_reporters
+from pyrklog.observability.reporting import run_reporters
 from pyrklog.observability.samples import Readings, Sample, of_broker
 from pyrklog.observability.tally import Tally
 

@@ -218,11 +218,11 @@ async def test_requests_of_connections_that_were_ended_end_too() -> None:
     with trio.fail_after(30):
         async with serving() as running:
             running.observer.answers = trio.Event()
-            streams = []
-            for number in range(web.CONNECTIONS_MAX + 5):
+            streams: list[trio.SocketStream] = []
+            while len(streams) < web.CONNECTIONS_MAX + 5:
                 streams.append(await running.connect())
                 await streams[-1].send_all(b"GET /metrics HTTP/1.1\r\nhost: localhost\r\n\r\n")
-                await until(lambda asked=number + 1: len(running.observer.asked) == asked)
+                await until(lambda: len(running.observer.asked) == len(streams))
             await until(lambda: running.observer.waiting == web.CONNECTIONS_MAX)
             for one in streams:
                 await one.aclose()
