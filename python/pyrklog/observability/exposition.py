@@ -12,11 +12,16 @@ from prometheus_client.core import (
     InfoMetricFamily,
 )
 from prometheus_client.core import Metric as Family
-from prometheus_client.exposition import choose_encoder
+from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
+from prometheus_client.exposition import generate_latest as as_text
+from prometheus_client.openmetrics.exposition import ALLOWUTF8, CONTENT_TYPE_LATEST
+from prometheus_client.openmetrics.exposition import generate_latest as as_openmetrics
 from prometheus_client.registry import Collector
 
 from pyrklog.observability.metric_table import BUILD, Metric
 from pyrklog.observability.samples import Sample
+
+OPENMETRICS = "application/openmetrics-text"
 
 
 class Exposition(NamedTuple):
@@ -51,7 +56,9 @@ def _family(metric: Metric) -> CounterMetricFamily | GaugeMetricFamily:
 
 def render(samples: Sequence[Sample], accept: str, version: str | None = None) -> Exposition:
     """``accept`` is the header of the request; ``version`` adds the metric of the build."""
-    encode, content_type = choose_encoder(accept)
     registry = CollectorRegistry(auto_describe=False)
     registry.register(_Samples(samples, version))
-    return Exposition(encode(registry), content_type)
+    # Names are plain, so all ways to escape them are the same: this one costs least.
+    if any(one.partition(";")[0].strip() == OPENMETRICS for one in accept.split(",")):
+        return Exposition(as_openmetrics(registry, escaping=ALLOWUTF8), CONTENT_TYPE_LATEST)
+    return Exposition(as_text(registry, escaping=ALLOWUTF8), CONTENT_TYPE_PLAIN_0_0_4)

@@ -30,6 +30,10 @@ Parse = Callable[[str], Iterable[Family]]
         ("", "text/plain", parse_text),
         (OPENMETRICS, "application/openmetrics-text", parse_openmetrics),
         (f"{OPENMETRICS};q=0.5,text/plain;version=0.0.4;q=0.2", "application/", parse_openmetrics),
+        ("application/openmetrics-text;version=x", "application/", parse_openmetrics),
+        (f"a/b, {OPENMETRICS};escaping=values", "application/", parse_openmetrics),
+        ("text/plain;version=x;escaping=dots", "text/plain", parse_text),
+        (",;=,", "text/plain", parse_text),
     ],
 )
 def test_the_scraper_chooses_the_format(accept: str, content_type: str, parse: Parse) -> None:
