@@ -30,7 +30,7 @@ def lines(broker: TestBroker) -> list[dict[str, Any]]:
 def produced_in(directory: Path) -> float:
     """Of all ``broker-ID/METRIC.csv``, the last value."""
     for path in directory.glob(f"broker-*/{PRODUCED}.csv"):
-        rows = list(csv.DictReader(path.open()))
+        rows = list(csv.DictReader(path.read_text().splitlines()))
         return float(rows[-1]["value"]) if rows else 0
     return 0
 

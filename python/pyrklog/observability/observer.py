@@ -60,13 +60,13 @@ class BrokerObserver:
 
     async def metrics(self, accept: str) -> Exposition:
         async with self._turn_of_an_answer():
-            found = await self._shared_samples()
-            return await self._apart(lambda: render(found, accept, __version__))
+            read = await self._reader()
+            return await self._apart(lambda: render(read(), accept, __version__))
 
     async def samples(self) -> Sequence[Sample]:
         """Those of ``/metrics``."""
         async with self._turn_of_an_answer():
-            return await self._shared_samples()
+            return await self._apart(await self._reader())
 
     async def detail(self, topic: str | None, group: str | None, accept: str) -> Exposition:
         """Raises :class:`DetailUnknownError`."""
@@ -92,17 +92,24 @@ class BrokerObserver:
 
     # --- reading ---------------------------------------------------------------------------------
 
-    async def _shared_samples(self) -> list[Sample]:
-        if self._read is None or trio.current_time() - self._read[0] > REUSE_SECONDS:
-            self._read = trio.current_time(), await self._samples()
-        return self._read[1]
-
-    async def _samples(self) -> list[Sample]:
+    async def _reader(self) -> Callable[[], list[Sample]]:
+        """Makes the samples, on the other thread, of what is read here. What comes together shares
+        them."""
+        now = trio.current_time()
+        if self._read is not None and now - self._read[0] <= REUSE_SECONDS:
+            found = self._read[1]
+            return lambda: found
         statistics = self._read_statistics()
         readings = self._readings(statistics)
         log_dirs = self._named_log_dirs()
         tally = await self._count()
-        return await self._apart(lambda: samples.of_broker(statistics, tally, readings, log_dirs))
+
+        def read() -> list[Sample]:
+            found = samples.of_broker(statistics, tally, readings, log_dirs)
+            self._read = now, found
+            return found
+
+        return read
 
     def _read_statistics(self) -> Mapping[str, int]:
         """Of all hosted partitions: what comes together shares them."""

@@ -243,6 +243,24 @@ async def test_a_client_that_takes_too_long_over_its_answer_is_ended(
             await slow.aclose()
 
 
+async def test_requests_that_come_together_wait_until_each_answer_is_taken() -> None:
+    """Otherwise a client that takes none would have answers without end kept for it."""
+    with trio.fail_after(30):
+        async with serving() as running, await running.connect() as stream:
+            running.observer.body = b"x" * 20_000_000
+            many = b"GET /metrics HTTP/1.1\r\nhost: localhost\r\n\r\n" * 10
+            await stream.send_all(many)
+            await until(lambda: bool(running.observer.asked))
+            # The other nine are at the server, which answers another client meanwhile.
+            for _ in range(5):
+                assert (await running.ask("/health/live"))[0] == 200
+            assert len(running.observer.asked) == 1
+            taken = 0
+            while taken < 10 * len(running.observer.body):
+                taken += len(await stream.receive_some(1 << 20))
+            await until(lambda: len(running.observer.asked) == 10)
+
+
 @pytest.mark.parametrize(
     ("sent", "status"),
     [
