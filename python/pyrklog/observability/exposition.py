@@ -60,5 +60,6 @@ def render(samples: Sequence[Sample], accept: str, version: str | None = None) -
     registry.register(_Samples(samples, version))
     # Names are plain, so all ways to escape them are the same: this one costs least.
     if any(one.partition(";")[0].strip() == OPENMETRICS for one in accept.split(",")):
-        return Exposition(as_openmetrics(registry, escaping=ALLOWUTF8), CONTENT_TYPE_LATEST)
+        body: bytes = as_openmetrics(registry, escaping=ALLOWUTF8)  # type: ignore[no-untyped-call]
+        return Exposition(body, CONTENT_TYPE_LATEST)
     return Exposition(as_text(registry, escaping=ALLOWUTF8), CONTENT_TYPE_PLAIN_0_0_4)
