@@ -89,6 +89,7 @@ __all__ = [
     "open_scan",
     "open_transactions",
     "remove_arena",
+    "topic_names",
 ]
 
 __version__: str
