@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
+from tests.parity.definitions import read_unsigned
 from tests.support.clock import START_MS
 from tests.support.wire import BatchHeader, Reader, batch_headers, crc32c
 
@@ -65,13 +66,8 @@ def _record(reader: Reader, head: BatchHeader) -> tuple[Any, ...]:
 
 def _varint(reader: Reader) -> int:
     """A zigzag-encoded signed variable-length integer."""
-    rest = shift = 0
-    while True:
-        byte = reader.take(1)[0]
-        rest |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return (rest >> 1) ^ -(rest & 1)
-        shift += 7
+    number = read_unsigned(reader)
+    return (number >> 1) ^ -(number & 1)
 
 
 def _part(reader: Reader) -> bytes | None:

@@ -267,8 +267,8 @@ def _read_struct(
         return values
     tagged = {field.tag: field for field in here if version in field.tagged}
     values |= {field.name: field.default for field in tagged.values()}
-    for _ in range(_read_unsigned(reader)):
-        tag, length = _read_unsigned(reader), _read_unsigned(reader)
+    for _ in range(read_unsigned(reader)):
+        tag, length = read_unsigned(reader), read_unsigned(reader)
         inner = Reader(reader.take(length))
         if tag in tagged:
             values[tagged[tag].name] = _read_value(tagged[tag], inner, version, flexible)
@@ -303,10 +303,11 @@ def _read_element(
 
 
 def _read_count(reader: Reader, flexible: bool) -> int:
-    return _read_unsigned(reader) - 1 if flexible else reader.number("i")
+    return read_unsigned(reader) - 1 if flexible else reader.number("i")
 
 
-def _read_unsigned(reader: Reader) -> int:
+def read_unsigned(reader: Reader) -> int:
+    """An unsigned variable-length integer."""
     value = shift = 0
     while True:
         byte = reader.take(1)[0]

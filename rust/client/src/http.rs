@@ -26,7 +26,8 @@ pub struct HttpAnswer {
 }
 
 /// Asks for `path`, which begins with a slash and has no spaces. The whole takes `timeout` at most,
-/// after the name was resolved, and as long again for each of its addresses that takes no connection; a body has at most `limit` bytes.
+/// after the name was resolved, and as long again for each of its addresses that takes no
+/// connection; a body has at most `limit` bytes.
 ///
 /// # Errors
 /// `Connection`, `TimedOut`, `Cancelled`; `Protocol` for what is no HTTP, or is longer.
