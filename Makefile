@@ -81,7 +81,7 @@ test-rust: ## cargo's tests of all crates but the binding, which has no logic
 
 # A file's tests stay together: they share brokers and clusters. The units come last, and fill what
 # one of the processes has left. Many tests wait for brokers: three processes keep two cores busy.
-test-python: $(CORE) $(SIM_CORE) .venv/.dev dist/.made .cache/kafka.done .cache/kafka4.done .cache/streams.done .cache/connect.done .cache/spark.done .cache/zookeeper.done $(OLD_CLIENTS) ## pytest in three processes, or in one with PYTEST_ARGS
+test-python: $(CORE) $(SIM_CORE) .venv/.dev dist/.made .cache/kafka.done .cache/kafka4.done .cache/streams.done .cache/connect.done .cache/spark.done .cache/zookeeper.done .cache/postgres.done $(OLD_CLIENTS) ## pytest in three processes, or in one with PYTEST_ARGS
 	$(BIN)/pytest --ignore=tests/faults --benchmark-disable \
 	  $(if $(PYTEST_ARGS),$(PYTEST_ARGS),-n 3 --dist loadfile --no-loadscope-reorder --durations=15)
 
@@ -132,7 +132,7 @@ fuzz: $(CORE) .venv/.dev ## libFuzzer over frames, batches and files, FUZZ_SECON
 	done
 	FUZZ_RANDOM=1 FUZZ_EXAMPLES=$$((20 * $(FUZZ_SECONDS))) $(BIN)/pytest tests/faults -k fuzz
 
-bench: $(CORE) .venv/.dev .cache/kafka.done ## against Apache Kafka on this machine, then the seam alone
+bench: $(CORE) .venv/.dev .cache/kafka.done .cache/connect.done ## against Apache Kafka on this machine, then the seam alone
 	cargo build --release --locked -p pyrklog-loadgen -p pyrklog-floors
 	$(BIN)/python -m benches.against_kafka $(BENCH_ARGS)
 	$(BIN)/pytest benches/test_seam.py
@@ -190,7 +190,8 @@ dist/.made: $(RUST) $(PACKAGE) pyproject.toml .venv/.build-tools
 	VIRTUAL_ENV=$(CURDIR)/.venv $(BIN)/maturin build --release --locked --quiet --out dist
 	touch $@
 
-# Jars by Maven: ZooKeeper's for `pyrklog dev`; Kafka's and Spark's for tests and benchmark.
+# Jars by Maven: ZooKeeper's for `pyrklog dev`; Kafka's and Spark's for tests and benchmark, and a
+# PostgreSQL server.
 .cache/%.done: ci/java/%.xml
 	@command -v mvn > /dev/null || { \
 	  echo "mvn is not on the PATH: .cache/$* is filled by Maven, with JDK 17" >&2; exit 1; }

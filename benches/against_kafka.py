@@ -44,7 +44,7 @@ _HEADLINES = (
     *("producer_p99.9_growth", "tail_p99_growth", "newest_read_mb", "p99_growth"),
     *("of_six", "own_kb_per_partition", "produced_s", "led_s"),
     *("of_idempotent", "commits_per_s", "of_uncommitted", "all_s"),
-    *("mb_per_cpu_s",),
+    *("mb_per_cpu_s", "of_mirrormaker"),
 )
 
 

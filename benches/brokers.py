@@ -345,16 +345,16 @@ class Floor(Broker):
 BROKERS: dict[str, type[Broker]] = {"kafka": Kafka, "pyrklog": Pyrklog, "floor": Floor}
 
 
-def java(folder: Path, flags: Sequence[str] = JVM_FLAGS) -> list[str]:
+def java(folder: Path, flags: Sequence[str] = JVM_FLAGS, jars: Path = KAFKA_JARS) -> list[str]:
     """A Java command with Kafka's classes and logs in ``folder``. Raises BenchError if there is no
     Java."""
-    if not any(KAFKA_JARS.glob("kafka_2.13-*.jar")):
-        raise BenchError(f"no Kafka jars in {KAFKA_JARS}: run `make bench`, which fetches them")
+    if not any(jars.glob("kafka-clients-*.jar")):
+        raise BenchError(f"no Kafka jars in {jars}: run `make bench`, which fetches them")
     program = shutil.which("java")
     if program is None:
         raise BenchError("java is not on the PATH: the reference Kafka needs JDK 17")
     log4j = f"-Dlog4j.configuration=file:{folder / 'log4j.properties'}"
-    return [program, *flags, log4j, "-cp", f"{KAFKA_JARS}/*"]
+    return [program, *flags, log4j, "-cp", f"{jars}/*"]
 
 
 def floors() -> Path:

@@ -10,11 +10,13 @@ from benches import (
     hanging_case,
     lag_case,
     memory_cases,
+    mirror_case,
     old_cases,
     old_client_cases,
     process,
     recovery_case,
     scan_cases,
+    spark_cases,
     topics,
     transaction_cases,
 )
@@ -181,6 +183,7 @@ CASES = (
     *transaction_cases.CASES,
     *old_client_cases.CASES,
     *scan_cases.CASES,
+    *spark_cases.CASES,
 )
 SCENARIOS: tuple[Scenario, ...] = (
     crowd_case.SCENARIO,
@@ -192,6 +195,7 @@ SCENARIOS: tuple[Scenario, ...] = (
     *compaction_case.SCENARIOS,
     dev_case.SCENARIO,
     *memory_cases.SCENARIOS,
+    mirror_case.SCENARIO,
 )
 ALL: tuple[Case | Scenario | ClusterCase, ...] = (IDLE, *CASES, *SCENARIOS, *CLUSTER_CASES)
 TITLES = {START_UP: "start to first Metadata"} | {case.name: case.title for case in ALL}

@@ -111,6 +111,17 @@ METRICS = (
     "client_rss_mb",
     "consumed_rows_per_s",
     "of_consumer",
+    # a mirror, and MirrorMaker 2
+    "mirrormaker_mb_per_cpu_s",
+    "mirrormaker_mb_per_s",
+    "mirrormaker_rss_mb",
+    "of_mirrormaker",
+    # jobs of Spark
+    "stock_rows_per_s",
+    "of_stock",
+    "stock_p99_ms",
+    "job_cpu_s",
+    "stock_job_cpu_s",
     "bytes",
     "seconds",
 )
@@ -154,9 +165,13 @@ class Effort:
     """Of which a part is aborted, and all is read."""
     commits: int
     """Offsets that a coordinator has behind it."""
+    spark_rows: int
+    """Of records of 100 bytes."""
     compaction_bytes: int
     compaction_quiet_seconds: float
     """Of the producer before it is disturbed."""
+    mirror_bytes: int
+    """Copied by each mirror while it is measured."""
 
 
 QUICK = Effort(
@@ -184,8 +199,10 @@ QUICK = Effort(
     memory_bytes=2_000_000_000,
     transactions_bytes=100_000_000,
     commits=200_000,
+    spark_rows=400_000,
     compaction_bytes=1_000_000_000,
     compaction_quiet_seconds=3,
+    mirror_bytes=300_000_000,
 )
 FULL = Effort(
     pairs=3,
@@ -212,8 +229,10 @@ FULL = Effort(
     memory_bytes=8_000_000_000,
     transactions_bytes=600_000_000,
     commits=10_000_000,
+    spark_rows=13_600_000,
     compaction_bytes=10_000_000_000,
     compaction_quiet_seconds=30,
+    mirror_bytes=2_000_000_000,
 )
 
 _SHOWN = (

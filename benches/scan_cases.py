@@ -62,7 +62,7 @@ def scan(broker: Broker, effort: Effort) -> Row:
 
 def scan_json(broker: Broker, effort: Effort) -> Row:
     topics.create(broker, JSON_TOPIC)
-    sent_bytes = _fill(broker)
+    sent_bytes = fill_events(broker, JSON_TOPIC, JSON_ROWS)
     topics.wait_for_files(broker, JSON_TOPIC, sent_bytes)
     _read("consume-json", broker, effort.warm_seconds, JSON_TOPIC)
     consumed = _read("consume-json", broker, effort.measure_seconds, JSON_TOPIC)
@@ -75,21 +75,21 @@ def scan_json(broker: Broker, effort: Effort) -> Row:
     return _figures(meter, scanned, consumed, read_bytes)
 
 
-def _fill(broker: Broker) -> int:
-    """Writes the events; returns the bytes of their values."""
+def fill_events(broker: Broker, topic: str, rows: int) -> int:
+    """Writes events; returns the bytes of their values."""
     producer = Producer({"bootstrap.servers": broker.bootstrap, "linger.ms": 50})
     sent = 0
-    for number in range(JSON_ROWS):
+    for number in range(rows):
         value = event(number)
         sent += len(value)
         while True:
             try:
-                producer.produce(JSON_TOPIC, value, partition=number % topics.PARTITIONS)
+                producer.produce(topic, value, partition=number % topics.PARTITIONS)
                 break
             except BufferError:
                 producer.poll(0.1)
     if producer.flush(_PATIENCE_S):
-        raise BenchError(f"{JSON_TOPIC} was not written")
+        raise BenchError(f"{topic} was not written")
     return sent
 
 

@@ -66,6 +66,14 @@ KAZOO_IMPORTERS = {
     "python/pyrklog/metastore/zookeeper_handler.py": "at its top",
 }
 
+# Libraries that one module each imports.
+LIBRARY_IMPORTERS = {
+    "hypercorn": "python/pyrklog/observability/web.py",
+    "starlette": "python/pyrklog/observability/web.py",
+    "prometheus_client": "python/pyrklog/observability/exposition.py",
+    "opentelemetry": "python/pyrklog/observability/report_otlp.py",
+}
+
 # Allowed dependencies among our crates.
 CRATE_DEPENDENCIES = {
     "wire": frozenset[str](),
@@ -122,7 +130,7 @@ ROOMS = {
         "security", "scanning", "producing", "mirror", "spark", "__init__", "protocol", "errors",
         "base", "metastore", "config", "plane", "cluster", "start", "membership", "replication",
         "coordinators", "peers", "groups", "transactions", "controller", "handlers", "admin",
-        "adoption", "broker", "testing", "dev", "cli", "__main__",
+        "adoption", "observability", "broker", "testing", "dev", "cli", "__main__",
     ),
 }
 # fmt: on
@@ -241,6 +249,9 @@ def _check_core(name: str, found: list[Import]) -> Iterator[Violation]:
             yield Violation(
                 name, item.line, f"imports {CORE}; only {' and '.join(CORE_IMPORTERS)} may"
             )
+        owner = LIBRARY_IMPORTERS.get(item.module.split(".")[0], name)
+        if name.startswith(PACKAGE) and name != owner:
+            yield Violation(name, item.line, f"imports {item.module}; only {owner} may")
         is_kazoo = _named(item.module, frozenset({"kazoo"}))
         how = KAZOO_IMPORTERS.get(name)
         if is_kazoo and (how is None or (item.eager and how == "lazily")):

@@ -8,7 +8,13 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from pyrklog.config import broker_options, group_options, log_options, transaction_options
+from pyrklog.config import (
+    broker_options,
+    group_options,
+    log_options,
+    report_options,
+    transaction_options,
+)
 from pyrklog.config.log_options import TOPIC_OPTIONS
 from pyrklog.config.option import INT_MAX, LONG_MAX, READ_ONLY, Option
 
@@ -41,6 +47,7 @@ GROUPS = (
     Group("Transactions", transaction_options.TRANSACTION_OPTIONS),
     Group("Cluster and ZooKeeper", broker_options.CLUSTER),
     Group("Replication", broker_options.REPLICATION),
+    Group("Reports of metrics", report_options.REPORT_OPTIONS),
 )
 
 _TOPIC_NAMES = {

@@ -17,6 +17,7 @@ from pyrklog.scanning.settings import AccessSettings, CoreDecode, ScanSettings
 __all__ = [
     "ApiRow",
     "AuthenticationError",
+    "BadRecordsError",
     "BadValueError",
     "BatchTooLargeError",
     "BrokerNotAvailableError",
@@ -81,12 +82,14 @@ __all__ = [
     "dump_file",
     "feature_table",
     "java_hash",
+    "latest_schema",
     "list_arenas",
     "memory_bytes",
     "open_producer",
     "open_scan",
     "open_transactions",
     "remove_arena",
+    "topic_names",
 ]
 
 __version__: str
@@ -141,6 +144,9 @@ class BrokerProtocolError(ScanError):
 
 class CorruptBatchError(ScanError):
     """Records do not hold together."""
+
+class BadRecordsError(ScanError):
+    """Records whose values do not fit cannot be written to their topic."""
 
 class BadValueError(ScanError):
     """A value is not what the schema of a scan says."""
@@ -650,8 +656,16 @@ class Scan:
 def open_scan(settings: ScanSettings) -> Scan:
     """Asks the cluster what there is to read."""
 
+def topic_names(settings: ScanSettings) -> list[str]:
+    """All topics but internal ones, sorted. Raises as ``open_scan``."""
+
 def decoded_schema(settings: CoreDecode) -> object | None:
     """A schema's capsule: ``scanning/decoding.py``."""
+
+def latest_schema(
+    registry: str, subject: str, connect_timeout_ms: int, request_timeout_ms: int
+) -> str:
+    """The latest schema of a subject: ``scanning/registry.py``."""
 
 def check_access(settings: AccessSettings) -> None:
     """Asks the first broker that can be reached. Raises AuthenticationError."""

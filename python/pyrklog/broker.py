@@ -7,12 +7,11 @@ refuses work, writes and syncs; then the session and the store close.
 
 from __future__ import annotations
 
-import gc
 import os
 import signal
 import sys
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -25,12 +24,13 @@ from pyrklog.admin.service import Administration, Observe
 from pyrklog.admin.topics import TopicAdmin
 from pyrklog.base import logs
 from pyrklog.cluster.metadata import Metadata, with_kept_options
+from pyrklog.cluster.settled import wait_for_leaders
 from pyrklog.config.broker import BrokerConfig
 from pyrklog.config.listeners import Endpoint
 from pyrklog.controller.api import ControllerApi
 from pyrklog.controller.driver import ControllerDriver
 from pyrklog.controller.local_channel import Channels, LocalChannel
-from pyrklog.controller.settings import ControllerSettings
+from pyrklog.controller.settings import controller_settings
 from pyrklog.controller.state_log import StateChangeLog
 from pyrklog.controller.takeover.standby import Patience, Standby
 from pyrklog.errors import EX_IO, StartError, TemporaryError
@@ -42,6 +42,8 @@ from pyrklog.membership.member import Member
 from pyrklog.membership.store_connection import store_connection
 from pyrklog.metastore import znodes
 from pyrklog.metastore.interface import Metastore, SessionExpiredError, StoreFailedError
+from pyrklog.observability.sources import Sources, Stage
+from pyrklog.observability.start import prepare, run_observability, told_address
 from pyrklog.plane.core_plane import Plane, memory_bytes
 from pyrklog.plane.plane_settings import plane_settings
 from pyrklog.plane.seam import PlaneSettings
@@ -50,6 +52,7 @@ from pyrklog.start import banner
 from pyrklog.start.failed_start import StartAttempt, start_error_in
 from pyrklog.start.file_limit import raise_file_limit
 from pyrklog.start.folders import compare_folders, warn_of_full_disks, warn_of_unconfirmed
+from pyrklog.start.garbage import collect_garbage_from_now_on
 from pyrklog.start.identity import (
     DirectoryIdentity,
     choose_cluster_id,
@@ -66,11 +69,10 @@ from pyrklog.start.standing import note_standing
 if TYPE_CHECKING:
     from pyrklog.admin.coordinators import Coordinators
     from pyrklog.cluster.requests import TopicPartition
+    from pyrklog.groups.group_manager import GroupManager
     from pyrklog.handlers.dispatch import Handlers
     from pyrklog.peers.peers import Peers
 
-LEADERS_WAIT_SECONDS = 0.3
-"""How long listening waits until the known partitions are led."""
 SESSION_END_SECONDS = 3.0
 """ZooKeeper notices the end of a session a tick or two after its time-out."""
 SHUTDOWN_GRACE_MS = 1200
@@ -79,9 +81,6 @@ SHUTDOWN_LIMIT_SECONDS = 8.0
 writes, and logs that are cut short must recover. Container managers wait ten seconds before they
 kill.
 """
-YOUNG_OBJECTS = 10_000
-"""Objects made before the collector looks at them. With 700, Python's, a busy coordinator spends a
-tenth of its time there."""
 SAME_SIGNAL_SECONDS = 0.1
 """timeout(1) signals the process and then its group: meant as one signal."""
 EXIT_INTERRUPTED = 130
@@ -125,12 +124,16 @@ class Broker:
         self.config = config
         self.ports: dict[str, int] = {}
         """Port of each listener, once it listens."""
+        self.http_address: tuple[str, int] | None = None
+        """Where HTTP is served; None: nowhere."""
         self.ready = trio.Event()
         self.service: ClusterService | None = None
         self._make_plane = make_plane
         self._state_log = StateChangeLog(config.meta_dir)
         self._end = trio.Event()
         self._exit_code = 0
+        self._groups: GroupManager | None = None
+        self._loaded = trio.Event()
         self._starting: trio.CancelScope | None = None
 
     def stop(self) -> None:
@@ -201,6 +204,8 @@ class Broker:
         node_id, store = member.node_id, member.store
         in_cluster = self.config.zookeeper is not None
         early, late = self._endpoints(plane)
+        http = await prepare(self.config)
+        self.http_address = told_address(http)
         if not in_cluster:
             await self._adopt(node_id, cluster_id, store, plane)
         metadata = Metadata(node_id, self.config, store, plane)
@@ -232,6 +237,9 @@ class Broker:
             nursery.start_soon(self._watch_signals)
             nursery.start_soon(plane.run, events)
             nursery.start_soon(replication.run)
+            sources = self._sources(cluster_id, metadata, plane, store, events)
+            reports = self.config.reports
+            nursery.start_soon(run_observability, http, reports, sources, self._loaded)
             if peers is not None:
                 nursery.start_soon(peers.run)
             nursery.start_soon(member.keep_session)
@@ -251,19 +259,30 @@ class Broker:
                     )
                 await metadata.changes.wait_until(lambda: bool(metadata.image.brokers))
                 self._look_at_folders(metadata, plane, service, being_deleted, known_dirs)
-                await _wait_for_leaders(node_id, metadata, replication)
+                await wait_for_leaders(metadata, replication.replicas.is_settled)
                 self._listen(plane, late)
                 await self._announce(banner.seconds_since_exec(), cluster_id, node_id, plane)
-                # Loading code takes longer than starting; early clients wait for it.
-                await trio.to_thread.run_sync(_import_coordinators)
-                await _start_coordinators(nursery, coordinators(), metadata)
-                await trio.to_thread.run_sync(events.preload)
-                _collect_garbage_from_now_on()
+                await self._load(nursery, coordinators, metadata, events)
             await self._end.wait()
             if peers is not None:
                 await peers.leave(member.broker_epoch)
             await self._shut_down(plane)
             nursery.cancel_scope.cancel()
+
+    async def _load(
+        self,
+        nursery: trio.Nursery,
+        coordinators: Callable[[], Coordinators],
+        metadata: Metadata,
+        events: EventHandler,
+    ) -> None:
+        """Loading code takes longer than starting; early clients wait for it."""
+        await trio.to_thread.run_sync(_import_coordinators)
+        await _start_coordinators(nursery, coordinators(), metadata)
+        self._groups = coordinators().groups.manager
+        await trio.to_thread.run_sync(events.preload)
+        collect_garbage_from_now_on()
+        self._loaded.set()
 
     def _look_at_folders(
         self,
@@ -311,7 +330,7 @@ class Broker:
             node_id,
             store,
             self._channels(node_id, replication),
-            self._controller_settings(metadata),
+            controller_settings(self.config, metadata),
             self._state_log,
             metadata.told,
             self._standby(node_id, store),
@@ -405,23 +424,30 @@ class Broker:
 
         return Coordinators(self.config, metadata, replication.replicas, service, plane)
 
-    def _controller_settings(self, metadata: Metadata) -> ControllerSettings:
-        def unclean_topics(overrides: Mapping[str, Mapping[str, str]]) -> frozenset[str]:
-            resolve = metadata.defaults.resolve
-            return frozenset(
-                name for name, given in overrides.items() if resolve(given).unclean_leader_election
-            )
-
-        interval = None
-        if self.config.boolean("auto.leader.rebalance.enable"):
-            interval = self.config.integer("leader.imbalance.check.interval.seconds")
-        return ControllerSettings(
-            unclean_topics=unclean_topics,
-            min_insync_replicas=metadata.min_insync_replicas,
-            delete_topic_enable=self.config.boolean("delete.topic.enable"),
-            rebalance_interval_seconds=interval,
-            imbalance_percent=self.config.integer("leader.imbalance.per.broker.percentage"),
+    def _sources(
+        self,
+        cluster_id: str,
+        metadata: Metadata,
+        plane: Plane,
+        store: Metastore,
+        events: EventHandler,
+    ) -> Sources:
+        return Sources(
+            cluster_id,
+            metadata,
+            plane,
+            store,
+            list(map(str, self.config.log_dirs)),
+            stage=self._stage,
+            failed_log_dirs=lambda: events.failed_log_dirs,
+            groups=lambda: self._groups,
+            started_at=time.time() - banner.seconds_since_exec(),
         )
+
+    def _stage(self) -> Stage:
+        if self._end.is_set():
+            return "ending"
+        return "serving" if self.ready.is_set() else "starting"
 
     # --- start -----------------------------------------------------------------------------------
 
@@ -472,7 +498,9 @@ class Broker:
                 banner.ALONE if zookeeper is None else f"broker {node_id} · ZooKeeper {zookeeper}"
             )
             cap = plane.statistics().get("cache_limit_bytes", 0)
-            shown = banner.banner(bound, self.config.log_dirs, seconds, place, cap)
+            shown = banner.banner(
+                bound, self.config.log_dirs, seconds, place, cap, self.http_address
+            )
             print(banner.printable(shown, sys.stdout.encoding), flush=True)
         log.info(
             "ready",
@@ -527,14 +555,6 @@ class Broker:
             self._exit_code = self._exit_code or 1
 
 
-def _collect_garbage_from_now_on() -> None:
-    # These objects stay: the collector need not visit them again.
-    if not gc.isenabled():
-        gc.freeze()
-        gc.set_threshold(YOUNG_OBJECTS)
-        gc.enable()
-
-
 def _producer_ids(peers: Peers | None, api: ControllerApi, member: Member) -> ProducerIds:
     """Blocks come from the controller, which a single broker is itself."""
     if peers is not None:
@@ -566,26 +586,6 @@ def _forget_deleted(
     coordinators.transactions.coordinator.markers.note_deleted(partitions)
     groups.note_deleted(partitions)
     nursery.start_soon(groups.forget_deleted)
-
-
-async def _wait_for_leaders(
-    node_id: int, metadata: Metadata, replication: ReplicationDriver
-) -> None:
-    """Waits a little for this broker's partitions: not every client retries NOT_LEADER_OR_FOLLOWER
-    (librdkafka's watermark look-up does not), and most starts need only milliseconds.
-    """
-    replicas = replication.replicas
-
-    def are_settled() -> bool:
-        return all(
-            replicas.is_settled((name, index))
-            for name, entry in metadata.image.topics.items()
-            for index, partition in entry.partitions.items()
-            if node_id in partition.replicas
-        )
-
-    with trio.move_on_after(LEADERS_WAIT_SECONDS):
-        await metadata.changes.wait_until(are_settled)
 
 
 def _load_handlers(

@@ -11,10 +11,10 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 
 from pyrklog.cli.cluster_reading import read_state
-from pyrklog.cli.cluster_state import examine
 from pyrklog.cli.connection import Connection
 from pyrklog.cli.options import Settings
 from pyrklog.errors import ErrorCode
+from pyrklog.observability.health_rules import examine
 from pyrklog.testing import BrokerExited, TestBroker
 from tests.support.cluster import BrokerCluster
 from tests.support.cluster_clients import consume, create, leaders, produce

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 import socket
 from datetime import UTC, date, datetime, time
@@ -14,7 +15,7 @@ import pyarrow as pa
 import pytest
 
 import pyrklog
-from pyrklog.scanning import RegistryNotAvailableError, Scan
+from pyrklog.scanning import RegistryNotAvailableError, Scan, latest_schema
 from tests.support.avro import encoded, framed
 from tests.support.clients import Confluent, Record
 from tests.support.groups import create_topic
@@ -229,6 +230,27 @@ def test_a_registry_that_is_away_ends_the_scan(bootstrap: str, topic: str) -> No
         registry.failing = False
         found = scan(bootstrap, topic, schema=ID, registry=registry.url)
         assert rows(found) == [{"offset": 0, "value": None}, {"offset": 1, "value": {"id": 1}}]
+
+
+def test_the_latest_schema_of_a_subject() -> None:
+    with Registry({3: ID, 8: "message M {}"}, {"a/b ä-value": 3, "other": 8}) as registry:
+        found = latest_schema(registry.url + "/", "a/b ä-value")
+        assert json.loads(found) == ID
+        assert registry.asked_subjects == ["a/b ä-value"]
+        with pytest.raises(ValueError, match="other is PROTOBUF, not Avro"):
+            latest_schema(registry.url, "other")
+        with pytest.raises(ValueError, match=f"the registry {registry.url} has no subject x$"):
+            latest_schema(registry.url, "x")
+        with pytest.raises(ValueError, match="a subject has 1 to 500 bytes"):
+            latest_schema(registry.url, "")
+        with pytest.raises(TypeError, match="subject is 7"):
+            latest_schema(registry.url, 7)  # type: ignore[arg-type]
+        registry.failing = True
+        told = f"the registry {registry.url} gives no schema of subject x: status 503"
+        with pytest.raises(RegistryNotAvailableError, match=told):
+            latest_schema(registry.url, "x", request_timeout_s=0.5)
+    with pytest.raises(ValueError, match="it can be http://HOST:PORT"):
+        latest_schema("https://r:1", "x")
 
 
 def test_what_cannot_be_decoded_is_refused_at_once(bootstrap: str, topic: str) -> None:

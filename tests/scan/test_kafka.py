@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zipfile
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -10,7 +11,14 @@ import pyarrow as pa
 import pytest
 
 import pyrklog
-from pyrklog.scanning import LeaderNotAvailableError, OffsetOutOfRangeError, UnknownTopicError
+from pyrklog.scanning import (
+    BadRecordsError,
+    LeaderNotAvailableError,
+    OffsetOutOfRangeError,
+    UnknownTopicError,
+)
+from tests.support import jvm
+from tests.support.bad_records import ID, bad_places, create_with, mixed, places, read_bad
 from tests.support.clients import CODECS, Confluent, Record
 from tests.support.groups import create_topic
 from tests.support.kafka_broker import KafkaBroker
@@ -109,3 +117,40 @@ def test_failures_are_those_of_any_broker(kafka: str, topic: str) -> None:
     columns = {"columns": ["value"], "bootstrap_servers": kafka}
     with pytest.raises(LeaderNotAvailableError, match="up to offset 9, but ends at 1"):
         iterated(pyrklog.scan(topic, 0, 9, timeout_s=1, **columns))  # type: ignore[arg-type]
+
+
+def test_headers_of_bad_records_are_those_of_kafka_connect(kafka: str, topic: str) -> None:
+    """As its own reporter of a dead letter queue has them."""
+    bad = f"{topic}-bad"
+    create_topic(kafka, bad, 1)
+    Confluent().produce(kafka, topic, [Record(b"k", b"x")])
+    options: dict[str, Any] = {"decode": "json", "schema": ID, "bootstrap_servers": kafka}
+    iterated(pyrklog.scan(topic, bad_records=bad, **options))
+    [one] = read_bad(kafka, bad)
+    [jar] = jvm.CONNECT_JARS.glob("connect-runtime-*.jar")
+    with zipfile.ZipFile(jar) as classes:
+        folder = "org/apache/kafka/connect/runtime/errors"
+        reporter = classes.read(f"{folder}/DeadLetterQueueReporter.class")
+        stage = classes.read(f"{folder}/Stage.class")
+    names = [name.encode() for name, _ in one.record.headers]
+    assert len(names) == 7
+    # As a class file has a text: its length in two bytes, then itself.
+    assert all(len(name).to_bytes(2) + name in reporter for name in names)
+    kind = one.told["stage"].encode()
+    assert len(kind).to_bytes(2) + kind in stage
+
+
+def test_bad_records_go_to_a_topic(kafka: str, topic: str) -> None:
+    bad, small = f"{topic}-bad", f"{topic}-small"
+    create_topic(kafka, bad, 2)
+    Confluent().produce(kafka, topic, [Record(b"k", value) for value in mixed(3000, 10)])
+    options: dict[str, Any] = {"decode": "json", "schema": ID, "bootstrap_servers": kafka}
+    found = pyrklog.scan(topic, columns=["value"], bad_records=bad, on_bad="drop", **options)
+    assert len(rows(found)) == 2700
+    assert places(kafka, bad) == bad_places(topic, 1, 3000, 10)
+    create_with(kafka, small, max_message_bytes="300")
+    told = f"topic {small} takes no record so large .* topic {topic} partition 0 offset"
+    with pytest.raises(BadRecordsError, match=told):
+        iterated(pyrklog.scan(topic, bad_records=small, **options))
+    with pytest.raises(BadRecordsError, match=f"there is no topic {topic}-none: create it first"):
+        pyrklog.scan(topic, bad_records=f"{topic}-none", **options)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 import time
@@ -12,7 +13,7 @@ from datetime import UTC, datetime, timedelta
 
 import pyarrow as pa
 import pytest
-from confluent_kafka import TopicCollection, TopicPartition
+from confluent_kafka import Consumer, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
 import pyrklog
@@ -366,3 +367,31 @@ def test_records_that_retention_deleted_are_skipped_if_asked(
     skipping = pyrklog.scan(topic, 10, missing="skip", bootstrap_servers=broker.bootstrap)
     assert [row["offset"] for row in iterated(skipping)] == list(range(60, 100))
     assert skipping.progress()[0].skipped == 50
+
+
+def test_topics_by_pattern(bootstrap: str, topic: str) -> None:
+    """Whole names; what brokers keep for themselves is not matched."""
+    names = [f"{topic}-{suffix}" for suffix in ("b", "a", "a-late")]
+    for name in names:
+        Confluent().produce(bootstrap, name, numbered(3))
+    found = rows(
+        pyrklog.scan(
+            re.compile(f"{topic}-[ab]"),
+            start={names[0]: 2},
+            columns=["topic", "offset"],
+            bootstrap_servers=bootstrap,
+        )
+    )
+    places = sorted((row["topic"], row["offset"]) for row in found)
+    assert places == [(names[1], 0), (names[1], 1), (names[1], 2), (names[0], 2)]
+    with pytest.raises(UnknownTopicError, match=f"no topic matches '{topic}'"):
+        pyrklog.scan(re.compile(topic), bootstrap_servers=bootstrap)
+    with pytest.raises(ValueError, match="a place is given for topic 'other', which is not read"):
+        pyrklog.scan(re.compile(f"{topic}.*"), {"other": 1}, bootstrap_servers=bootstrap)
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": topic})
+    consumer.commit(offsets=[TopicPartition(names[0], 0, 1)], asynchronous=False)
+    consumer.close()
+    with pyrklog.scan(re.compile(".*"), columns=[], bootstrap_servers=bootstrap) as everything:
+        read = {one.topic for one in everything.progress()}
+    assert set(names) <= read
+    assert "__consumer_offsets" not in read

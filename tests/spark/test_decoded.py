@@ -105,6 +105,48 @@ def test_avro_by_a_registry_in_a_batch(spark: Any, bootstrap: str, topic: str) -
         assert set(registry.asked) == {3, 8, 9}
 
 
+def test_avro_by_the_latest_schema_of_a_registry(
+    spark: Any, bootstrap: str, topic: str, tmp_path: Path
+) -> None:
+    """The driver asks for it once, tasks for the schemas that values name."""
+    create_topic(bootstrap, topic, 1)
+    old: list[bytes | None] = [framed(3, encoded(OLD, {"id": n})) for n in range(50)]
+    produce(bootstrap, topic, [*old, framed(8, encoded(NEW, {"id": 50, "name": "n"}))])
+    subject = f"{topic}-value"
+    expected = [*(("-", n) for n in range(50)), ("n", 50)]
+    given = {"decode": "avro", "kafka.request.timeout.ms": "1000"}
+    with Registry({3: OLD, 8: NEW}, {subject: 8, "old": 3}) as registry:
+        given["registry"] = registry.url
+        frame = our_source(spark.read, bootstrap, topic, **given)
+        assert registry.asked_subjects == [subject]
+        assert frame.schema["value"].dataType.simpleString() == "struct<name:string,id:bigint>"
+        assert rows(frame) == expected
+        assert rows(frame.where("value.id < 3")) == expected[:3]
+        assert registry.asked_subjects == [subject]
+        assert set(registry.asked) == {3, 8}
+        # Some of its fields, by the columns asked for.
+        asked = spark.read.schema("offset long, partition int, value struct<id: bigint>")
+        assert rows(our_source(asked, bootstrap, topic, **given))[-1] == (50,)
+        # Of another subject: what has a long does not fit into its int.
+        frame = our_source(spark.read, bootstrap, topic, subject="old", **given)
+        assert rows(frame)[-2:] == [(49,), None]
+
+        def stream() -> Any:
+            options = {"startingOffsets": "earliest", **given}
+            return our_source(spark.readStream, bootstrap, topic, **options)
+
+        registry.asked_subjects.clear()
+        streaming = Stream(spark, tmp_path, stream)
+        streaming.run()
+        assert streaming.rows() == [(*row, number) for number, row in enumerate(expected)]
+        assert registry.asked_subjects == [subject]
+        with pytest.raises(PySparkException, match=f"{registry.url} has no subject none"):
+            our_source(spark.read, bootstrap, topic, subject="none", **given)
+        registry.failing = True
+        with pytest.raises(PySparkException, match=f"gives no schema of subject {subject}: status"):
+            our_source(spark.read, bootstrap, topic, **given)
+
+
 def test_protobuf_in_a_batch(spark: Any, bootstrap: str, topic: str, tmp_path: Path) -> None:
     create_topic(bootstrap, topic, 1)
     line = part(1, "sku") + part(2, 0.5)

@@ -11,6 +11,9 @@ from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from pyspark.errors import StreamingQueryException
 
+from tests.support.bad_records import bad_places, mixed, places
+from tests.support.bad_records_driver import SCHEMA
+from tests.support.clients import Confluent, Record
 from tests.support.groups import create_topic, fill
 from tests.support.kafka_broker import KafkaBroker
 from tests.support.spark import our_source
@@ -82,3 +85,25 @@ def test_a_topic_created_anew_is_a_loss(spark: Any, kafka: str, topic: str, tmp_
     fill(kafka, topic, 1, 10)
     with pytest.raises(StreamingQueryException, match="was deleted and created anew"):
         run(spark, kafka, topic, tmp_path)
+
+
+def test_bad_records_go_to_a_topic(spark: Any, kafka: str, topic: str, tmp_path: Path) -> None:
+    bad = f"{topic}-bad"
+    create_topic(kafka, topic, 1)
+    create_topic(kafka, bad, 1)
+    options = {"startingOffsets": "earliest", "decode": "json", "onBad": "drop", "badRecords": bad}
+    for turn in range(2):
+        records = [Record(b"k", value) for value in mixed(100, 10, first=100 * turn)]
+        Confluent().produce(kafka, topic, records)
+        query = (
+            our_source(spark.readStream, kafka, topic, schema=SCHEMA, **options)
+            .selectExpr("value.id", "offset")
+            .writeStream.format("parquet")
+            .option("path", str(tmp_path / "out"))
+            .option("checkpointLocation", str(tmp_path / "checkpoint"))
+            .trigger(availableNow=True)
+            .start()
+        )
+        assert query.awaitTermination(90)
+        assert places(kafka, bad) == bad_places(topic, 1, 100 * turn + 100, 10)
+    assert spark.read.parquet(str(tmp_path / "out")).count() == 180

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from pyrklog.spark.cluster import GoneError
@@ -67,6 +67,10 @@ class FakeCluster:
             self.delete(self.deleted_meanwhile)
             raise GoneError("it does not exist any more")
         return {place: self._offset(self.logs[place], what) for place, what in wanted.items()}
+
+    def latest_times(self, places: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+        times = {place: self.logs[place].times.values() for place in places}
+        return {place: max(some) for place, some in times.items() if some}
 
     def find_truncated(self, positions: Mapping[TopicPartition, Position]) -> TopicPartition | None:
         self.truncation_checks += 1

@@ -33,12 +33,13 @@ class Done(NamedTuple):
 
 
 class Pair:
-    """A source ``east`` and a target ``west``, with a mirror of this name."""
+    """A source ``east`` and a target ``west``, with a mirror of this name; ``more`` are options of
+    every command."""
 
-    def __init__(self, source: str, target: str, name: str) -> None:
+    def __init__(self, source: str, target: str, name: str, *more: str) -> None:
         self.source, self.target = source, target
         places = ("--from", f"east={source}", "--to", f"west={target}")
-        self.between = (*places, "--name", name)
+        self.between = (*places, "--name", name, *more)
 
     def run(self, *words: str, code: int = 0) -> Done:
         """In this process."""

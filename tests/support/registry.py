@@ -7,17 +7,29 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
 from types import TracebackType
 from typing import Any, Self
+from urllib.parse import unquote
 
 _PREFIX = "/schemas/ids/"
+_SUBJECTS = "/subjects/"
+_LATEST = "/versions/latest"
+
+
+def _as_answer(schema: Any) -> dict[str, str]:
+    """A text is a schema of another format than Avro."""
+    if isinstance(schema, str):
+        return {"schema": schema, "schemaType": "PROTOBUF"}
+    return {"schema": json.dumps(schema)}
 
 
 class Registry:
-    """Schemas by id on a port of its own; ``asked`` lists the ids asked for. ``failing`` answers
-    with status 503."""
+    """Schemas by id on a port of its own, and the ids of subjects' latest ones. ``asked`` lists the
+    ids asked for, ``asked_subjects`` the subjects. ``failing`` answers with status 503."""
 
-    def __init__(self, schemas: dict[int, Any]) -> None:
+    def __init__(self, schemas: dict[int, Any], subjects: dict[str, int] | None = None) -> None:
         self.schemas = schemas
+        self.subjects = subjects or {}
         self.asked: list[int] = []
+        self.asked_subjects: list[str] = []
         self.failing = False
         registry = self
 
@@ -42,13 +54,23 @@ class Registry:
     def _answer(self, path: str) -> tuple[int, bytes]:
         if self.failing:
             return 503, b""
+        if path.startswith(_SUBJECTS) and path.endswith(_LATEST):
+            return self._latest(unquote(path.removeprefix(_SUBJECTS).removesuffix(_LATEST)))
         if not path.startswith(_PREFIX):
             return 404, b'{"error_code": 404, "message": "HTTP 404 Not Found"}'
         schema_id = int(path.removeprefix(_PREFIX))
         self.asked.append(schema_id)
         if schema_id not in self.schemas:
             return 404, b'{"error_code": 40403, "message": "Schema not found"}'
-        return 200, json.dumps({"schema": json.dumps(self.schemas[schema_id])}).encode()
+        return 200, json.dumps(_as_answer(self.schemas[schema_id])).encode()
+
+    def _latest(self, subject: str) -> tuple[int, bytes]:
+        self.asked_subjects.append(subject)
+        if subject not in self.subjects:
+            return 404, b'{"error_code": 40401, "message": "Subject not found."}'
+        schema_id = self.subjects[subject]
+        answer = {"subject": subject, "version": 1, "id": schema_id}
+        return 200, json.dumps(answer | _as_answer(self.schemas[schema_id])).encode()
 
     def __enter__(self) -> Self:
         self._thread.start()

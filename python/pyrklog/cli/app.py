@@ -106,6 +106,11 @@ def serve_command(
         "Where to listen; port 0 picks a free one. Default: 127.0.0.1:9092.",
         None,
     ),
+    http: str | None = option(
+        "--http HOST:PORT",
+        "Where metrics and health are served, or none. Default: 127.0.0.1, the Kafka port + 100.",
+        None,
+    ),
     config: str | None = option("--config FILE", "A server.properties of Kafka, unchanged.", None),
     sets: list[str] | None = option(
         "--set K=V",
@@ -133,6 +138,7 @@ def serve_command(
     options = serve.ServeOptions(
         data=data,
         listen=listen,
+        http=http,
         config=config,
         sets=sets or [],
         check=check,

@@ -24,8 +24,8 @@ from pyrklog.cli.options import (
 )
 
 if TYPE_CHECKING:
-    from pyrklog.cli.cluster_state import ClusterState, Reason
     from pyrklog.cli.connection import Connection
+    from pyrklog.observability.health_rules import ClusterState, Reason
 
 app = command_group(
     "See how a cluster is, whether a broker may restart; elect leaders, move partitions, end "
@@ -57,7 +57,7 @@ def health(
         connection = connect(options)
         state, reasons = _examined(connection)
         _print_health(state, reasons, output)
-        from pyrklog.cli.cluster_state import is_healthy
+        from pyrklog.observability.health_rules import is_healthy
 
         healthy = is_healthy(reasons)
     if not healthy:
@@ -71,7 +71,7 @@ def _watch(
 
     An unreachable cluster counts as unhealthy: a watching user waits for its return.
     """
-    from pyrklog.cli.cluster_state import is_healthy
+    from pyrklog.observability.health_rules import is_healthy
 
     deadline = None if limit_s is None else time.monotonic() + limit_s
     connection: Connection | None = None
@@ -96,14 +96,14 @@ def _watch(
 
 
 def _unreachable(error: CliError) -> "tuple[ClusterState, list[Reason]]":
-    from pyrklog.cli.cluster_state import ClusterState, Reason
+    from pyrklog.observability.health_rules import ClusterState, Reason
 
     return ClusterState(None, [], -1, []), [Reason("unreachable", "error", error.what)]
 
 
 def _examined(connection: "Connection") -> "tuple[ClusterState, list[Reason]]":
     from pyrklog.cli.cluster_reading import read_state
-    from pyrklog.cli.cluster_state import examine
+    from pyrklog.observability.health_rules import examine
 
     # While all replicas are in sync, min.insync.replicas does not matter.
     state = read_state(connection, lambda one: len(one.isr) < len(one.replicas), log_dirs=True)
@@ -111,8 +111,9 @@ def _examined(connection: "Connection") -> "tuple[ClusterState, list[Reason]]":
 
 
 def _print_health(state: "ClusterState", reasons: "list[Reason]", output: OutputFormat) -> None:
-    from pyrklog.cli.cluster_state import HEALTH_COLUMNS, health_item, health_page
+    from pyrklog.cli.cluster_state import HEALTH_COLUMNS, health_page
     from pyrklog.cli.output import Listing
+    from pyrklog.observability.health_rules import health_item
 
     if output in (OutputFormat.TABLE, OutputFormat.WIDE):
         sys.stdout.write(health_page(state, reasons))
@@ -152,7 +153,7 @@ def restart_safe(
     """
     connection = connect(options)
     from pyrklog.cli.cluster_reading import read_state
-    from pyrklog.cli.cluster_state import blockers
+    from pyrklog.observability.health_rules import blockers
 
     state = read_state(connection, lambda one: broker in one.isr)
     if broker not in state.alive:

@@ -2,11 +2,11 @@ from typing import Any
 
 from pyrklog.cli.broker_connection import BrokerConnection
 from pyrklog.cli.cluster_reading import read_state
-from pyrklog.cli.cluster_state import BrokerState
 from pyrklog.cli.cluster_views import ASK_TIMEOUT_S, is_plain
 from pyrklog.cli.connection import Connection
 from pyrklog.cli.options import Settings
 from pyrklog.cli.output import Listing, columns
+from pyrklog.observability.health_rules import BrokerState
 from pyrklog.protocol.log_dirs import DESCRIBE_LOG_DIRS, DescribeLogDirsRequest
 
 COLUMNS = columns(

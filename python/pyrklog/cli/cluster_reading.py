@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-from pyrklog.cli.cluster_state import BrokerState, ClusterState, PartitionState
 from pyrklog.cli.cluster_views import (
     Matters,
     is_plain,
@@ -11,6 +10,7 @@ from pyrklog.cli.cluster_views import (
 )
 from pyrklog.cli.connection import Connection
 from pyrklog.cli.topic_details import describe_configs
+from pyrklog.observability.health_rules import BrokerState, ClusterState, PartitionState
 
 
 def read_state(

@@ -1,193 +1,21 @@
-"""A cluster's health by its metadata, and the effect of one broker's end."""
+"""A cluster's health for people, and why a cluster does not answer."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, Literal
+from collections.abc import Collection, Sequence
+from dataclasses import replace
 
 from pyrklog.cli.failures import CliError, Exit
 from pyrklog.cli.output import columns
-
-NO_BROKER = -1
-MIN_INSYNC = "min.insync.replicas"
-MIN_INSYNC_DEFAULT = 1
-"""Kafka's."""
-SHOWN_MAX = 3
+from pyrklog.observability.health_rules import (
+    ClusterState,
+    Reason,
+    count_of,
+    examine,
+    is_healthy,
+)
 
 HEALTH_COLUMNS = columns("kind, severity, what, broker>, partitions, fix")
-
-Severity = Literal["error", "degraded", "info"]
-ADVERTISED_FIX = (
-    "set advertised.listeners of the broker to an address that clients reach, or make its host "
-    "known here"
-)
-FULL_FIX = "free space there, or lower retention.ms or retention.bytes of its largest topics"
-ZOOKEEPER_FIX = "see whether ZooKeeper runs, and whether brokers reach zookeeper.connect"
-FAILED_FIX = "see the broker's log, replace the disk, and restart the broker"
-
-
-@dataclass(frozen=True)
-class BrokerState:
-    """A registered broker; ``answers`` is true if it was not asked."""
-
-    number: int
-    host: str
-    port: int
-    rack: str | None = None
-    answers: bool = True
-    why: str | None = None
-
-    @property
-    def address(self) -> str:
-        """``HOST:PORT`` as advertised."""
-        return f"{self.host}:{self.port}"
-
-
-@dataclass(frozen=True)
-class LogDir:
-    broker: int
-    path: str
-    has_failed: bool
-
-
-@dataclass(frozen=True)
-class PartitionState:
-    topic: str
-    index: int
-    leader: int
-    replicas: Sequence[int]
-    isr: Sequence[int]
-    min_insync: int = MIN_INSYNC_DEFAULT
-
-    @property
-    def name(self) -> str:
-        """``topic-0``."""
-        return f"{self.topic}-{self.index}"
-
-    @property
-    def isr_min(self) -> int:
-        """In-sync replicas that acks=all needs, at most the number of replicas."""
-        return min(self.min_insync, len(self.replicas))
-
-
-@dataclass(frozen=True)
-class ClusterState:
-    """Live brokers, the controller (-1: none), and all partitions."""
-
-    cluster_id: str | None
-    brokers: Sequence[BrokerState]
-    controller: int
-    partitions: Sequence[PartitionState]
-    log_dirs: Sequence[LogDir] = ()
-    """Those that take no records, if asked for."""
-    without_store: Sequence[int] = ()
-
-    @property
-    def alive(self) -> list[int]:
-        return [one.number for one in self.brokers]
-
-    @property
-    def silent(self) -> list[int]:
-        return [one.number for one in self.brokers if not one.answers]
-
-
-@dataclass(frozen=True)
-class Reason:
-    """A problem of a cluster. ``info`` alone leaves it healthy; ``degraded`` serves, but less
-    well."""
-
-    kind: str
-    severity: Severity
-    what: str
-    broker: int | None = None
-    partitions: Sequence[str] = ()
-    fix: str | None = None
-
-    def item(self) -> dict[str, Any]:
-        return {**vars(self), "partitions": list(self.partitions)}
-
-
-def examine(state: ClusterState) -> list[Reason]:
-    found = [*_silent(state), *_without_store(state)]
-    if state.controller not in state.alive:
-        found.append(Reason("no_controller", "error", "no broker is the controller"))
-    offline = [one for one in state.partitions if one.leader == NO_BROKER]
-    if offline:
-        what = f"{_count(offline)} without a leader {_some(offline)}"
-        found.append(Reason("offline", "error", what, partitions=_names(offline)))
-    below = [one for one in state.partitions if len(one.isr) < one.isr_min]
-    if below:
-        what = f"{_count(below)} below {MIN_INSYNC} {_some(below)}: acks=all is refused"
-        found.append(Reason("below_min_isr", "error", what, partitions=_names(below)))
-    found += _by_broker(state)
-    found += [_of_log_dir(one) for one in state.log_dirs]
-    moved = [
-        one
-        for one in state.partitions
-        if one.replicas and one.leader not in (NO_BROKER, one.replicas[0])
-    ]
-    if moved:
-        what = f"{_count(moved)} not led by the preferred replica {_some(moved)}"
-        found.append(Reason("not_preferred", "info", what, partitions=_names(moved)))
-    return found + _without_rack(state)
-
-
-def _silent(state: ClusterState) -> list[Reason]:
-    """Registered brokers that do not answer. If none answers, their addresses are wrong: one
-    reason."""
-    silent = [one for one in state.brokers if not one.answers]
-    if silent and len(silent) == len(state.brokers):
-        told = ", ".join(
-            f"broker {one.number} at {one.address} ({one.why or 'no answer'})"
-            for one in silent[:SHOWN_MAX]
-        )
-        what = f"no broker answers where it tells clients to connect: {told}"
-        return [Reason("advertised", "error", what, silent[0].number, fix=ADVERTISED_FIX)]
-    return [
-        Reason(
-            "silent", "error", f"broker {one.number} does not answer at {one.address}", one.number
-        )
-        for one in silent
-    ]
-
-
-def _without_rack(state: ClusterState) -> list[Reason]:
-    """If only some brokers have a rack, placements ignore racks."""
-    without = [one.number for one in state.brokers if one.rack is None]
-    if len(without) in (0, len(state.brokers)):
-        return []
-    what = "new partitions are not spread over racks, as this broker has no broker.rack"
-    fix = "set broker.rack on each broker and restart it"
-    return [Reason("no_rack", "info", f"broker {one}: {what}", one, fix=fix) for one in without]
-
-
-def _without_store(state: ClusterState) -> list[Reason]:
-    """If no answering broker reaches ZooKeeper, ZooKeeper itself is the one reason."""
-    answering = [one.number for one in state.brokers if one.answers]
-    lost = [number for number in answering if number in state.without_store]
-    if lost and lost == answering:
-        what = "no broker reaches ZooKeeper: no leader is replaced, and no topic made or altered"
-        return [Reason("zookeeper_lost", "error", what, fix=ZOOKEEPER_FIX)]
-    return [
-        Reason(
-            "zookeeper_unreached",
-            "degraded",
-            f"broker {number} does not reach ZooKeeper",
-            number,
-            fix=ZOOKEEPER_FIX,
-        )
-        for number in lost
-    ]
-
-
-def _of_log_dir(one: LogDir) -> Reason:
-    if one.has_failed:
-        what = f"broker {one.broker} has lost its log directory {one.path}"
-        return Reason("log_dir_failed", "degraded", what, one.broker, fix=FAILED_FIX)
-    what = f"broker {one.broker} takes no records in {one.path}: its disk is full"
-    return Reason("log_dir_full", "degraded", what, one.broker, fix=FULL_FIX)
-
 
 _CAUSES = ("advertised", "log_dir_full", "log_dir_failed", "offline", "below_min_isr", "silent")
 
@@ -207,45 +35,12 @@ def cause(state: ClusterState, topics: Collection[str]) -> CliError | None:
     return None
 
 
-def _by_broker(state: ClusterState) -> list[Reason]:
-    lacking: dict[int, list[PartitionState]] = {}
-    for one in state.partitions:
-        for broker in set(one.replicas) - set(one.isr):
-            lacking.setdefault(broker, []).append(one)
-        for broker in set(one.isr) - set(state.alive):
-            # The last in-sync replica stays in the ISR when its broker dies.
-            lacking.setdefault(broker, []).append(one)
-    found = []
-    for broker, partitions in sorted(lacking.items()):
-        if broker in state.alive:
-            kind, what = "behind", f"broker {broker} is behind on {_count(partitions)}"
-        else:
-            kind, what = "missing", f"broker {broker} is missing from {_count(partitions)}"
-        text = f"{what} {_some(partitions)}"
-        found.append(Reason(kind, "error", text, broker, _names(partitions)))
-    return found
-
-
-def is_healthy(reasons: Iterable[Reason]) -> bool:
-    return all(reason.severity == "info" for reason in reasons)
-
-
-def health_item(state: ClusterState, reasons: Sequence[Reason]) -> dict[str, Any]:
-    return {
-        "healthy": is_healthy(reasons),
-        "brokers": state.alive,
-        "controller": state.controller if state.controller in state.alive else None,
-        "partitions": len(state.partitions),
-        "reasons": [reason.item() for reason in reasons],
-    }
-
-
 def health_page(state: ClusterState, reasons: Sequence[Reason]) -> str:
     """The verdict for people: a line, and one for each further reason."""
     rows = [("info" if reason.severity == "info" else "", _told(reason)) for reason in reasons]
     if is_healthy(reasons):
         brokers = "1 broker" if len(state.brokers) == 1 else f"{len(state.brokers)} brokers"
-        what = f"{brokers} · {_count(state.partitions)} · controller {state.controller}"
+        what = f"{brokers} · {count_of(state.partitions)} · controller {state.controller}"
         rows.insert(0, ("HEALTHY", what))
     else:
         # Errors come first.
@@ -256,51 +51,3 @@ def health_page(state: ClusterState, reasons: Sequence[Reason]) -> str:
 
 def _told(reason: Reason) -> str:
     return f"{reason.what}; fix: {reason.fix}" if reason.fix else reason.what
-
-
-@dataclass(frozen=True)
-class Blocker:
-    partition: PartitionState
-    reason: Literal["leaderless", "below_min_isr"]
-
-    def item(self) -> dict[str, Any]:
-        one = self.partition
-        return {
-            "topic": one.topic,
-            "partition": one.index,
-            "reason": self.reason,
-            "leader": one.leader,
-            "isr": list(one.isr),
-            "min_insync_replicas": one.min_insync,
-        }
-
-
-def blockers(state: ClusterState, broker: int) -> list[Blocker]:
-    """Partitions that would lose their leader, or refuse acks=all, without this broker.
-
-    A partition that already has too few in-sync replicas counts only if this broker is one.
-    """
-    able = set(state.alive) - {broker, *state.silent}
-    found = []
-    for one in state.partitions:
-        if broker not in one.isr and broker != one.leader:
-            continue
-        left = able & set(one.isr)
-        if not left:
-            found.append(Blocker(one, "leaderless"))
-        elif len(left) < one.isr_min:
-            found.append(Blocker(one, "below_min_isr"))
-    return found
-
-
-def _count(partitions: Sequence[PartitionState]) -> str:
-    return "1 partition" if len(partitions) == 1 else f"{len(partitions)} partitions"
-
-
-def _some(partitions: Sequence[PartitionState]) -> str:
-    names = ", ".join(one.name for one in partitions[:SHOWN_MAX])
-    return f"({names}, ...)" if len(partitions) > SHOWN_MAX else f"({names})"
-
-
-def _names(partitions: Sequence[PartitionState]) -> list[str]:
-    return [one.name for one in partitions]

@@ -1,9 +1,9 @@
 import sys
 from collections.abc import Sequence
 
-from pyrklog.cli.cluster_state import Blocker
 from pyrklog.cli.options import OutputFormat
 from pyrklog.cli.output import Listing, columns, plain_table, print_listing
+from pyrklog.observability.health_rules import Blocker
 
 BLOCKER_COLUMNS = columns("topic, partition>, reason, leader>, isr, min_insync_replicas> MIN ISR")
 

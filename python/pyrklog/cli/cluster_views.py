@@ -14,17 +14,17 @@ from typing import Any, NamedTuple, TypeVar
 
 from pyrklog.cli.bootstrap import addresses
 from pyrklog.cli.broker_connection import BrokerConnection
-from pyrklog.cli.cluster_state import (
+from pyrklog.cli.cluster_state import cause
+from pyrklog.cli.failures import CliError, Exit
+from pyrklog.cli.options import Settings
+from pyrklog.observability.health_rules import (
     MIN_INSYNC,
     MIN_INSYNC_DEFAULT,
     BrokerState,
     ClusterState,
     LogDir,
     PartitionState,
-    cause,
 )
-from pyrklog.cli.failures import CliError, Exit
-from pyrklog.cli.options import Settings
 from pyrklog.protocol.cluster import DESCRIBE_CLUSTER, NO_CONTROLLER, DescribeClusterRequest
 from pyrklog.protocol.configs import (
     DESCRIBE_CONFIGS,

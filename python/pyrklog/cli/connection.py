@@ -19,6 +19,7 @@ PartitionKey = tuple[str, int]
 PROBE_TIMEOUT_S = 3.0
 SAID_MAX = 20
 _BOOTSTRAP_OPTION = re.compile(r"(?<!\S)-b(?![^\s,;])")
+_PROPERTY_OPTION = re.compile(r"(?<!\S)-X(?=\s)")
 _NO_KAFKA = "Invalid response size"
 _NO_SASL = ("SASL Handshake not supported by broker", "not valid in current SASL state")
 """Of a broker from before 0.10, and of one whose listener has no SASL (ILLEGAL_SASL_STATE)."""
@@ -38,11 +39,14 @@ def probe(settings: Settings) -> None:
 
 
 def _as_given(error: CliError, settings: Settings) -> CliError:
-    """The error with the option that the broker was given with."""
+    """The error with the options that the broker and its properties were given with."""
     if settings.bootstrap_option == "-b":
         return error
     what, fix = (
-        text and _BOOTSTRAP_OPTION.sub(settings.bootstrap_option, text)
+        text
+        and _PROPERTY_OPTION.sub(
+            settings.property_option, _BOOTSTRAP_OPTION.sub(settings.bootstrap_option, text)
+        )
         for text in (error.what, error.fix)
     )
     return CliError(error.code, what or "", fix)

@@ -109,6 +109,21 @@ _OF_COMMANDS = {
         "--from-file": "group seek takes --to FILE",
         "--execute": "group seek does it, unless --dry-run is given",
     },
+    **{
+        f"mirror {name}": {
+            **dict.fromkeys(
+                ("-X", "--property"), "each cluster has its own: --from-property, --to-property"
+            ),
+            **dict.fromkeys(
+                ("--command-config", "--consumer.config", "--producer.config"),
+                "each cluster has its own: --from-config FILE, --to-config FILE",
+            ),
+            **dict.fromkeys(
+                ("-b", "--bootstrap-server"), "mirror takes --from HOST:PORT and --to HOST:PORT"
+            ),
+        }
+        for name in ("run", "status", "verify")
+    },
 }
 
 

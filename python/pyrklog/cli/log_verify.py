@@ -15,7 +15,6 @@ from typing import Any, NamedTuple
 from pyrklog.cli.broker_connection import BrokerConnection
 from pyrklog.cli.cluster_election import parse_places
 from pyrklog.cli.cluster_reading import read_state
-from pyrklog.cli.cluster_state import NO_BROKER, ClusterState, PartitionState
 from pyrklog.cli.cluster_views import is_plain
 from pyrklog.cli.config_cluster import refuse_others
 from pyrklog.cli.connection import Connection, missing_topic
@@ -30,6 +29,7 @@ from pyrklog.cli.replica_compare import (
     first_difference,
 )
 from pyrklog.cli.topic_details import query_offsets
+from pyrklog.observability.health_rules import NO_BROKER, ClusterState, PartitionState
 from pyrklog.protocol.errors import ErrorCode
 from pyrklog.protocol.verification import (
     REPLICA_DIGEST,

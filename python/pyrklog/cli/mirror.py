@@ -1,11 +1,11 @@
 """``pyrklog mirror``: run, status, verify."""
 
-import re
-from typing import TYPE_CHECKING, Annotated, NoReturn
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from pyrklog.cli.failures import CliError, Exit, refuse_empty
+from pyrklog.cli.mirror_clusters import Sides, admins, fail, places, probe, with_sides
 from pyrklog.cli.options import (
     Output,
     OutputFormat,
@@ -16,36 +16,22 @@ from pyrklog.cli.options import (
 )
 
 if TYPE_CHECKING:
-    from pyrklog.mirror import Cluster, MirrorError, Names, Options
-    from pyrklog.mirror.cluster import ClusterAdmin
+    from pyrklog.mirror import Options
 
 app = command_group("Copy topics of one cluster to another, exactly once; show how far it is.")
 
-SOURCE, TARGET = "source", "target"
-"""Aliases unless others are given, as MirrorMaker's."""
 OVER_S = 5.0
-_PLACE = re.compile(r"(?:([^=:,]*)=)?(.+)", re.DOTALL)
 
-From = Annotated[
-    str,
-    option(
-        "--from [ALIAS=]HOST:PORT", "A broker of the cluster to copy from; several with commas."
-    ),
-]
-To = Annotated[
-    str,
-    option("--to [ALIAS=]HOST:PORT", "A broker of the cluster to copy to; several with commas."),
-]
 Name = Annotated[
     str | None, option("--name NAME", "The mirror's name. Default: the source's alias.")
 ]
 
 
 @command(app, "run", "timeout_s", "verbose", "quiet")
+@with_sides
 def run(
     options: Settings,
-    source: From,
-    target: To,
+    sides: Sides,
     topics: list[str] = option(
         "--topics REGEX", "Topics whose whole name it matches; may be repeated."
     ),
@@ -78,18 +64,20 @@ def run(
     group_interval_s: float = option(
         "--group-interval SECONDS", "How often groups are looked at.", 60.0, min=0.1
     ),
+    heartbeat_s: float | None = option(
+        "--heartbeats SECONDS", "Write MirrorMaker's heartbeats this often.", None, min=0.1
+    ),
 ) -> None:
     """Copy topics until Ctrl-C, and go on where it was the next time."""
     from pyrklog.cli.produce import refuse_codec
     from pyrklog.cli.reassign_plan import parse_rate
 
     refuse_codec(codec)
-    _refuse_other("--start", start, ("start", "end"))
-    _refuse_other("--missing", missing, ("fail", "skip"))
+    _refuse_others(policy, start, missing)
     refuse_empty("--topics", "topic", topics)
     from pyrklog.mirror import MirrorError, Options, Pace, Patterns
 
-    there, here, names = _places(source, target, policy, name)
+    there, here, names = places(options, sides, policy, name)
     try:
         wanted = Options(
             source=there,
@@ -106,11 +94,12 @@ def run(
             pace=Pace(commit_s, None if rate is None else parse_rate(rate)),
             interval_s=interval_s,
             group_interval_s=group_interval_s,
+            heartbeat_s=heartbeat_s,
             timeout_s=options.timeout_s,
         )
         _run(options, wanted)
     except MirrorError as error:
-        _fail(error)
+        fail(error)
 
 
 def _run(options: Settings, wanted: "Options") -> None:
@@ -122,7 +111,7 @@ def _run(options: Settings, wanted: "Options") -> None:
     if find_spec("pyarrow") is None:
         what = "pyarrow, which the mirror needs, is not installed"
         raise CliError(Exit.FAILED, what, "pip install 'pyrklog[arrow]'")
-    _probe(options, wanted.source, wanted.target)
+    probe(options, wanted.source, wanted.target)
     said = Said(wanted.names, options)
     try:
         Mirror(wanted, said).run()
@@ -131,10 +120,10 @@ def _run(options: Settings, wanted: "Options") -> None:
 
 
 @command(app, "status", "timeout_s")
+@with_sides
 def status(
     options: Settings,
-    source: From,
-    target: To,
+    sides: Sides,
     name: Name = None,
     over_s: float = option(
         "--over SECONDS", "Measure the rate over this time; 0: do not.", OVER_S, min=0.0, max=60.0
@@ -149,11 +138,11 @@ def status(
     from pyrklog.cli.mirror_tables import status_listing
     from pyrklog.mirror import MirrorError
 
-    there, here, names = _places(source, target, None, name)
+    there, here, names = places(options, sides, None, name)
     try:
-        listing = status_listing(names, *_admins(options, there, here), over_s)
+        listing = status_listing(names, *admins(options, there, here), over_s)
     except MirrorError as error:
-        _fail(error)
+        fail(error)
     show(listing, output)
     if max_lag is not None and any(
         one["lag"] is not None and one["lag"] > max_lag for one in listing.items
@@ -162,10 +151,10 @@ def status(
 
 
 @command(app, "verify", "timeout_s", "quiet")
+@with_sides
 def verify(
     options: Settings,
-    source: From,
-    target: To,
+    sides: Sides,
     name: Name = None,
     topics: list[str] | None = option(
         "--topics REGEX", "Only these topics of the mirror's; may be repeated.", None
@@ -180,68 +169,22 @@ def verify(
     from pyrklog.cli.mirror_tables import verify_listing
     from pyrklog.mirror import MirrorError, Patterns
 
-    there, here, names = _places(source, target, None, name)
+    there, here, names = places(options, sides, None, name)
     try:
         chosen = Patterns(topics or [".*"], "--topics")
-        listing = verify_listing(names, *_admins(options, there, here), chosen)
+        listing = verify_listing(names, *admins(options, there, here), chosen)
     except MirrorError as error:
-        _fail(error)
+        fail(error)
     show(listing, output)
     if any(one["result"] == "differs" for one in listing.items):
         raise typer.Exit(Exit.DIFFERS)
 
 
-def _places(
-    source: str, target: str, policy: str | None, name: str | None
-) -> "tuple[Cluster, Cluster, Names]":
-    from pyrklog.mirror import MirrorError, Names, Policy
-
-    there, here = _cluster("--from", source, SOURCE), _cluster("--to", target, TARGET)
-    if policy is not None:
-        _refuse_other("--policy", policy, [one.value for one in Policy])
-    # Names that do not depend on the policy are asked for without one.
-    kind = Policy.IDENTITY if policy is None else Policy(policy)
-    try:
-        return there, here, Names(there.alias, here.alias, kind, name or there.alias)
-    except MirrorError as error:
-        _fail(error)
-
-
-def _cluster(name: str, text: str, alias: str) -> "Cluster":
-    from pyrklog.cli.bootstrap import addresses
-    from pyrklog.mirror import Cluster
-
-    refuse_empty(name, "broker", [text])
-    found = _PLACE.fullmatch(text)
-    assert found is not None
-    places = ",".join(f"{host}:{port}" for host, port in addresses(found[2]))
-    return Cluster(alias if found[1] is None else found[1], places)
-
-
-def _probe(options: Settings, *clusters: "Cluster") -> None:
-    """Raises :class:`CliError` at once if a cluster is not reached."""
-    from dataclasses import replace
-
-    from pyrklog.cli.connection import probe
-
-    for cluster, name in zip(clusters, ("--from", "--to"), strict=True):
-        probe(replace(options, bootstrap=cluster.bootstrap, bootstrap_option=name, properties={}))
-
-
-def _admins(
-    options: Settings, source: "Cluster", target: "Cluster"
-) -> "tuple[ClusterAdmin, ClusterAdmin]":
-    from pyrklog.mirror.cluster import ClusterAdmin
-
-    _probe(options, source, target)
-    return ClusterAdmin(source, options.timeout_s), ClusterAdmin(target, options.timeout_s)
-
-
-def _refuse_other(name: str, value: str, known: "list[str] | tuple[str, ...]") -> None:
-    if value not in known:
-        raise CliError(Exit.USAGE, f"{name} takes {' or '.join(known)}, not {value!r}")
-
-
-def _fail(error: "MirrorError") -> NoReturn:
-    code = Exit[error.kind.name]
-    raise CliError(code, error.what, error.fix) from None
+def _refuse_others(policy: str, start: str, missing: str) -> None:
+    for name, value, known in (
+        ("--policy", policy, ("prefix", "identity")),
+        ("--start", start, ("start", "end")),
+        ("--missing", missing, ("fail", "skip")),
+    ):
+        if value not in known:
+            raise CliError(Exit.USAGE, f"{name} takes {' or '.join(known)}, not {value!r}")

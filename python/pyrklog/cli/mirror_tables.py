@@ -71,23 +71,33 @@ def verify_listing(
 
     state = stored(names, target)
     chosen = set(topics.matching({topic for topic, _ in state.partitions}))
-    gone = chosen - set(source.topics()[1])
-    chosen -= gone
-    partitions = {key: one for key, one in sorted(state.partitions.items()) if key[0] in chosen}
-    compacted = _compacted(source, chosen) | {
+    known = {key: one for key, one in sorted(state.partitions.items()) if key[0] in chosen}
+    here, there = source.topics()[1], target.topics()[1]
+    both = {key: one for key, one in known.items() if key[0] in here and one.target in there}
+    compared = sides(source, target, both)
+    same = {topic for topic, _ in compared.sides}
+    compacted = _compacted(source, same) | {
         topic
-        for topic in chosen
-        if _compacted(target, {one.target for key, one in partitions.items() if key[0] == topic})
+        for topic in same
+        if _compacted(target, {one.target for key, one in both.items() if key[0] == topic})
     }
-    items = [
-        _verdict(compare(here, there, is_compacted=here.topic in compacted))
-        for here, there in sides(source, target, partitions).values()
-    ]
-    items += [
-        _verdict(Verdict(topic, number, one.target), "gone at the source")
-        for (topic, number), one in sorted(state.partitions.items())
-        if topic in gone
-    ]
+    verdicts = {
+        key: _verdict(compare(*pair, is_compacted=key[0] in compacted))
+        for key, pair in compared.sides.items()
+    }
+    for key, one in known.items():
+        verdict = Verdict(*key, one.target)
+        if key[0] not in here:
+            verdicts[key] = _verdict(verdict, "gone at the source")
+        elif one.target not in there:
+            verdict.difference = "the topic is gone at the target"
+            verdicts[key] = _verdict(verdict)
+        elif compared.anew.get(key) == "source":
+            verdicts[key] = _verdict(verdict, "created anew at the source")
+        elif compared.anew.get(key) == "target":
+            verdict.difference = "the topic was created anew at the target"
+            verdicts[key] = _verdict(verdict)
+    items = [verdicts[key] for key in known]
     cluster_id = state.origin.target_id if state.origin is not None else None
     return Listing("pyrklog.mirror-verify/1", VERIFY, items, cluster_id)
 

@@ -117,6 +117,8 @@ class Settings:
     quiet: bool = False
     bootstrap_option: str = "-b"
     """What the broker was given with, for errors."""
+    property_option: str = "-X"
+    """The same of the properties."""
 
     @property
     def security_protocol(self) -> str:

@@ -21,6 +21,7 @@ _EXAMPLES = {
     "--zookeeper": ("HOST:PORT/CHROOT", "127.0.0.1:2181/pyrklog"),
     "--adopt-zookeeper": ("HOST:PORT/CHROOT", "127.0.0.1:2181"),
     "--broker-id": ("a number", "1"),
+    "--http": ("HOST:PORT or none", "127.0.0.1:9192"),
 }
 
 
@@ -37,6 +38,7 @@ class ServeOptions:
     adopt_zookeeper: str | None = None
     zookeeper: str | None = None
     broker_id: str | None = None
+    http: str | None = None
     log_level: str = "info"
     log_format: str = "auto"
 
@@ -108,6 +110,7 @@ def _serve(options: ServeOptions, data: str | None) -> int:
         ("pyrklog.adopt.zookeeper", "--adopt-zookeeper", options.adopt_zookeeper),
         ("zookeeper.connect", "--zookeeper", options.zookeeper),
         ("broker.id", "--broker-id", options.broker_id),
+        ("pyrklog.http.listener", "--http", options.http),
     ):
         if text is not None:
             flags[name] = _not_empty(option, text)

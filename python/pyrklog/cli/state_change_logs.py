@@ -10,7 +10,6 @@ import typer
 from pyrklog.cli.admin_common import connect
 from pyrklog.cli.broker_connection import BrokerConnection
 from pyrklog.cli.cluster_reading import read_state
-from pyrklog.cli.cluster_state import ClusterState
 from pyrklog.cli.cluster_views import is_plain
 from pyrklog.cli.config_cluster import refuse_others
 from pyrklog.cli.connection import missing_topic
@@ -18,6 +17,7 @@ from pyrklog.cli.failures import CliError, Exit
 from pyrklog.cli.options import OutputFormat, Settings
 from pyrklog.cli.output import Listing, print_listing
 from pyrklog.cli.state_changes import COLUMNS, SCHEMA, Change, Filter, parse, read_paths, timeline
+from pyrklog.observability.health_rules import ClusterState
 from pyrklog.protocol.errors import ErrorCode
 from pyrklog.protocol.verification import STATE_CHANGES, StateChangesRequest
 

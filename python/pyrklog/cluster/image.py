@@ -169,6 +169,11 @@ class ClusterImage:
         self._heading_changed = False
         return delta
 
+    @property
+    def version(self) -> int:
+        """Of the last delta."""
+        return self._version
+
     def next_version(self) -> int:
         """For a delta made of parts of another."""
         self._version += 1

@@ -10,15 +10,24 @@ from pyrklog.config.broker_options import BROKER_OPTIONS
 from pyrklog.config.dynamic import LISTENER_PREFIX, listener_option
 from pyrklog.config.entry import Source
 from pyrklog.config.group_options import GROUP_OPTIONS
+from pyrklog.config.http_place import NAME as HTTP_LISTENER
+from pyrklog.config.http_place import HttpPlace, http_place
 from pyrklog.config.listeners import INTER_BROKER_PROTOCOL, Listeners, resolve_listeners
 from pyrklog.config.log_options import BROKER_LOG_OPTIONS
 from pyrklog.config.option import CLUSTER_WIDE, InvalidValueError, Option, Value
+from pyrklog.config.report_options import REPORT_OPTIONS, ReportSettings, report_settings
 from pyrklog.config.transaction_options import TRANSACTION_OPTIONS
 from pyrklog.errors import ConfigError
 
 OPTIONS: Mapping[str, Option] = {
     item.name: item
-    for item in (*BROKER_OPTIONS, *GROUP_OPTIONS, *TRANSACTION_OPTIONS, *BROKER_LOG_OPTIONS)
+    for item in (
+        *BROKER_OPTIONS,
+        *GROUP_OPTIONS,
+        *TRANSACTION_OPTIONS,
+        *BROKER_LOG_OPTIONS,
+        *REPORT_OPTIONS,
+    )
 }
 
 DEFAULTS_ALONE: Mapping[str, Value] = {"group.initial.rebalance.delay.ms": 0}
@@ -271,6 +280,16 @@ class BrokerConfig:
             self.string("controller.listener.names"),
             self.string(INTER_BROKER_PROTOCOL) if INTER_BROKER_PROTOCOL in self.given else None,
         )
+
+    @property
+    def http_place(self) -> HttpPlace | None:
+        """Where HTTP is served; None: nowhere."""
+        return http_place(self.string(HTTP_LISTENER), self.listeners.bound)
+
+    @property
+    def reports(self) -> ReportSettings:
+        """Where metrics are reported. Raises :class:`ConfigError`."""
+        return report_settings(self)
 
     def request_max_bytes(self, memory_bytes: int) -> int:
         """``socket.request.max.bytes``; its default is smaller with little memory."""

@@ -7,6 +7,9 @@ from types import MappingProxyType
 from typing import Any
 
 from pyrklog.config.connection_overrides import ALLOWED, wrong_with_overrides
+from pyrklog.config.http_place import ALLOWED as HTTP_ALLOWED
+from pyrklog.config.http_place import NAME as HTTP_LISTENER
+from pyrklog.config.http_place import wrong_with_place
 from pyrklog.config.option import (
     CLUSTER_WIDE,
     DOUBLE_MAX,
@@ -218,6 +221,11 @@ NETWORK = (
         "Without inter.broker.listener.name other brokers use the listener of this name; without "
         "one of the default's name, the first that is advertised.",
         in_kafka="Without such a listener the broker does not start.",
+    ),
+    string(HTTP_LISTENER, None, check=wrong_with_place, check_allows=HTTP_ALLOWED).described(
+        "Where metrics and health are served over HTTP, to anybody who reaches it; an empty host "
+        "is every interface, port 0 any free port. Unset: 127.0.0.1, the port of the first of "
+        "listeners + 100."
     ),
     string("controller.listener.names", None, importance="high").described(
         "Listeners of a KRaft controller: left out."

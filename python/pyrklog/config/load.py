@@ -249,7 +249,7 @@ def _from_overrides(overrides: Sequence[str]) -> list[tuple[str, Given]]:
 
 def _check_together(config: BrokerConfig) -> None:
     """Checks options against one another; properties raise their own errors."""
-    _ = config.configured_node_id
+    _ = config.configured_node_id, config.reports
     if config.zookeeper is not None and config.string("pyrklog.adopt.zookeeper") is not None:
         raise ConfigError(
             "pyrklog.adopt.zookeeper is for a broker that is alone; zookeeper.connect is set.",

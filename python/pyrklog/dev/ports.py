@@ -5,7 +5,7 @@ from base  listener, on 127.0.0.1
 ========  =========================================================
 0          broker 1, 2, ... for clients
 50, 60, 70 ZooKeeper 1, 2, 3 for clients; followers; elections
-100        kept free for the brokers' HTTP
+100        broker 1, 2, ... for HTTP
 200        broker 1, 2, ... for other brokers
 250        the network's route to broker 1, 2, ..., for brokers
 300        the network's routes to ZooKeeper 1, 2, 3 for broker 1, 2, ...

@@ -91,6 +91,8 @@ class EventHandler:
         self._replication = replication
         self._load_handlers = load_handlers
         self._handlers: Handlers | None = None
+        self.failed_log_dirs: list[str] = []
+        """Paths, as they failed."""
         self._log_dirs_left = log_dir_count
         self._on_all_log_dirs_failed = on_all_log_dirs_failed
         self._nursery = nursery
@@ -151,6 +153,7 @@ class EventHandler:
     ) -> None:
         log.error("log_dir_failed", path=path, reason=reason, partitions=len(partitions))
         self._fail(lambda: self._replication.partitions_failed(partitions))
+        self.failed_log_dirs.append(path)
         self._log_dirs_left -= 1
         if self._log_dirs_left <= 0:
             self._on_all_log_dirs_failed()

@@ -25,13 +25,15 @@ class Checkpoint(NamedTuple):
     metadata: str = ""
 
     def key(self) -> bytes:
-        return _string(self.group) + _string(self.topic) + struct.pack(">i", self.partition)
+        names = kafka_string(self.group) + kafka_string(self.topic)
+        return names + struct.pack(">i", self.partition)
 
     def value(self) -> bytes:
         numbers = struct.pack(">hqq", VERSION, self.source_offset, self.target_offset)
-        return numbers + _string(self.metadata)
+        return numbers + kafka_string(self.metadata)
 
 
-def _string(text: str) -> bytes:
+def kafka_string(text: str) -> bytes:
+    """With its length before it."""
     data = text.encode()[:_STRING_MAX]
     return struct.pack(">h", len(data)) + data

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
-from functools import partial
-from typing import Any
+from functools import cached_property, partial
+from typing import Any, NamedTuple
 
 from confluent_kafka import (
     ConsumerGroupState,
@@ -27,12 +28,21 @@ from confluent_kafka.admin import (
 
 from pyrklog.mirror import names
 from pyrklog.mirror.errors import AwayError, Kind, MirrorError
-from pyrklog.scanning import UnknownTopicError, scan
+from pyrklog.scanning import (
+    AuthenticationError,
+    ScanError,
+    UnknownTopicError,
+    check_access,
+    scan,
+)
 
 INTERNAL_REPLICAS_MAX = 3
 _DYNAMIC_TOPIC_CONFIG = 1
 _UNKNOWN_SOURCE = 0
 _READ_MEMORY_BYTES = 16 << 20
+_UNKNOWN_S = 3.0
+"""One broker may know a new topic later than another."""
+_RETRY_S = 0.1
 _AWAY = frozenset(
     {
         KafkaError._TRANSPORT,
@@ -55,6 +65,8 @@ _DENIED = frozenset(
         KafkaError.TOPIC_AUTHORIZATION_FAILED,
         KafkaError.GROUP_AUTHORIZATION_FAILED,
         KafkaError.CLUSTER_AUTHORIZATION_FAILED,
+        KafkaError.SASL_AUTHENTICATION_FAILED,
+        KafkaError._AUTHENTICATION,
     }
 )
 _NO_MEMBERS = (ConsumerGroupState.EMPTY, ConsumerGroupState.DEAD)
@@ -71,38 +83,81 @@ def refusal(error: KafkaError, about: str) -> MirrorError:
     return MirrorError(text, kind=Kind.DENIED if denied else Kind.FAILED)
 
 
+class Logs(NamedTuple):
+    """Where partitions end, and the ids of their topics; without those of brokers before 2.8."""
+
+    ends: dict[tuple[str, int], int]
+    topic_ids: dict[str, str]
+
+
 class ClusterAdmin:
     """One cluster. All methods raise MirrorError, and AwayError when it does not answer."""
 
     def __init__(self, cluster: names.Cluster, timeout_s: float) -> None:
         self.cluster = cluster
         self._timeout_s = timeout_s
+        self._leaderless: frozenset[tuple[str, int]] = frozenset()
+
+    @cached_property
+    def _admin(self) -> AdminClient:
         logger = logging.getLogger("pyrklog.mirror.librdkafka")
         logger.propagate = False
         if not logger.handlers:
             logger.addHandler(logging.NullHandler())
-        settings = {
-            "bootstrap.servers": cluster.bootstrap,
-            "client.id": "pyrklog-mirror",
-            "logger": logger,
-            "log.connection.close": False,
-        }
-        self._admin = AdminClient(settings)
+        try:
+            settings = {
+                "bootstrap.servers": self.cluster.bootstrap,
+                "client.id": names.CLIENT_ID,
+                "logger": logger,
+                "log.connection.close": False,
+                **self.cluster.security.librdkafka(),
+            }
+            return AdminClient(settings)
+        except ValueError as error:
+            raise MirrorError(f"{self._where}: {error}", kind=Kind.USAGE) from None
+        except KafkaException as error:
+            raise MirrorError(f"{self._where}: {error.args[0].str()}", kind=Kind.USAGE) from None
+
+    def check_access(self) -> None:
+        """Raises MirrorError if the cluster does not let the mirror in: librdkafka would only go on
+        trying. A cluster that is away is no failure here."""
+        cluster = self.cluster
+        try:
+            check_access(cluster.bootstrap, names.CLIENT_ID, self._timeout_s, cluster.security)
+        except AuthenticationError as error:
+            raise MirrorError(f"{self._where}: {error}", kind=Kind.DENIED) from None
+        except ScanError as error:
+            raise MirrorError(f"{self._where}: {error}") from None
+        except ValueError as error:
+            raise MirrorError(f"{self._where}: {error}", kind=Kind.USAGE) from None
+
+    @property
+    def _where(self) -> str:
+        return f"{self.cluster.alias} ({self.cluster.bootstrap})"
 
     def topics(self) -> tuple[str, dict[str, int]]:
         """The cluster's id, and the partitions of each topic that has some."""
-        about = f"{self.cluster.alias} ({self.cluster.bootstrap})"
         try:
             metadata = self._admin.list_topics(timeout=self._timeout_s)
         except KafkaException as error:
-            raise refusal(error.args[0], about) from None
+            raise refusal(error.args[0], self._where) from None
         self._brokers = max(1, len(metadata.brokers))
         counts = {
             name: len(topic.partitions)
             for name, topic in metadata.topics.items()
             if topic.error is None and topic.partitions
         }
+        self._leaderless = frozenset(
+            (name, number)
+            for name in counts
+            for number, partition in metadata.topics[name].partitions.items()
+            if partition.leader < 0
+        )
         return metadata.cluster_id or "", counts
+
+    def leaderless(self) -> frozenset[tuple[str, int]]:
+        """Partitions that nobody led when :meth:`topics` was last called."""
+        return self._leaderless
 
     def create(
         self, topic: str, partitions: int, replicas: int, options: Mapping[str, str]
@@ -133,7 +188,19 @@ class ClusterAdmin:
         )
 
     def options(self, topics: Iterable[str]) -> dict[str, dict[str, tuple[str | None, bool]]]:
-        """Of each topic, its options: value, and whether it is the topic's own."""
+        """Of each topic, its options: value, and whether it is the topic's own. A topic that is
+        unknown is asked for again, for a while."""
+        names = list(topics)
+        until = time.monotonic() + _UNKNOWN_S
+        while True:
+            try:
+                return self._options(names)
+            except _UnknownError:
+                if time.monotonic() > until:
+                    raise
+            time.sleep(_RETRY_S)
+
+    def _options(self, topics: Sequence[str]) -> dict[str, dict[str, tuple[str | None, bool]]]:
         wanted = [ConfigResource(ResourceType.TOPIC, topic) for topic in topics]
         if not wanted:
             return {}
@@ -148,7 +215,7 @@ class ClusterAdmin:
                 about = f"options of topic {resource.name} at {self.cluster.alias}"
                 if error.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
                     # The next look does not list it, or a broker has just started.
-                    raise AwayError(f"{about}: {error.args[0].str()}") from None
+                    raise _UnknownError(f"{about}: {error.args[0].str()}") from None
                 raise refusal(error.args[0], about) from None
             found[resource.name] = {
                 name: (entry.value, _is_own(entry)) for name, entry in entries.items()
@@ -261,11 +328,18 @@ class ClusterAdmin:
 
     def ends(self, topics: Mapping[str, int], isolation: str) -> dict[tuple[str, int], int]:
         """The end of each partition of these topics, of which so many partitions count."""
-        if not topics:
-            return {}
-        wanted = {topic: list(range(count)) for topic, count in topics.items()}
+        return self.logs(
+            {topic: list(range(count)) for topic, count in topics.items()}, isolation
+        ).ends
+
+    def logs(self, partitions: Mapping[str, Sequence[int]], isolation: str) -> Logs:
+        """Of these partitions by topic."""
+        wanted = {topic: some for topic, some in partitions.items() if some}
+        if not wanted:
+            return Logs({}, {})
         with scan(wanted, columns=[], threads=1, isolation=isolation, **self.reading()) as planned:
-            return {(one.topic, one.partition): one.end for one in planned.progress()}
+            ends = {(one.topic, one.partition): one.end for one in planned.progress()}
+            return Logs(ends, planned.topic_ids)
 
     def records(
         self,
@@ -300,7 +374,15 @@ class ClusterAdmin:
 
     def reading(self) -> dict[str, Any]:
         """Arguments of :func:`pyrklog.scan`."""
-        return {"bootstrap_servers": self.cluster.bootstrap, "client_id": "pyrklog-mirror"}
+        return {
+            "bootstrap_servers": self.cluster.bootstrap,
+            "client_id": names.CLIENT_ID,
+            "security": self.cluster.security,
+        }
+
+
+class _UnknownError(AwayError):
+    """A broker does not know a topic."""
 
 
 def _is_own(entry: Any) -> bool:

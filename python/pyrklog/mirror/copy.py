@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from pyrklog.mirror.errors import MirrorError
-from pyrklog.mirror.names import Names
+from pyrklog.mirror.names import CLIENT_ID, Cluster, Names
 from pyrklog.mirror.spans import Runs, Span, Spans, add_offsets, segments
 from pyrklog.mirror.state import Partition, Progress, Row, progress_row, spans_row
 from pyrklog.producing import ProducerSettings
-from pyrklog.scanning import PartitionProgress
+from pyrklog.scanning import PartitionProgress, ScanError
 
 if TYPE_CHECKING:
     import pyarrow
@@ -29,6 +29,8 @@ CREDIT_S = 1.0
 """What a slow source may make up for later, of the rate."""
 BATCH_BYTES_MAX = 8 << 20
 BATCH_BYTES_MIN = 64 << 10
+NO_TIMESTAMP_US = -1000
+"""A record without a timestamp has -1 ms, in brokers and clients of all formats but the first."""
 
 
 class Writer(Protocol):
@@ -61,16 +63,17 @@ class Pace(NamedTuple):
         return max(BATCH_BYTES_MIN, min(BATCH_BYTES_MAX, self.rate_bytes // 2))
 
 
-def producer_settings(names: Names, bootstrap: str, codec: str) -> ProducerSettings:
+def producer_settings(names: Names, target: Cluster, codec: str) -> ProducerSettings:
     return ProducerSettings(
-        bootstrap_servers=bootstrap,
+        bootstrap_servers=target.bootstrap,
         columns=list(WRITTEN),
-        client_id="pyrklog-mirror",
+        client_id=CLIENT_ID,
         codec=codec,
         memory_bytes=PRODUCER_MEMORY_BYTES,
         delivery_timeout_ms=DELIVERY_TIMEOUT_MS,
         transactional_id=names.transactional_id,
         transaction_timeout_ms=TRANSACTION_TIMEOUT_MS,
+        security=target.security,
     )
 
 
@@ -79,6 +82,7 @@ class Copier:
     far they came.
 
     ``ends`` are the target's, by its topics' names; they are counted on with what is written.
+    ``target_ids`` are those of its topics. ``due`` gives rows that go with the next transaction.
     """
 
     def __init__(
@@ -89,12 +93,16 @@ class Copier:
         ends: dict[Partition, int],
         pace: Pace,
         *,
+        target_ids: Mapping[str, str] | None = None,
+        due: Callable[[], Sequence[Row]] = tuple,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         self.progress = progress
         self.ends = ends
         self.spans: dict[Partition, Spans] = {}
+        self._target_ids = dict(target_ids or {})
+        self._due = due
         self._names = names
         self._writer = writer
         self._pace = pace
@@ -150,10 +158,11 @@ class Copier:
                 self.spans.pop((topic, partition), None)
         return foreign
 
-    def add_target(self, ends: Mapping[Partition, int]) -> None:
-        """Ends of partitions that are new."""
+    def add_target(self, ends: Mapping[Partition, int], target_ids: Mapping[str, str]) -> None:
+        """Ends of partitions that are new, and ids of topics."""
         for partition, end in ends.items():
             self.ends.setdefault(partition, end)
+        self._target_ids.update(target_ids)
 
     def copy(self, reading: Reading, until: float) -> bool:
         """Copies all that the scan has; False if that lasts beyond ``until`` of the clock, and
@@ -161,18 +170,23 @@ class Copier:
         self._check_ids(reading.topic_ids)
         self._begin(reading.progress(), reading.topic_ids)
         bytes_before = 0
-        for batch in reading:
-            self._take(batch)
-            progress = reading.progress()
-            read = sum(one.bytes for one in progress)
-            self._open_bytes += read - bytes_before
-            self._owe(read - bytes_before)
-            bytes_before = read
-            if self._is_due():
-                self.commit(progress)
-                if self._clock() >= until:
-                    return False
-            self._pay()
+        try:
+            for batch in reading:
+                self._take(batch)
+                progress = reading.progress()
+                read = sum(one.bytes for one in progress)
+                self._open_bytes += read - bytes_before
+                self._owe(read - bytes_before)
+                bytes_before = read
+                if self._is_due():
+                    self.commit(progress)
+                    if self._clock() >= until:
+                        return False
+                self._pay()
+        except ScanError:
+            # What was taken counts: one partition that cannot be read holds up no other.
+            self.commit(reading.progress())
+            raise
         self.commit(reading.progress())
         return True
 
@@ -194,8 +208,10 @@ class Copier:
                 target = self._names.at_target(one.topic)
                 end = self.ends.get((target, one.partition), 0)
                 known = Progress(target, -1, -1, end, target_begin=end, begin=one.start)
-            topic_id = topic_ids.get(one.topic, known.topic_id)
-            self._base[one.topic, one.partition] = known._replace(topic_id=topic_id)
+            self._base[one.topic, one.partition] = known._replace(
+                topic_id=topic_ids.get(one.topic, known.topic_id),
+                target_id=self._target_ids.get(known.target, known.target_id),
+            )
 
     def _take(self, given: object) -> None:
         import pyarrow
@@ -208,7 +224,12 @@ class Copier:
             add_offsets(runs, batch.column("offset").slice(one.begin, one.end - one.begin))
         if self._names.prefix:
             topics = pc.binary_join_element_wise(self._names.prefix, topics, "")
-        columns = [topics if name == "topic" else batch.column(name) for name in WRITTEN]
+        times = batch.column("timestamp")
+        if times.null_count:
+            # Without one the producer would take the present.
+            times = pc.fill_null(times, pyarrow.scalar(NO_TIMESTAMP_US, times.type))
+        changed = {"topic": topics, "timestamp": times}
+        columns = [changed[one] if one in changed else batch.column(one) for one in WRITTEN]
         self._writer.send(pyarrow.RecordBatch.from_arrays(columns, names=list(WRITTEN)))
 
     def _is_due(self) -> bool:
@@ -216,7 +237,8 @@ class Copier:
         return is_late or self._open_bytes >= TRANSACTION_BYTES or self._owed_s > 1.0
 
     def commit(self, progress: Sequence[PartitionProgress]) -> None:
-        """With the positions that the scan has reached; nothing if all are known."""
+        """With the positions that the scan has reached; nothing if all are known and nothing is
+        due."""
         now_ms = time.time_ns() // 1_000_000
         rows: list[Row] = []
         reached: dict[Partition, Progress] = {}
@@ -230,6 +252,7 @@ class Copier:
             rows.append(progress_row(self._names.state_topic, partition, reached[partition]))
             if written[partition]:
                 rows.append(spans_row(self._names.offsets_topic, partition, written[partition]))
+        rows += self._due()
         if rows:
             self.write(rows)
             self._count(reached, written)
@@ -246,7 +269,8 @@ class Copier:
         spans = runs.spans(end) if runs is not None and end >= 0 else []
         progress = base._replace(
             position=one.position,
-            epoch=one.leader_epoch if one.records else latest.epoch,
+            # Also of records that are not visible, such as a marker of another leader.
+            epoch=one.leader_epoch,
             target_end=end + runs.records if runs is not None and end >= 0 else latest.target_end,
             records=base.records + one.records,
             bytes=base.bytes + one.bytes,

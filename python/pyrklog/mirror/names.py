@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 from pyrklog.mirror.errors import Kind, MirrorError
+from pyrklog.security import Security
 
+CLIENT_ID = "pyrklog-mirror"
+HEARTBEATS = "heartbeats"
+"""MirrorMaker 2's topic."""
 NAME_MAX = 249
 """Of a topic."""
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,100}")
@@ -24,10 +28,11 @@ class Policy(StrEnum):
 
 @dataclass(frozen=True)
 class Cluster:
-    """Where a cluster is: ``HOST:PORT``, several with commas."""
+    """Where a cluster is (``HOST:PORT``, several with commas), and how it lets clients in."""
 
     alias: str
     bootstrap: str
+    security: Security = field(default_factory=Security)
 
 
 @dataclass(frozen=True)
@@ -109,6 +114,7 @@ class Patterns:
 
     def __init__(self, patterns: Sequence[str], option: str) -> None:
         """Raises MirrorError, with the option, for one that is none."""
+        self.texts = list(patterns)
         self._patterns = []
         for pattern in patterns:
             try:
@@ -125,10 +131,16 @@ class Patterns:
         return sorted(name for name in names if any(one.fullmatch(name) for one in self._patterns))
 
 
-def chosen(names: Names, patterns: Patterns, topics: Iterable[str]) -> list[str]:
-    """The source's topics that are mirrored."""
+def chosen(
+    names: Names, patterns: Patterns, topics: Iterable[str], *, has_heartbeats: bool = False
+) -> list[str]:
+    """The source's topics that are mirrored; of a mirror that writes heartbeats those of others,
+    too, if they have another name at the target."""
+    all_of = list(topics)
+    wanted = set(patterns.matching(all_of))
+    if has_heartbeats:
+        beats = {topic for topic in all_of if topic.rpartition(".")[2] == HEARTBEATS}
+        wanted = wanted | beats if names.prefix else wanted - beats
     return [
-        topic
-        for topic in patterns.matching(topics)
-        if not is_internal(topic) and not names.is_loop(topic)
+        topic for topic in sorted(wanted) if not is_internal(topic) and not names.is_loop(topic)
     ]

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from typing import NamedTuple, Protocol
 
-from pyrklog.mirror.cluster import ClusterAdmin
+from pyrklog.mirror.cluster import ClusterAdmin, Logs
 from pyrklog.mirror.copy import (
     COLUMNS,
     SCAN_MEMORY_BYTES,
@@ -19,16 +19,20 @@ from pyrklog.mirror.copy import (
 )
 from pyrklog.mirror.errors import AwayError, Kind, MirrorError
 from pyrklog.mirror.groups import Groups
-from pyrklog.mirror.names import Cluster, Names, Patterns
+from pyrklog.mirror.heartbeats import Heartbeats
+from pyrklog.mirror.names import HEARTBEATS, Cluster, Names, Patterns
 from pyrklog.mirror.state import (
     Origin,
     Partition,
     Progress,
     Row,
+    State,
+    again_row,
     chain_row,
     check_origin,
     forgotten_row,
     origin_row,
+    patterns_row,
     read_spans,
     read_state,
 )
@@ -37,10 +41,12 @@ from pyrklog.producing import (
     ClusterUnavailableError,
     ProduceError,
     Producer,
+    ProducerAuthenticationError,
     RecordTooLargeError,
     TransactionFencedError,
 )
 from pyrklog.scanning import (
+    AuthenticationError,
     BrokerNotAvailableError,
     LeaderNotAvailableError,
     LogTruncatedError,
@@ -54,6 +60,8 @@ from pyrklog.scanning.places import Place
 
 REFRESH_S = 60.0
 """How often topics, partitions and options are looked at."""
+OFFLINE_REFRESH_S = 10.0
+"""The same while a partition has no leader."""
 SPANS_SINCE = timedelta(days=1)
 """How far back a start reads translations of offsets."""
 SCAN_TIMEOUT_S = 30.0
@@ -62,11 +70,13 @@ NEW_TOPIC_S = 10.0
 MARKERS_S = 10.0
 IDLE_S = 3600.0
 """After so long without a transaction a session ends: coordinators forget producers."""
+SESSION_S = 12 * 3600.0
+"""So does any: a partition forgets a producer that has not written to it for a day."""
 WAIT_MIN_S, WAIT_MAX_S = 1.0, 30.0
 _OUT_OF_TIME_S = 0.9 * TRANSACTION_TIMEOUT_MS / 1000
 _STATE = {"cleanup.policy": "compact", "segment.bytes": str(1 << 20)}
 _OFFSETS = {"cleanup.policy": "delete", "retention.ms": str(7 * 86_400_000)}
-_CHECKPOINTS = {"cleanup.policy": "compact"}
+_CHECKPOINTS = _BEATS = {"cleanup.policy": "compact"}
 _PASSING = (
     AwayError,
     ClusterUnavailableError,
@@ -95,6 +105,7 @@ class Options(NamedTuple):
     pace: Pace = Pace()
     interval_s: float = 1.0
     group_interval_s: float = 60.0
+    heartbeat_s: float | None = None
     timeout_s: float = 30.0
 
 
@@ -119,14 +130,29 @@ class Mirror:
         self._told = told
         self._again = set(options.again)
         self._existing: set[str] = set()
+        self._first: frozenset[str] | None = None
+        """Topics that ``--start`` is of: those that come later are copied whole."""
+        self._is_begun = False
+        """All topics that there were have progress."""
         self._source = ClusterAdmin(options.source, options.timeout_s)
         self._target = ClusterAdmin(options.target, options.timeout_s)
-        wanted = Wanted(options.topics, options.replicas)
-        names = options.names
+        names, beats = options.names, options.heartbeat_s
+        wanted = Wanted(
+            options.topics,
+            options.replicas,
+            is_whole=options.once,
+            has_heartbeats=beats is not None,
+        )
+        self._due: Callable[[], Sequence[Row]] = (
+            tuple if beats is None else Heartbeats(names, beats).due
+        )
         self._topics = Topics(names, wanted, self._source, self._target, told.note)
         self._groups = Groups(names, options.groups, self._source, self._target, told.note)
+        self._session_at = 0.0
         self._groups_at = 0.0
         self._groups_said = ""
+        self._whole: set[str] = set()
+        """Topics that are to be copied from their beginning, whatever ``--start`` says."""
         self._has_begun = False
 
     def run(self) -> None:
@@ -169,22 +195,33 @@ class Mirror:
         except LogTruncatedError as error:
             fix = "--again TOPIC copies a topic from its beginning, behind what the target has"
             raise MirrorError(str(error), fix) from error
+        except (AuthenticationError, ProducerAuthenticationError) as error:
+            raise MirrorError(str(error), kind=Kind.DENIED) from error
         except (ScanError, ProduceError, ValueError) as error:
             raise MirrorError(str(error)) from error
 
     def _session(self) -> bool:
         """With one producer. Whether all is done; otherwise another session is needed."""
         names, options = self._options.names, self._options
+        for admin in (self._source, self._target):
+            admin.check_access()
         self._target.topics()
         internal = {names.state_topic: _STATE, names.offsets_topic: _OFFSETS}
         if options.groups:
             internal[names.checkpoints_topic] = _CHECKPOINTS
+        if options.heartbeat_s is not None:
+            internal[HEARTBEATS] = _BEATS
         self._existing = {
             topic for topic, own in internal.items() if not self._target.create_internal(topic, own)
         }
-        self._require_compacted(names.state_topic)
-        settings = producer_settings(names, options.target.bootstrap, options.codec)
+        if names.state_topic in self._existing:
+            self._require_compacted(names.state_topic)
+            # The producer ends another one of this name, which may be of other clusters.
+            rows = self._target.records(names.state_topic, exists=True)
+            self._origin(read_state(names.state_topic, rows))
+        settings = producer_settings(names, options.target, options.codec)
         producer = Producer(settings)
+        self._session_at = time.monotonic()
         copier: Copier | None = None
         try:
             copier, plan = self._copier(producer)
@@ -222,13 +259,23 @@ class Mirror:
             for partition, one in state.partitions.items()
             if partition[0] not in self._again
         }
-        ids = (self._source.topics()[0], self._target.topics()[0])
-        origin = Origin(*ids, names.policy.value)
-        check_origin(names.state_topic, state.origin, origin)
+        origin = self._origin(state)
         plan = self._topics.sync({topic for topic, _ in known})
-        ends = self._settled_ends(plan)
-        _check_ends(known, ends)
-        copier = Copier(names, producer, known, ends, self._options.pace)
+        self._topics.refuse_doubles(plan, {topic for topic, _ in state.partitions})
+        self._is_begun = state.patterns == self._options.topics.texts
+        if self._first is None:
+            self._first = frozenset() if self._is_begun else frozenset(plan.topics)
+        self._whole = (state.again | self._asked_again(state, plan)) - {topic for topic, _ in known}
+        logs = self._settled_logs(plan, known)
+        copier = Copier(
+            names,
+            producer,
+            known,
+            logs.ends,
+            self._options.pace,
+            target_ids=logs.topic_ids,
+            due=self._due,
+        )
         if self._options.groups:
             since = datetime.now(UTC) - SPANS_SINCE
             records = self._stored(names.offsets_topic, since)
@@ -236,11 +283,36 @@ class Mirror:
                 if partition in known:
                     copier.learn_past(partition, spans)
         copier.learn_last()
-        rows: list[Row] = [origin_row(names.state_topic, origin)] if state.origin is None else []
-        rows += [forgotten_row(names.state_topic, one) for one in state.partitions.keys() - known]
-        self._write_chains(copier, plan, state.chains, rows)
+        self._write_chains(copier, plan, state.chains, self._first_rows(state, origin, known))
         self._again = set()
         return copier, plan
+
+    def _origin(self, state: State) -> Origin:
+        """Of this mirror. Raises MirrorError if the topic of progress is another one's."""
+        names = self._options.names
+        ids = (self._source.topics()[0], self._target.topics()[0])
+        origin = Origin(*ids, names.policy.value)
+        check_origin(names.state_topic, state.origin, origin)
+        return origin
+
+    def _asked_again(self, state: State, plan: Plan) -> set[str]:
+        """Of ``--again``; a note for what is no topic of the mirror's."""
+        known = {topic for topic, _ in state.partitions} | set(plan.topics)
+        for topic in sorted(self._again - known):
+            self._told.note(f"--again {topic}: no such topic is copied")
+        return self._again & known
+
+    def _first_rows(
+        self, state: State, origin: Origin, known: Mapping[Partition, Progress]
+    ) -> list[Row]:
+        """What a session changes in the topic of progress before it copies anything."""
+        topic = self._options.names.state_topic
+        rows: list[Row] = [origin_row(topic, origin)] if state.origin is None else []
+        rows += [forgotten_row(topic, one) for one in state.partitions.keys() - known]
+        # Kept until the copy has begun: the next session begins there, too.
+        rows += [again_row(topic, one, is_due=True) for one in self._whole - state.again]
+        rows += [again_row(topic, one, is_due=False) for one in state.again - self._whole]
+        return rows
 
     def _stored(
         self, topic: str, since: datetime | None = None
@@ -252,32 +324,56 @@ class Mirror:
         self, copier: Copier, plan: Plan, known: dict[str, list[str]], rows: list[Row]
     ) -> None:
         topic = self._options.names.state_topic
-        for of, chain in (plan.chains or {}).items():
-            if known.get(of) != chain:
-                rows.append(chain_row(topic, of, chain))
-                known[of] = chain
-        self._known_chains = known
+        changed = {of: one for of, one in (plan.chains or {}).items() if known.get(of) != one}
+        rows += [chain_row(topic, of, chain) for of, chain in changed.items()]
+        self._known_chains = known | changed
         if rows:
             copier.write(rows)
+        if changed:
+            # Of two mirrors that start at once each would look before the other has written.
+            self._wait_until_visible(topic)
+            self._topics.check_circles(plan)
 
-    def _settled_ends(self, plan: Plan) -> dict[Partition, int]:
+    def _wait_until_visible(self, topic: str) -> None:
+        """All that was committed to a topic of one partition at the target."""
+        until = time.monotonic() + MARKERS_S
+        end = self._target.ends({topic: 1}, "read_uncommitted")[topic, 0]
+        while self._target.ends({topic: 1}, "read_committed")[topic, 0] < end:
+            if time.monotonic() > until:
+                raise AwayError(f"what was committed to topic {topic} is not visible yet")
+            time.sleep(0.05)
+
+    def _settled_logs(self, plan: Plan, known: Mapping[Partition, Progress]) -> Logs:
         """Of the target, once what a former session left is over: its markers come after the
         producer has been opened, and take offsets. Others' transactions may stay open."""
         until = time.monotonic() + MARKERS_S
         while True:
-            ends = self._ends(plan)
-            if self._ends(plan, "read_committed") == ends or time.monotonic() > until:
-                return ends
+            logs = self._intact_logs(plan, known)
+            if self._logs(plan, "read_committed").ends == logs.ends or time.monotonic() > until:
+                return logs
             time.sleep(0.05)
 
-    def _ends(self, plan: Plan, isolation: str = "read_uncommitted") -> dict[Partition, int]:
+    def _intact_logs(self, plan: Plan, known: Mapping[Partition, Progress]) -> Logs:
+        """Of the target, with what was mirrored. A new leader may show less for a moment. Raises
+        MirrorError if that was lost."""
+        until = time.monotonic() + MARKERS_S
+        while True:
+            logs = self._logs(plan)
+            lost = lost_at_target(known, logs)
+            if lost is None:
+                return logs
+            if time.monotonic() > until:
+                raise lost
+            time.sleep(0.1)
+
+    def _logs(self, plan: Plan, isolation: str = "read_uncommitted") -> Logs:
         """Of the target."""
         names = self._options.names
-        topics = {names.at_target(topic): count for topic, count in plan.topics.items()}
+        partitions = {names.at_target(one): some for one, some in plan.partitions().items()}
         until = time.monotonic() + NEW_TOPIC_S
         while True:
             try:
-                return self._target.ends(topics, isolation)
+                return self._target.logs(partitions, isolation)
             except UnknownTopicError:
                 # One that was just created.
                 if time.monotonic() > until:
@@ -286,19 +382,19 @@ class Mirror:
 
     def _rounds(self, copier: Copier, plan: Plan) -> bool:
         self._told.began(plan, copier.progress)
-        refresh_at = time.monotonic() + REFRESH_S
+        refresh_at = _next_look(plan)
         while True:
             if time.monotonic() >= refresh_at:
-                new = self._topics.sync({topic for topic, _ in copier.progress})
-                if new.grown or copier.idle_s > IDLE_S:
-                    return False  # a producer does not learn of new partitions
-                if new.topics != plan.topics:
-                    copier.add_target(self._ends(new))
-                    self._told.began(new, copier.progress)
+                new = self._look_again(copier, plan)
+                if new is None:
+                    return False
                 plan = new
-                self._write_chains(copier, plan, self._known_chains, [])
-                refresh_at = time.monotonic() + REFRESH_S
+                refresh_at = _next_look(plan)
             is_done = self._round(copier, plan, refresh_at)
+            if not self._is_begun:
+                names, topics = self._options.names, self._options.topics
+                copier.write([patterns_row(names.state_topic, topics.texts)])
+                self._is_begun = True
             is_end = is_done and self._options.once
             self._told.copied(copier.progress)
             if is_end or time.monotonic() - self._groups_at >= self._options.group_interval_s:
@@ -309,13 +405,31 @@ class Mirror:
             if is_done:
                 time.sleep(self._options.interval_s)
 
+    def _look_again(self, copier: Copier, plan: Plan) -> Plan | None:
+        """What there is to copy now; None if that takes another session."""
+        new = self._topics.sync({topic for topic, _ in copier.progress})
+        is_old = time.monotonic() - self._session_at > SESSION_S
+        if new.grown or is_old or copier.idle_s > IDLE_S:
+            return None
+        self._topics.refuse_doubles(new, plan.topics)
+        logs = self._intact_logs(new, copier.progress)
+        if (new.topics, new.offline) != (plan.topics, plan.offline):
+            copier.add_target(logs.ends, logs.topic_ids)
+            self._told.began(new, copier.progress)
+        self._write_chains(copier, new, self._known_chains, [])
+        return new
+
     def _round(self, copier: Copier, plan: Plan, until: float) -> bool:
         """Copies up to the present end; False if that takes longer than ``until``."""
-        if not plan.topics:
+        partitions = {topic: some for topic, some in plan.partitions().items() if some}
+        if not partitions:
+            copier.commit([])
             return True
+        later = plan.topics.keys() - (self._first or ())
+        whole = self._whole | later
         with scan(
-            {topic: list(range(count)) for topic, count in plan.topics.items()},
-            start=starts(plan.topics, copier.progress, self._options),
+            partitions,
+            start=starts(partitions, copier.progress, self._options.start, whole),
             columns=COLUMNS,
             missing=self._options.missing,
             memory_bytes=SCAN_MEMORY_BYTES,
@@ -329,8 +443,9 @@ class Mirror:
         """Of the target, once all that was committed is visible: a coordinator writes markers after
         it has answered. None, and a note, if that takes too long."""
         until = time.monotonic() + MARKERS_S
-        while copier.is_behind(ends := self._ends(plan, "read_committed")):
+        while copier.is_behind(ends := self._logs(plan, "read_committed").ends):
             if time.monotonic() > until:
+                self._intact_logs(plan, copier.progress)
                 self._told.note("not all of the target's transactions are visible yet")
                 return None
             time.sleep(0.05)
@@ -367,31 +482,40 @@ class Mirror:
             time.sleep(0.2)
 
 
+def _next_look(plan: Plan) -> float:
+    return time.monotonic() + (OFFLINE_REFRESH_S if plan.offline else REFRESH_S)
+
+
 def starts(
-    topics: Mapping[str, int], progress: Mapping[Partition, Progress], options: Options
+    partitions: Mapping[str, Sequence[int]],
+    progress: Mapping[Partition, Progress],
+    start: str,
+    whole: Collection[str],
 ) -> dict[str, dict[int, Place]]:
-    """Where each partition is read from. ``options.start`` is of topics that are new: a partition
-    that is added to another one is copied from its beginning, as is a topic that is copied again.
-    """
-    known = {topic for topic, _ in progress}
+    """Where each partition is read from. ``start`` is of topics that are new, without those that
+    are copied ``whole``; a partition that is added to a topic is copied from its beginning."""
+    known = {topic for topic, _ in progress} | set(whole)
     found: dict[str, dict[int, Place]] = {}
-    for topic, count in topics.items():
-        is_new = topic not in known and topic not in options.again
-        start: Place = options.start if is_new else "earliest"
-        for partition in range(count):
-            one = progress.get((topic, partition))
-            place: Place = start if one is None else (one.position, one.epoch)
-            found.setdefault(topic, {})[partition] = place
+    for topic, numbers in partitions.items():
+        first: Place = "earliest" if topic in known else start
+        for number in numbers:
+            one = progress.get((topic, number))
+            place: Place = first if one is None else (one.position, one.epoch)
+            found.setdefault(topic, {})[number] = place
     return found
 
 
-def _check_ends(known: Mapping[Partition, Progress], ends: Mapping[Partition, int]) -> None:
-    """Raises MirrorError if the target has lost what was mirrored."""
+def lost_at_target(known: Mapping[Partition, Progress], logs: Logs) -> MirrorError | None:
+    """Why mirrored records are not at the target any more, if they are not."""
     for (topic, partition), one in known.items():
-        end = ends.get((one.target, partition))
+        fix = f"--again {topic} copies the topic from its beginning"
+        topic_id = logs.topic_ids.get(one.target, "")
+        if one.target_id and topic_id and topic_id != one.target_id:
+            what = f"topic {one.target} was deleted at the target and created anew"
+            return MirrorError(f"{what}: mirrored records are lost there", fix)
+        end = logs.ends.get((one.target, partition))
         if end is not None and end < one.target_end:
-            raise MirrorError(
-                f"partition {partition} of topic {one.target} ends at {end} at the target, before "
-                f"{one.target_end}: mirrored records are lost there",
-                f"--again {topic} copies the topic from its beginning",
-            )
+            what = f"partition {partition} of topic {one.target} ends at {end} at the target"
+            lost = f"before {one.target_end}: mirrored records are lost there"
+            return MirrorError(f"{what}, {lost}", fix)
+    return None

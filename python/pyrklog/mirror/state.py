@@ -37,6 +37,8 @@ class Progress(NamedTuple):
     at_ms: int = 0
     span: Span | None = None
     """The last one."""
+    target_id: str = ""
+    """Of the target's topic, as ``topic_id`` of the source's; empty before Kafka 2.8."""
 
 
 class Origin(NamedTuple):
@@ -50,11 +52,14 @@ class Origin(NamedTuple):
 @dataclass
 class State:
     """All that the topic of progress says. ``chains``: the clusters that a topic's records come
-    from."""
+    from. ``again``: topics that are to be copied from their beginning. ``patterns``: those of which
+    all topics that there were have been begun."""
 
     origin: Origin | None = None
     partitions: dict[Partition, Progress] = field(default_factory=dict)
     chains: dict[str, list[str]] = field(default_factory=dict)
+    again: set[str] = field(default_factory=set)
+    patterns: list[str] | None = None
 
 
 class Row(NamedTuple):
@@ -75,6 +80,15 @@ def progress_row(topic: str, partition: Partition, progress: Progress) -> Row:
 
 def forgotten_row(topic: str, partition: Partition) -> Row:
     return Row(topic, _text(["partition", *partition]), None)
+
+
+def again_row(topic: str, of: str, *, is_due: bool) -> Row:
+    key = ["again", of]
+    return _row(topic, key, True) if is_due else Row(topic, _text(key), None)
+
+
+def patterns_row(topic: str, patterns: list[str]) -> Row:
+    return _row(topic, ["topics"], patterns)
 
 
 def chain_row(topic: str, of: str, chain: list[str]) -> Row:
@@ -127,6 +141,10 @@ def _take(state: State, key: list[Any], value: Any) -> None:
             state.partitions[topic, partition] = progress
         case ["chain", str(topic)]:
             state.chains[topic] = [str(one) for one in value]
+        case ["topics"]:
+            state.patterns = [str(one) for one in value]
+        case ["again", str(topic)]:
+            state.again.add(topic)
         case _:
             raise ValueError(f"key {key}")
 

@@ -12,7 +12,7 @@ from pyrklog.scanning import ScanError, UnknownTopicError
 
 
 class Row(NamedTuple):
-    """Of a partition; ``end`` is None if the source has it no more."""
+    """Of a partition; ``end`` is None if the source has it no more, or nobody leads it."""
 
     topic: str
     partition: int
@@ -43,9 +43,13 @@ def stored(names: Names, target: ClusterAdmin) -> State:
 def rows(source: ClusterAdmin, partitions: dict[Partition, Progress]) -> list[Row]:
     """Raises MirrorError."""
     _, counts = source.topics()
-    wanted = {topic: counts[topic] for topic, _ in partitions if topic in counts}
+    offline = source.leaderless()
+    wanted: dict[str, list[int]] = {}
+    for topic, number in partitions:
+        if number < counts.get(topic, 0) and (topic, number) not in offline:
+            wanted.setdefault(topic, []).append(number)
     try:
-        ends = source.ends(wanted, "read_committed")
+        ends = source.logs(wanted, "read_committed").ends
     except UnknownTopicError:
         ends = {}
     except ScanError as error:

@@ -8,9 +8,9 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
-from pyrklog.mirror.errors import Kind, MirrorError
+from pyrklog.mirror.errors import AwayError, Kind, MirrorError
 from pyrklog.mirror.names import Names, Patterns, Policy, chosen, is_state_topic
-from pyrklog.mirror.state import State, chain_of, read_state
+from pyrklog.mirror.state import Partition, State, chain_of, read_state
 
 _NOT_COPIED = re.compile(
     r"message\.timestamp\..*|min\.insync\.replicas|unclean\.leader\.election\.enable"
@@ -29,6 +29,7 @@ class Admin(Protocol):
     """Of :class:`pyrklog.mirror.cluster.ClusterAdmin`."""
 
     def topics(self) -> tuple[str, dict[str, int]]: ...
+    def leaderless(self) -> Collection[tuple[str, int]]: ...
     def create(
         self, topic: str, partitions: int, replicas: int, options: Mapping[str, str]
     ) -> bool: ...
@@ -43,12 +44,15 @@ class Wanted(NamedTuple):
 
     topics: Patterns
     replicas: int = BROKER_DEFAULT
+    is_whole: bool = False
+    """Partitions without a leader are waited for."""
+    has_heartbeats: bool = False
 
 
 @dataclass(frozen=True)
 class Plan:
     """The source's topics, with their partitions, and what the target then has. ``chains``: see
-    :class:`State`."""
+    :class:`State`. ``offline``: partitions that have no leader, here or there."""
 
     source_id: str
     target_id: str
@@ -56,6 +60,14 @@ class Plan:
     grown: frozenset[str] = frozenset()
     """Topics of the target that existed and got partitions."""
     chains: dict[str, list[str]] | None = None
+    offline: frozenset[Partition] = frozenset()
+
+    def partitions(self) -> dict[str, list[int]]:
+        """Of each topic, those that can be copied now."""
+        return {
+            topic: [number for number in range(count) if (topic, number) not in self.offline]
+            for topic, count in self.topics.items()
+        }
 
 
 def own_options(options: Options, known: Mapping[str, object]) -> dict[str, str]:
@@ -88,12 +100,14 @@ class Topics:
         self._absent_s = absent_s
         self._seen: set[str] = set()
         self._passed_over: set[str] = set()
+        self._told_offline: frozenset[Partition] = frozenset()
 
     def sync(self, mirrored: Collection[str] = ()) -> Plan:
         """Creates, enlarges and sets what differs. Raises MirrorError, also for a circle, and for
         topics of ``mirrored`` that are gone at the target."""
         source_id, at_source = self._source.topics()
-        topics = chosen(self._names, self._wanted.topics, at_source)
+        wanted = self._wanted
+        topics = chosen(self._names, wanted.topics, at_source, has_heartbeats=wanted.has_heartbeats)
         self._tell_passed_over(at_source)
         needed = {self._names.at_target(topic) for topic in topics if topic in mirrored}
         target_id, at_target = self._at_target(needed)
@@ -113,7 +127,24 @@ class Topics:
             {topic: at_source[topic] for topic in topics},
             frozenset(grown),
             chains,
+            self._offline(topics),
         )
+
+    def _offline(self, topics: Sequence[str]) -> frozenset[Partition]:
+        if self._wanted.is_whole:
+            return frozenset()
+        names = {self._names.at_target(topic): topic for topic in topics}
+        here = {one for one in self._source.leaderless() if one[0] in topics}
+        there = {one for one in self._target.leaderless() if one[0] in names}
+        offline = frozenset(here | {(names[name], number) for name, number in there})
+        for topic, number in sorted(offline - self._told_offline):
+            where = "source" if (topic, number) in here else "target"
+            self._note(
+                f"partition {number} of topic {topic} has no leader at the {where}; the others go "
+                "on without it"
+            )
+        self._told_offline = offline
+        return offline
 
     def _at_target(self, needed: Collection[str]) -> tuple[str, dict[str, int]]:
         """Asks again for a while if a topic is missing that is needed: a broker that has just
@@ -161,6 +192,32 @@ class Topics:
                 )
         return found
 
+    def check_circles(self, plan: Plan) -> None:
+        """Raises MirrorError if another mirror has closed a circle meanwhile."""
+        self._chains(plan.source_id, plan.target_id, list(plan.topics), self._source.topics()[1])
+
+    def refuse_doubles(self, plan: Plan, mirrored: Collection[str]) -> None:
+        """Raises MirrorError if a mirror of another name copies one of these topics to the same
+        topic; those in ``mirrored`` were begun before."""
+        new = {self._names.at_target(one): one for one in plan.topics if one not in mirrored}
+        others = [
+            topic
+            for topic in (self._target.topics()[1] if new else ())
+            if is_state_topic(topic) and topic != self._names.state_topic
+        ]
+        for other in others:
+            state = read_state(other, self._target.records(other))  # type: ignore[arg-type]
+            if state.origin is None or state.origin[:2] != (plan.source_id, plan.target_id):
+                continue
+            for (topic, _), one in state.partitions.items():
+                if new.get(one.target) == topic:
+                    raise MirrorError(
+                        f"topic {topic} is copied to {one.target} by another mirror, whose "
+                        f"progress is in {other}: its records would be there twice",
+                        "give that mirror's --name, leave the topic out with --topics, or delete "
+                        f"{other} if nobody needs it",
+                    )
+
     def _sync_partitions(
         self, topics: Mapping[str, int], at_target: Mapping[str, int]
     ) -> list[str]:
@@ -168,19 +225,28 @@ class Topics:
         options = self._source.options(list(topics))
         names = {topic: self._names.at_target(topic) for topic in topics}
         existing = [name for name in names.values() if name in at_target]
-        there = self._target.options([self._names.state_topic, *existing])
+        there: Mapping[str, Options] = self._target.options([self._names.state_topic, *existing])
         known = there[self._names.state_topic]
         for topic, count in topics.items():
             name = names[topic]
             own = own_options(options.get(topic, {}), known)
             if name not in at_target:
-                self._target.create(name, count, self._wanted.replicas, own)
-                continue
+                if self._target.create(name, count, self._wanted.replicas, own):
+                    continue
+                at_target = {**at_target, name: self._count_of_others(name)}
+                there = {**there, **self._target.options([name])}
             if at_target[name] < count:
                 self._target.add_partitions(name, count)
                 grown.append(name)
             self._set_options(name, own, there[name])
         return grown
+
+    def _count_of_others(self, name: str) -> int:
+        """Partitions of a topic that somebody else has created meanwhile."""
+        found = self._target.topics()[1]
+        if name not in found:
+            raise AwayError(f"topic {name} exists at the target, but a broker does not know it")
+        return found[name]
 
     def _set_options(self, name: str, own: Mapping[str, str], there: Options) -> None:
         changed = {

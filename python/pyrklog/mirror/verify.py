@@ -12,7 +12,7 @@ from pyrklog.mirror.cluster import ClusterAdmin
 from pyrklog.mirror.digests import COLUMNS, RangeDigest, key_digest, ranges, record_digest
 from pyrklog.mirror.errors import MirrorError
 from pyrklog.mirror.state import Partition, Progress
-from pyrklog.scanning import ScanError, scan
+from pyrklog.scanning import Place, ScanError, scan
 
 KEYS_MAX = 500_000
 """Of a pass; as many at either side."""
@@ -38,15 +38,19 @@ class Side(NamedTuple):
         return self.start > self.begin
 
     def batches(self, columns: tuple[str, ...], end: int | None = None) -> Iterator[Any]:
-        """The records that are compared; up to the present end with an end of -1."""
-        until = self.end if end is None else end
+        """The records that are compared; with an end of -1 also those up to the present end."""
         begin = max(self.begin, self.start)
-        if until != -1 and begin >= until:
-            return
+        if begin < self.end:
+            # All of them, though a marker may be on its way: the scan waits for it.
+            yield from self._read(columns, begin, self.end)
+        if end == -1:
+            yield from self._read(columns, max(begin, self.end), "latest")
+
+    def _read(self, columns: tuple[str, ...], begin: int, end: Place) -> Iterator[Any]:
         with scan(
             {self.topic: [self.partition]},
             start=begin,
-            end="latest" if until == -1 else until,
+            end=end,
             columns=columns,
             threads=1,
             memory_bytes=MEMORY_BYTES,
@@ -70,39 +74,56 @@ class Verdict:
     difference: str = ""
 
 
+class Compared(NamedTuple):
+    """What is compared, and partitions of topics that are others by now, with where."""
+
+    sides: dict[Partition, tuple[Side, Side]]
+    anew: dict[Partition, str]
+
+
 def sides(
     source: ClusterAdmin,
     target: ClusterAdmin,
     partitions: Mapping[Partition, Progress],
-) -> dict[Partition, tuple[Side, Side]]:
-    """What is compared. Raises MirrorError."""
-    starts = []
-    for admin, wanted in (
-        (source, list(partitions)),
-        (target, [(one.target, number) for (_, number), one in partitions.items()]),
-    ):
-        starts.append(_starts(admin, wanted))
-    at_source, at_target = starts
-    found = {}
+) -> Compared:
+    """Raises MirrorError."""
+    here = _logs(source, list(partitions))
+    there = _logs(target, [(one.target, number) for (_, number), one in partitions.items()])
+    found, anew = {}, {}
     for (topic, number), one in partitions.items():
-        begin = at_source[topic, number]
-        there = at_target[one.target, number]
-        found[topic, number] = (
-            Side(source, topic, number, one.begin, one.position, begin),
-            Side(target, one.target, number, one.target_begin, one.target_end, there),
-        )
-    return found
+        if _is_another(one.topic_id, here.topic_ids.get(topic)):
+            anew[topic, number] = "source"
+        elif _is_another(one.target_id, there.topic_ids.get(one.target)):
+            anew[topic, number] = "target"
+        else:
+            at_source, at_target = here.starts[topic, number], there.starts[one.target, number]
+            found[topic, number] = (
+                Side(source, topic, number, one.begin, one.position, at_source),
+                Side(target, one.target, number, one.target_begin, one.target_end, at_target),
+            )
+    return Compared(found, anew)
 
 
-def _starts(admin: ClusterAdmin, partitions: list[Partition]) -> dict[Partition, int]:
+def _is_another(known: str, now: str | None) -> bool:
+    """By ids of topics, if brokers have them."""
+    return bool(known and now) and known != now
+
+
+class _Logs(NamedTuple):
+    starts: dict[Partition, int]
+    topic_ids: dict[str, str]
+
+
+def _logs(admin: ClusterAdmin, partitions: list[Partition]) -> _Logs:
     wanted: dict[str, list[int]] = {}
     for topic, number in partitions:
         wanted.setdefault(topic, []).append(number)
     if not wanted:
-        return {}
+        return _Logs({}, {})
     try:
         with scan(wanted, columns=[], threads=1, **admin.reading()) as planned:
-            return {(one.topic, one.partition): one.start for one in planned.progress()}
+            starts = {(one.topic, one.partition): one.start for one in planned.progress()}
+            return _Logs(starts, planned.topic_ids)
     except ScanError as error:
         raise MirrorError(f"{admin.cluster.alias}: {error}") from error
 

@@ -56,7 +56,9 @@ class Producer:
         self._core.end(True)
 
     def abort(self) -> None:
-        """Aborts the transaction, if one was begun. Raises TransactionFencedError."""
+        """Aborts the transaction, if one was begun, once what is on its way has arrived; what was
+        not sent is dropped. Raises TransactionFencedError, and ClusterUnavailableError if it is not
+        known what arrived: the next producer of the transactional id ends the transaction then."""
         self._core.end(False)
 
     @property

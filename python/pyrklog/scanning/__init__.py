@@ -3,6 +3,7 @@
 from pyrklog.scanning.access import check_access
 from pyrklog.scanning.core_scan import (
     AuthenticationError,
+    BadRecordsError,
     BadValueError,
     BatchTooLargeError,
     BrokerNotAvailableError,
@@ -20,10 +21,12 @@ from pyrklog.scanning.core_scan import (
     UnsupportedBrokerError,
 )
 from pyrklog.scanning.places import ListedOffset, Place
+from pyrklog.scanning.registry import latest_schema
 from pyrklog.scanning.scan import Batch, PartitionProgress, Scan, scan
 
 __all__ = [
     "AuthenticationError",
+    "BadRecordsError",
     "BadValueError",
     "Batch",
     "BatchTooLargeError",
@@ -45,6 +48,7 @@ __all__ = [
     "UnknownTopicError",
     "UnsupportedBrokerError",
     "check_access",
+    "latest_schema",
     "scan",
 ]
 

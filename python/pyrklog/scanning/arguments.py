@@ -3,6 +3,7 @@ it takes."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from numbers import Real
 from operator import index
@@ -12,12 +13,15 @@ from pyrklog.scanning.settings import ScanSettings
 
 _PORT_DEFAULT = 9092
 _PARTITION_END = 2**31
-_TOPICS = "the name of a topic, a list of names, or partitions by topic, such as {'t': [0, 1]}"
+_TOPICS = (
+    "the name of a topic, a list of names, partitions by topic, such as {'t': [0, 1]}, or a pattern"
+)
 _TEXTS = {
     "bootstrap_servers": "HOST:PORT, several with commas",
     "client_id": "a text",
     "rack": "a text",
 }
+_TOPIC_NAME = re.compile(r"[A-Za-z0-9._-]{1,249}")
 _NUMBERS = ("threads", "batch_rows", "batch_bytes", "memory_bytes", "large_bytes")
 
 
@@ -85,6 +89,26 @@ def refuse_other_lists(**lists: object) -> None:
             raise TypeError(f"{name} is {value!r}; it takes a list of names, such as [{value!r}]")
         if value is not None and not isinstance(value, Iterable):
             raise TypeError(f"{name} is {value!r}; it takes a list of names")
+
+
+def bad_topic(
+    given: object, read: list[tuple[str, list[int] | None]], decode: str | None, on_bad: str
+) -> str | None:
+    """The topic for records whose values do not fit. Raises TypeError and ValueError for what is
+    none, is read, or has nothing to take."""
+    if given is None:
+        return None
+    if not isinstance(given, str):
+        raise TypeError(f"bad_records is {given!r}; it takes the name of a topic")
+    if not _TOPIC_NAME.fullmatch(given):
+        raise ValueError(f"bad_records is {given!r}; no topic can have this name")
+    if given in dict(read):
+        raise ValueError(f"bad_records is {given!r}, which is read: it would never end")
+    if decode is None:
+        raise ValueError(f"bad_records={given!r} is for decoded values: give decode")
+    if on_bad == "fail":
+        raise ValueError('bad_records takes nothing with on_bad="fail": choose null or drop')
+    return given
 
 
 def check(settings: ScanSettings, decode: str | None, on_bad: str) -> None:

@@ -2,6 +2,7 @@
 
 from pyrklog._core import (
     AuthenticationError,
+    BadRecordsError,
     BadValueError,
     BatchTooLargeError,
     BrokerNotAvailableError,
@@ -19,12 +20,15 @@ from pyrklog._core import (
     UnsupportedBrokerError,
     check_access,
     decoded_schema,
+    latest_schema,
     open_scan,
+    topic_names,
 )
 from pyrklog._core import Scan as CoreScan
 
 __all__ = [
     "AuthenticationError",
+    "BadRecordsError",
     "BadValueError",
     "BatchTooLargeError",
     "BrokerNotAvailableError",
@@ -43,5 +47,7 @@ __all__ = [
     "UnsupportedBrokerError",
     "check_access",
     "decoded_schema",
+    "latest_schema",
     "open_scan",
+    "topic_names",
 ]

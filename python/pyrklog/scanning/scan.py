@@ -4,19 +4,27 @@ from __future__ import annotations
 
 import ctypes
 import os
+import re
 from base64 import urlsafe_b64encode
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, NamedTuple, Self
 
 from pyrklog.scanning.arguments import (
+    bad_topic,
     check,
     core_bootstrap,
     core_topics,
     milliseconds,
     refuse_other_lists,
 )
-from pyrklog.scanning.core_scan import CoreScan, ScanClosedError, open_scan
+from pyrklog.scanning.core_scan import (
+    CoreScan,
+    ScanClosedError,
+    UnknownTopicError,
+    open_scan,
+    topic_names,
+)
 from pyrklog.scanning.decoding import core_decode, names
 from pyrklog.scanning.places import EARLIEST, LATEST, Places, core_places
 from pyrklog.scanning.settings import ScanSettings
@@ -32,8 +40,9 @@ _THREADS_DEFAULT_MAX = 4
 _ISOLATIONS = ("read_committed", "read_uncommitted")
 _MISSING = ("fail", "skip")
 
-Topics = str | Sequence[str] | Mapping[str, Sequence[int] | None]
-"""A topic, several, or the partitions to read of each; None for all."""
+Topics = str | Sequence[str] | Mapping[str, Sequence[int] | None] | re.Pattern[str]
+"""A topic, several, or the partitions to read of each; None for all. A pattern is for whole
+names."""
 
 
 class PartitionProgress(NamedTuple):
@@ -225,6 +234,7 @@ def scan(
     schema: object = None,
     fields: Sequence[str] | None = None,
     on_bad: str = "null",
+    bad_records: str | None = None,
     writer_schema: object = None,
     registry: str | None = None,
     message: str | None = None,
@@ -264,7 +274,9 @@ def scan(
     ``decode="json"`` makes ``value`` a struct of ``schema``'s fields: a pyarrow schema or what else
     has ``__arrow_c_schema__``; None or ``infer`` takes one from the first thousand values.
     ``fields`` names those to decode. A value that does not fit is null, has no row (``drop``), or
-    ends the scan (``fail``), as ``on_bad`` says. ``decode="avro"`` takes ``schema`` as Avro's JSON:
+    ends the scan (``fail``), as ``on_bad`` says; ``bad_records`` names a topic to which its record
+    is written, with its place and the reason in headers, before the batch with its row is given.
+    ``decode="avro"`` takes ``schema`` as Avro's JSON:
     the columns wanted. ``writer_schema`` is what the values were written with, if it is another
     one; with ``registry``, ``http://HOST:PORT``, each value names its own.
     ``decode="protobuf"`` takes ``schema`` as a set of file descriptors, and ``message``, a full
@@ -272,24 +284,23 @@ def scan(
 
     Raises ValueError or TypeError for an argument, and the exceptions of :mod:`pyrklog.scanning`.
     """
-    read = core_topics(topics)
+    read = [] if isinstance(topics, re.Pattern) else core_topics(topics)
     refuse_other_lists(columns=columns, fields=fields)
-    first, starts = core_places(start, read, EARLIEST)
-    last, ends = core_places(end, read, LATEST)
     settings = ScanSettings(
         bootstrap_servers=core_bootstrap(
             _bootstrap() if bootstrap_servers is None else bootstrap_servers
         ),
         client_id=client_id,
         topics=read,
-        start=first,
-        end=last,
-        starts=starts,
-        ends=ends,
+        start=EARLIEST,
+        end=LATEST,
+        starts=[],
+        ends=[],
         columns=_columns(columns),
         decode=core_decode(
             decode, schema, fields, on_bad, writer_schema, registry, message, framed
         ),
+        bad_records=bad_topic(bad_records, read, decode, on_bad),
         isolation=_one_of("isolation", isolation, _ISOLATIONS),
         rack=rack,
         missing=_one_of("missing", missing, _MISSING),
@@ -305,7 +316,23 @@ def scan(
         security=_security(security).core(),
     )
     check(settings, decode, on_bad)
-    return Scan(open_scan(settings))
+    if isinstance(topics, re.Pattern):
+        read = core_topics(_matching(topics, settings))
+    first, starts = core_places(start, read, EARLIEST)
+    last, ends = core_places(end, read, LATEST)
+    return Scan(
+        open_scan(settings._replace(topics=read, start=first, end=last, starts=starts, ends=ends))
+    )
+
+
+def _matching(pattern: re.Pattern[str], settings: ScanSettings) -> list[str]:
+    """Topics of the cluster. Raises UnknownTopicError if none matches."""
+    if not isinstance(pattern.pattern, str):
+        raise TypeError(f"topics is {pattern!r}; a pattern is of a text, not of bytes")
+    found = [name for name in topic_names(settings) if pattern.fullmatch(name)]
+    if not found:
+        raise UnknownTopicError(f"no topic matches {pattern.pattern!r}")
+    return found
 
 
 def _security(given: Security | Mapping[str, object] | None) -> Security:

@@ -30,7 +30,8 @@ class CoreDecode(NamedTuple):
 
 
 class ScanSettings(NamedTuple):
-    """Of ``rust/scan/src/options.rs``. Sizes are bytes. ``decode`` is None for raw values."""
+    """Of ``rust/scan/src/options.rs``. Sizes are bytes. ``decode`` is None for raw values.
+    ``bad_records`` is a topic for records whose values do not fit."""
 
     bootstrap_servers: str
     client_id: str
@@ -41,6 +42,7 @@ class ScanSettings(NamedTuple):
     ends: list[tuple[str, int, CorePlace]]
     columns: list[str]
     decode: CoreDecode | None
+    bad_records: str | None
     isolation: str
     rack: str
     missing: str

@@ -19,7 +19,7 @@ SPARK_LEAST = (4, 2)
 
 
 def register(spark: SparkSession) -> None:
-    """Makes ``format("pyrklog")`` known to a session.
+    """Makes ``format("pyrklog")`` known to a session, and ``format("pyrklog-postgres")``.
 
     Workers of a local session run this interpreter from now on, unless PYSPARK_PYTHON names one:
     PySpark would take the first ``python3`` on the PATH, which may not have the package.
@@ -33,10 +33,12 @@ def register(spark: SparkSession) -> None:
     release = pyspark.__version__
     if tuple(int(part) for part in release.split(".")[:2]) < SPARK_LEAST:
         raise ImportError(_what_to_install(f"PySpark {release} is older than 4.2"))
+    from pyrklog.spark.postgres.source import PostgresSource
     from pyrklog.spark.source import PyrklogSource
 
     _run_workers_here(spark)
     spark.dataSource.register(PyrklogSource)
+    spark.dataSource.register(PostgresSource)
 
 
 def _run_workers_here(spark: SparkSession) -> None:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 
-from pyrklog.spark.cluster import Cluster
+from pyrklog.spark.cluster import Cluster, ClusterError, GoneError
 from pyrklog.spark.high_watermarks import HighWatermarks
+from pyrklog.spark.narrowing import EVERYWHERE, Narrowing
 from pyrklog.spark.offsets import OffsetRange, Position, TopicPartition
 from pyrklog.spark.options import SourceOptions
-from pyrklog.spark.places import EARLIEST, LATEST
+from pyrklog.spark.places import EARLIEST, LATEST, Kind, Place
 from pyrklog.spark.planning import plan_tasks
 from pyrklog.spark.resolve import (
     SelectionError,
@@ -26,23 +27,35 @@ logger = logging.getLogger("pyrklog.spark")
 
 
 def plan_batch(
-    options: SourceOptions, cluster: Cluster, high_watermarks: HighWatermarks, sizes: Sizes
+    options: SourceOptions,
+    cluster: Cluster,
+    high_watermarks: HighWatermarks,
+    sizes: Sizes,
+    narrowing: Narrowing = EVERYWHERE,
 ) -> list[OffsetRange]:
-    """The tasks of a batch read.
+    """The tasks of a batch read: all rows of it that ``narrowing`` allows, and perhaps others.
 
     Raises SelectionError for what is not there and for starts behind their ends, DataLossError for
     offsets that are not there any more, ClusterError, TooManyTasksError.
     """
     topics = selected(cluster, options.selection, {})
     require_all(cluster, topics, options.selection)
-    partitions = partitions_of(topics)
+    everywhere = partitions_of(topics)
+    partitions = [place for place in everywhere if narrowing.admits(place)]
     starts = resolve(
         cluster,
-        partitions,
+        everywhere,
         options.starting,
         latest_if_no_record_is_so_late=options.latest_if_no_record_is_so_late,
+        asked=partitions,
     )
-    ends = resolve(cluster, partitions, options.ending, latest_if_no_record_is_so_late=True)
+    ends = resolve(
+        cluster,
+        everywhere,
+        options.ending,
+        latest_if_no_record_is_so_late=True,
+        asked=partitions,
+    )
     for place in partitions:
         are_offsets = is_offset(options.starting, place) and is_offset(options.ending, place)
         if are_offsets and starts[place].offset > ends[place].offset:
@@ -54,14 +67,18 @@ def plan_batch(
     ranges = [
         OffsetRange(
             *place,
-            starts[place].offset,
-            ends[place].offset,
-            starts[place].epoch,
+            start,
+            end,
+            starts[place].epoch if start == starts[place].offset else -1,
             topics[place.topic].topic_id,
         )
         for place in partitions
-        if starts[place].offset < ends[place].offset
+        for start, end in narrowing.ranges(
+            starts[place].offset, ends[place].offset, keeps_end=options.is_table
+        )
     ]
+    if narrowing.least_ms is not None:
+        ranges = _not_before(ranges, narrowing.least_ms, cluster)
     if options.tasks.max_bytes is None:
         return plan_tasks(ranges, options.tasks)
     estimates = sizes.record_bytes(ranges)
@@ -104,3 +121,50 @@ def _what_is_left(
         {place: max(one, first.get(place, one)) for place, one in starts.items()},
         {place: min(one, last.get(place, one)) for place, one in ends.items()},
     )
+
+
+def _not_before(ranges: list[OffsetRange], least_ms: int, cluster: Cluster) -> list[OffsetRange]:
+    """What is left of ranges without those records that lie before the first one of a time or
+    later. Where that is not known, all is."""
+    if least_ms <= 0:
+        return ranges
+    ends = {one.place: one.end for one in ranges}
+    try:
+        first, without = _first_at(ends, least_ms, cluster)
+    except GoneError:
+        raise
+    except ClusterError as failure:
+        logger.warning("a condition on timestamp does not narrow what is read: %s", failure)
+        return ranges
+    found = []
+    for one in ranges:
+        begin = first.get(one.place, Position(one.start, one.epoch))
+        if one.place in without or begin.offset >= one.end:
+            continue
+        begin = max(begin, Position(one.start, one.epoch))
+        found.append(one._replace(start=begin.offset, epoch=begin.epoch))
+    return found
+
+
+def _first_at(
+    ends: Mapping[TopicPartition, int], least_ms: int, cluster: Cluster
+) -> tuple[dict[TopicPartition, Position], set[TopicPartition]]:
+    """The first record of a time or later, of the partitions in which it is known; and the
+    partitions that are known to have none before their ends. Raises ClusterError."""
+    listed = cluster.offsets(dict.fromkeys(ends, Place(Kind.TIMESTAMP, least_ms)))
+    first = {place: position for place, position in listed.items() if position.offset >= 0}
+    # That a leader finds none is no proof: Kafka looks in one segment.
+    others = [place for place in ends if place not in first]
+    if not others:
+        return first, set()
+    try:
+        times = cluster.latest_times(others)
+        old = [place for place, at_ms in times.items() if at_ms < least_ms]
+        # A leader that was replaced, and does not know it, may lack what the range has.
+        lasts = cluster.offsets(dict.fromkeys(old, LATEST))
+    except GoneError:
+        raise
+    except ClusterError as failure:
+        logger.warning("partitions may be read without a row of the times asked for: %s", failure)
+        return first, set()
+    return first, {place for place, last in lasts.items() if last.offset >= ends[place]}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterable, Mapping, Set
+from collections.abc import Callable, Collection, Iterable, Mapping, Set
 from functools import partial
 from typing import Generic, Protocol, TypeVar
 
@@ -68,6 +68,10 @@ class Cluster(Protocol):
         """The offset of each place, -1 if no record is as late as a timestamp. An offset stands for
         itself, and is not looked for. Raises GoneError."""
 
+    def latest_times(self, places: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+        """Of each log's latest record by time, ms since 1970: none of the log is later. Partitions
+        of which it is not known are left out. Raises GoneError."""
+
     def find_truncated(self, positions: Mapping[TopicPartition, Position]) -> TopicPartition | None:
         """A partition whose leader is known not to have the record before its position, None if
         there is none. All epochs are known."""
@@ -117,9 +121,28 @@ class KafkaCluster:
             for place, what in wanted.items()
             if what.kind is Kind.OFFSET
         }
-        asked = [place for place in wanted if place not in given]
-        if not asked:
-            return given
+        asked = {
+            place: _specification(what) for place, what in wanted.items() if place not in given
+        }
+        answers = self._listed(asked)
+        return given | {place: _position(answer) for place, answer in answers.items()}
+
+    def latest_times(self, places: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+        answers = self._listed(dict.fromkeys(places, OffsetSpec.max_timestamp()))
+        # librdkafka asks brokers before Kafka 3.0, too. They take the question for one about a time
+        # long ago, and name the first record: what lies behind that is no such answer. In this
+        # order, for the first record may be deleted in between.
+        first = self.offsets(dict.fromkeys(answers, Place(Kind.TIMESTAMP, 0)))
+        return {
+            place: int(getattr(answer, "timestamp", -1))
+            for place, answer in answers.items()
+            if _position(answer).offset > first[place].offset >= 0
+        }
+
+    def _listed(self, wanted: Mapping[TopicPartition, OffsetSpec]) -> dict[TopicPartition, object]:
+        """Raises ClusterError, GoneError."""
+        if not wanted:
+            return {}
         isolation = IsolationLevel.READ_UNCOMMITTED
         if self._connection.isolation == "read_committed":
             isolation = IsolationLevel.READ_COMMITTED
@@ -127,7 +150,7 @@ class KafkaCluster:
         def ask(
             some: list[TopicPartition], timeout_s: float
         ) -> Mapping[TopicPartition, Callable[[], object]]:
-            question = {ConfluentPartition(*place): _specification(wanted[place]) for place in some}
+            question = {ConfluentPartition(*place): wanted[place] for place in some}
             futures = self._admin().list_offsets(
                 question, isolation_level=isolation, request_timeout=timeout_s
             )
@@ -142,8 +165,7 @@ class KafkaCluster:
                 self._require(some)
 
         asking = _Asking("the offsets of {} cannot be listed", ask, self._connection)
-        answers = asking.answers(asked, look_again)
-        return given | {place: _position(answer) for place, answer in answers.items()}
+        return asking.answers(list(wanted), look_again)
 
     def find_truncated(self, positions: Mapping[TopicPartition, Position]) -> TopicPartition | None:
         places = list(positions)

@@ -35,12 +35,22 @@ def known(decoding: Decoding) -> StructType | None:
     return None if found is None else _struct(pyarrow.struct(list(pyarrow.schema(found))))
 
 
+def is_judged(decoding: Decoding) -> bool:
+    """Whether it matters that a value fits where nobody asks for what is in it."""
+    return decoding.on_bad != "null" or decoding.bad_records is not None
+
+
 def scan_arguments(decoding: Decoding, asked: StructType | None) -> dict[str, Any]:
     """Of ``pyrklog.scan``, for these fields of values; None for all that the schema has."""
     arguments = _arguments(decoding, asked)
     if asked is not None:
         arguments["fields"] = asked.fieldNames()
-    return {"decode": decoding.format, "on_bad": decoding.on_bad, **arguments}
+    return {
+        "decode": decoding.format,
+        "on_bad": decoding.on_bad,
+        "bad_records": decoding.bad_records,
+        **arguments,
+    }
 
 
 def _arguments(decoding: Decoding, asked: StructType | None) -> dict[str, Any]:

@@ -31,6 +31,7 @@ STOCK = (
     "minPartitions",
 )
 OURS = (
+    "badRecords",
     "commitGroup",
     "decode",
     "descriptors",
@@ -39,8 +40,10 @@ OURS = (
     "maxBytesPerTrigger",
     "message",
     "onBad",
+    "pushFilters",
     "registry",
     "schema",
+    "subject",
     "table",
     "writerSchema",
 )
@@ -53,9 +56,8 @@ WITHOUT_EFFECT = (
     "kafkaConsumer.pollTimeoutMs",
 )
 
-# Announced, and refused by name until they do something.
-NOT_YET = {
-    "badRecords": "values that do not fit cannot go to a topic yet: use onBad",
+# Refused by name, with what is meant instead.
+NOT_OF_READS = {
     "delivery": "it is of writes",
     "topic": "it is of writes; to read, use subscribe",
 }
@@ -124,7 +126,7 @@ _ALL = (
     *STOCK,
     *OURS,
     *WITHOUT_EFFECT,
-    *NOT_YET,
+    *NOT_OF_READS,
     *(KAFKA_PREFIX + name for name in _KAFKA_ALL),
 )
 SPELLING = {name.lower(): name for name in _ALL}
@@ -134,8 +136,8 @@ SPELLING = {name.lower(): name for name in _ALL}
 def mistake_in(name: str) -> str | None:
     """Why an option of this name, in lower case, is refused, as a sentence; None if it is known."""
     known = SPELLING.get(name)
-    if known in NOT_YET:
-        return f"option {known}: {NOT_YET[known]}"
+    if known in NOT_OF_READS:
+        return f"option {known}: {NOT_OF_READS[known]}"
     if name.startswith(KAFKA_PREFIX):
         bare = name.removeprefix(KAFKA_PREFIX)
         if bare.startswith(KAFKA_SECURITY_PREFIXES) and bare not in SECURITY_OPTIONS:

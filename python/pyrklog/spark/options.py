@@ -62,6 +62,8 @@ _NOT_OF_A_TABLE = {
     "startingOffsetsByTimestampStrategy": _A_PART,
     "startingTimestamp": _A_PART,
 }
+# Streams may have it without effect.
+_OF_QUERIES = ("pushFilters",)
 _BATCH_ONLY = ("endingOffsets", "endingOffsetsByTimestamp", "endingTimestamp")
 
 
@@ -109,6 +111,8 @@ class SourceOptions:
     """The last value of each key is read, instead of all records."""
     decoding: Decoding | None
     """None for raw values."""
+    push_filters: bool
+    """A query's filters narrow what a batch reads."""
     ignored: tuple[str, ...]
     """Options that were given and have no effect."""
 
@@ -139,6 +143,7 @@ def parse(options: Mapping[str, str], *, is_stream: bool) -> SourceOptions:
         commit_group=given.value("commitGroup", _group, None),
         is_table=given.has("table"),
         decoding=decoding(given),
+        push_filters=given.word("pushFilters", ("false", "once")) == "once",
         ignored=_ignored(given, is_stream),
     )
     least, most = parsed.min_records, parsed.limits.records
@@ -146,8 +151,24 @@ def parse(options: Mapping[str, str], *, is_stream: bool) -> SourceOptions:
         given.mistakes.append(
             f"minOffsetsPerTrigger is {least}, more than maxOffsetsPerTrigger with {most}"
         )
+    found = parsed.decoding
+    if found is not None and found.bad_records is not None:
+        _check_bad_topic(found.bad_records, parsed.selection, given)
     given.raise_mistakes()
     return parsed
+
+
+def _check_bad_topic(topic: str, selection: Selection, given: Given) -> None:
+    if isinstance(selection, Pattern):
+        is_read = selection.pattern.fullmatch(topic) is not None
+    elif isinstance(selection, Assign):
+        is_read = topic in selection.partitions
+    else:
+        is_read = topic in selection.topics
+    if is_read:
+        given.mistakes.append(
+            f"badRecords is {topic}, which is read: what is written there would be read again"
+        )
 
 
 def _check_names(given: Given, is_stream: bool) -> None:
@@ -176,8 +197,7 @@ def _check_table(given: Given, is_stream: bool) -> None:
 
 def _ignored(given: Given, is_stream: bool) -> tuple[str, ...]:
     without = {*WITHOUT_EFFECT, *(KAFKA_PREFIX + name for name in KAFKA_WITHOUT_EFFECT)}
-    if not is_stream:
-        without.update(_STREAM_ONLY)
+    without.update(_OF_QUERIES if is_stream else _STREAM_ONLY)
     known = (SPELLING.get(name) for name in given.names())
     return tuple(name for name in known if name in without)
 

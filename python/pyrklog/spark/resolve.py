@@ -7,7 +7,7 @@ from difflib import get_close_matches
 
 from pyrklog.spark.cluster import Cluster, ClusterError
 from pyrklog.spark.offsets import Position, TopicPartition, sentence_of
-from pyrklog.spark.options import Assign, Pattern, Selection
+from pyrklog.spark.options import Assign, Pattern, Selection, SourceOptions, Subscribe
 from pyrklog.spark.places import LATEST, Kind, Place, Places
 from pyrklog.spark.view import TopicView
 
@@ -76,6 +76,18 @@ def require_all(
             raise SelectionError(f"there is no partition {sentence_of(absent)}")
 
 
+def require_bad_topic(cluster: Cluster, options: SourceOptions) -> None:
+    """Raises SelectionError if the topic for bad records is not there."""
+    name = None if options.decoding is None else options.decoding.bad_records
+    if name is None:
+        return
+    wanted = Subscribe((name,))
+    try:
+        require_all(cluster, selected(cluster, wanted, {}), wanted)
+    except SelectionError as error:
+        raise SelectionError(f"badRecords: {error}; it is not made") from None
+
+
 def _near(cluster: Cluster, missing: Collection[str]) -> list[str]:
     """Topics with names like those that are missing; none if the cluster does not tell them."""
     try:
@@ -101,8 +113,9 @@ def resolve(
     places: Places,
     *,
     latest_if_no_record_is_so_late: bool,
+    asked: Collection[TopicPartition] | None = None,
 ) -> dict[TopicPartition, Position]:
-    """The offset of each partition's place.
+    """The offset of each partition's place; of those ``asked`` alone, unless that is None.
 
     Raises SelectionError if some partitions have no place, if places are given for others, and for
     a time after the last record, unless that means latest.
@@ -123,6 +136,8 @@ def resolve(
     others = [place for place in places.single if place not in wanted]
     if others:
         raise SelectionError(f"{places.option} names {sentence_of(others)}, not read here")
+    if asked is not None:
+        wanted = {partition: wanted[partition] for partition in asked}
     found = cluster.offsets(wanted)
     late = [partition for partition, position in found.items() if position.offset < 0]
     if late and not latest_if_no_record_is_so_late:

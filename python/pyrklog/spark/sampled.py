@@ -44,7 +44,7 @@ def sampled(options: SourceOptions, decoding: Decoding) -> StructType:
         start,
         end,
         ["value"],
-        **scan_arguments(decoding, None),
+        **scan_arguments(replace(decoding, bad_records=None), None),
         missing="fail" if options.fail_on_data_loss else "skip",
         **options.connection.scan_arguments(),
     )

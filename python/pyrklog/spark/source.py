@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 
 from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
 
 from pyrklog.spark.columns import SchemaError, check_schema, columns_to_write, schema, value_of
-from pyrklog.spark.decode_options import decoding
+from pyrklog.spark.decode_options import Decoding, decoding
 from pyrklog.spark.decoding import known
 from pyrklog.spark.given import Given
 from pyrklog.spark.options import SourceOptions, parse
-from pyrklog.spark.reader import PyrklogReader
+from pyrklog.spark.reader import NarrowedReader, PyrklogReader
+from pyrklog.spark.registered import is_wanted, latest
 from pyrklog.spark.sampled import sampled
 from pyrklog.spark.sink import PyrklogStreamWriter, PyrklogWriter
 from pyrklog.spark.sink_options import SinkOptions
@@ -30,6 +32,7 @@ class PyrklogSource(DataSource):
     # Spark asks for the schema first, and sends this object, as it is then, to where the readers
     # are made.
     _is_sampled = False
+    _latest: str | None = None
 
     @classmethod
     def name(cls) -> str:
@@ -43,7 +46,8 @@ class PyrklogSource(DataSource):
     def reader(self, schema: StructType) -> PyrklogReader:
         options = self._parsed(is_stream=False)
         _check(schema, options)
-        return PyrklogReader(options, schema)
+        kind = NarrowedReader if options.push_filters else PyrklogReader
+        return kind(options, schema)
 
     def streamReader(self, schema: StructType) -> PyrklogStreamReader:
         options = self._parsed(is_stream=True)
@@ -59,6 +63,7 @@ class PyrklogSource(DataSource):
         given.raise_mistakes()
         if found is None:
             return None
+        found = self._with_schema(found)
         fields = known(found)
         if fields is not None:
             return fields
@@ -68,6 +73,14 @@ class PyrklogSource(DataSource):
         except Exception as error:
             error.add_note(f"A schema was to be inferred from a sample; {_STREAM}")
             raise
+
+    def _with_schema(self, found: Decoding) -> Decoding:
+        """With the schema of the registry, if it is wanted. It is asked for once."""
+        if not is_wanted(found):
+            return found
+        if self._latest is None:
+            self._latest = latest(found, self.options)
+        return replace(found, schema=self._latest)
 
     def writer(self, schema: StructType, overwrite: bool) -> PyrklogWriter:
         if overwrite:
@@ -93,7 +106,8 @@ class PyrklogSource(DataSource):
         options = parse(self.options, is_stream=is_stream)
         if options.ignored:
             logger.warning("options without effect: %s", ", ".join(options.ignored))
-        return options
+        found = options.decoding
+        return options if found is None else replace(options, decoding=self._with_schema(found))
 
 
 def _check(asked: StructType, options: SourceOptions) -> None:
@@ -104,10 +118,9 @@ def _check(asked: StructType, options: SourceOptions) -> None:
         return
     fields = known(found) or value_of(asked)
     if fields is None:
-        if found.on_bad != "null":
-            raise SchemaError(
-                f"onBad={found.on_bad} needs to know what fits: ask for value, or give a schema"
-            )
+        asking = "badRecords" if found.bad_records is not None else f"onBad={found.on_bad}"
+        if asking != "onBad=null":
+            raise SchemaError(f"{asking} needs to know what fits: ask for value, or give a schema")
         check_schema(asked)
         return
     check_schema(asked, fields)

@@ -23,6 +23,7 @@ from pyrklog.spark.high_watermarks import KafkaHighWatermarks
 from pyrklog.spark.offsets import Json
 from pyrklog.spark.options import SourceOptions
 from pyrklog.spark.reader import Task, read_task
+from pyrklog.spark.resolve import require_bad_topic
 from pyrklog.spark.sizes import SampledSizes
 from pyrklog.spark.stream_engine import StreamEngine
 
@@ -82,9 +83,15 @@ class PyrklogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             options = self._options
             connection = options.connection
             group = options.commit_group
+            cluster = KafkaCluster(connection)
+            try:
+                require_bad_topic(cluster, options)
+            except Exception:
+                cluster.close()
+                raise
             self._engine = StreamEngine(
                 options,
-                KafkaCluster(connection),
+                cluster,
                 KafkaHighWatermarks(connection),
                 SampledSizes(connection, with_headers=options.include_headers),
                 None if group is None else KafkaGroup(connection, group),

@@ -47,14 +47,19 @@ def banner(
     seconds: float,
     place: str = ALONE,
     cache_max_bytes: int = 0,
+    http: tuple[str, int] | None = None,
 ) -> str:
     """A few lines: listeners, data, memory, and what to do first.
 
-    `cache_max_bytes` is the cap of all block caches together, 0 without one.
+    `cache_max_bytes` is the cap of all block caches together, 0 without one; `http` is where HTTP
+    is served.
     """
     lines = [f"pyrklog {__version__} · {place}"]
     for endpoint in listeners:
         lines.append(f"kafka    {_address(endpoint, '*'):<22} any Kafka client")
+    if http is not None:
+        address = f"http://{_address(Endpoint('', *http), '*')}"
+        lines.append(f"http     {address:<22} /metrics /health/ready")
     for directory in log_dirs:
         lines.append(f"data     {_short(directory)}  ({_free(directory)})")
     if cache_max_bytes:

@@ -13,6 +13,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, Self
 
+HTTP_LISTENER = "pyrklog.http.listener"
 REBALANCE_DELAY = "group.initial.rebalance.delay.ms"
 CACHE_KEEP = "pyrklog.cache.keep"
 _LOG_LINES_MAX = 5_000
@@ -92,8 +93,8 @@ class TestBroker:
 
     def _defaults(self) -> dict[str, str | int | bool]:
         """A first consumer does not wait for others, not even in a cluster. No cache stays in
-        memory."""
-        kept: dict[str, str | int | bool] = {CACHE_KEEP: False}
+        memory, and no port beside its own is taken."""
+        kept: dict[str, str | int | bool] = {CACHE_KEEP: False, HTTP_LISTENER: "none"}
         return {REBALANCE_DELAY: 0, **kept} if "--zookeeper" in self._arguments else kept
 
     def start(self, timeout_s: float = 30.0) -> Self:

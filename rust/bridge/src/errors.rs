@@ -42,6 +42,8 @@ exceptions! {
     BrokerProtocolError(ScanError): "A broker does not follow Kafka's protocol.";
     CorruptBatchError(ScanError): "Records do not hold together.";
     BadValueError(ScanError): "A value is not what the schema of a scan says.";
+    BadRecordsError(ScanError):
+        "Records whose values do not fit cannot be written to their topic.";
     RegistryNotAvailableError(ScanError): "A registry of schemas gave no answer in time.";
     BatchTooLargeError(ScanError): "A batch or record exceeds the limit.";
     ProduceError(PyException):
@@ -101,6 +103,7 @@ pub fn scan(error: Failure) -> PyErr {
         ErrorKind::CorruptBatch => CorruptBatchError::new_err(text),
         ErrorKind::BatchTooLarge => BatchTooLargeError::new_err(text),
         ErrorKind::BadValue => BadValueError::new_err(text),
+        ErrorKind::BadRecords => BadRecordsError::new_err(text),
         ErrorKind::Registry => RegistryNotAvailableError::new_err(text),
         ErrorKind::Resources => PyOSError::new_err(text),
     }

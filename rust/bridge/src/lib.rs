@@ -1,6 +1,7 @@
 //! The Python module pyrklog._core: the only crate that knows pyo3. No logic.
 
 mod arenas;
+mod bad_records;
 mod config;
 mod digests;
 mod dump;
@@ -10,11 +11,13 @@ mod events;
 mod fields;
 mod image;
 mod internal;
+mod interruptible;
 mod log_config;
 mod member_requests;
 mod offsets;
 mod plane;
 mod produce;
+mod registry;
 mod scan;
 mod security;
 #[cfg(feature = "sim")]
@@ -40,10 +43,10 @@ mod _core {
     use crate::dump::dump_file;
     #[pymodule_export]
     use crate::errors::{
-        AuthenticationError, BadValueError, BatchTooLargeError, BrokerNotAvailableError,
-        BrokerProtocolError, CorruptBatchError, LeaderNotAvailableError, LogTruncatedError,
-        NotAuthorizedError, OffsetOutOfRangeError, RegistryNotAvailableError, ScanClosedError,
-        ScanError, TopicDeletedError, UnknownTopicError, UnsupportedBrokerError,
+        AuthenticationError, BadRecordsError, BadValueError, BatchTooLargeError,
+        BrokerNotAvailableError, BrokerProtocolError, CorruptBatchError, LeaderNotAvailableError,
+        LogTruncatedError, NotAuthorizedError, OffsetOutOfRangeError, RegistryNotAvailableError,
+        ScanClosedError, ScanError, TopicDeletedError, UnknownTopicError, UnsupportedBrokerError,
     };
     #[pymodule_export]
     use crate::errors::{
@@ -69,7 +72,9 @@ mod _core {
     #[pymodule_export]
     use crate::produce::{Producer, Transactions, open_producer, open_transactions};
     #[pymodule_export]
-    use crate::scan::{Scan, decoded_schema, open_scan};
+    use crate::registry::latest_schema;
+    #[pymodule_export]
+    use crate::scan::{Scan, decoded_schema, open_scan, topic_names};
     #[pymodule_export]
     use crate::security::check_access;
     #[pymodule_export]

@@ -4,7 +4,6 @@ use std::collections::HashMap;
 use std::ffi::CStr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::thread;
 use std::time::Duration;
 
@@ -18,19 +17,19 @@ use pyo3::prelude::*;
 use pyo3::types::PyCapsule;
 use pyrklog_client::{Address, Cancel, ClientConfig, Isolation};
 use pyrklog_scan::{
-    Column, Columns, Decode, ErrorKind, Format, Interrupt, Missing, OnBad, Plan, Position,
-    ScanOptions, ScanReader, Status, TopicPartitions, given, plan,
+    BadRecordSink, Column, Columns, Decode, ErrorKind, Format, Interrupt, Missing, OnBad, Plan,
+    Position, ScanError, ScanOptions, ScanReader, Status, TopicPartitions, given, plan,
 };
 
+use crate::bad_records;
 use crate::errors;
 use crate::fields::{field, read};
+use crate::interruptible::interruptible;
 use crate::security::security;
 
 const STREAM: &CStr = c"arrow_array_stream";
 const SCHEMA: &CStr = c"arrow_schema";
 const ARRAY: &CStr = c"arrow_array";
-/// How often Python's signals are looked at while brokers are asked.
-const LOOK: Duration = Duration::from_millis(100);
 
 /// (kind, value, leader epoch).
 type Place = (String, i64, i32);
@@ -52,7 +51,7 @@ struct Met {
 }
 
 enum State {
-    Planned(Box<Plan>),
+    Planned(Box<(Plan, Option<BadRecordSink>)>),
     Reading(Box<ScanReader>),
     /// The stream went to somebody else, or the scan is over.
     Away,
@@ -93,8 +92,17 @@ mod parking {
 #[pyfunction]
 pub fn open_scan(py: Python<'_>, settings: &Bound<'_, PyAny>) -> PyResult<Scan> {
     let options = options(settings)?;
+    let bad_topic: Option<String> = field(settings, pyo3::intern!(py, "bad_records"))?;
     let cancel = Cancel::new().map_err(|error| errors::os(&error, None))?;
-    let plan = make_plan(py, options, &cancel)?;
+    let bad_cancel = Cancel::new().map_err(|error| errors::os(&error, None))?;
+    let (of_plan, of_sink) = (cancel.clone(), bad_cancel.clone());
+    let planned = interruptible(py, "scan-plan", &[&cancel, &bad_cancel], move || {
+        let (client, timeout) = (options.client.clone(), options.timeout);
+        let plan = plan(options, of_plan)?;
+        let open = |topic| bad_records::open(topic, client, timeout, of_sink);
+        Ok::<_, ScanError>((plan, bad_topic.map(open).transpose()?))
+    })?;
+    let (plan, bad_records) = planned.map_err(errors::scan)?;
     let columns = plan.columns();
     let splits = plan.splits.iter().map(|split| {
         let (start, end) = (split.start, split.end);
@@ -103,7 +111,7 @@ pub fn open_scan(py: Python<'_>, settings: &Bound<'_, PyAny>) -> PyResult<Scan> 
     });
     Ok(Scan {
         splits: splits.collect(),
-        state: std::sync::Mutex::new(State::Planned(Box::new(plan))),
+        state: std::sync::Mutex::new(State::Planned(Box::new((plan, bad_records)))),
         columns,
         cancel,
         status: std::sync::OnceLock::new(),
@@ -111,32 +119,16 @@ pub fn open_scan(py: Python<'_>, settings: &Bound<'_, PyAny>) -> PyResult<Scan> 
     })
 }
 
-/// On another thread, so that a signal ends it.
-fn make_plan(py: Python<'_>, options: ScanOptions, cancel: &Cancel) -> PyResult<Plan> {
-    let (sender, mut receiver) = channel();
+/// The names of all topics, sorted; of the settings of a scan those of its client are read.
+#[pyfunction]
+pub fn topic_names(py: Python<'_>, settings: &Bound<'_, PyAny>) -> PyResult<Vec<String>> {
+    let options = options(settings)?;
+    let cancel = Cancel::new().map_err(|error| errors::os(&error, None))?;
     let of_thread = cancel.clone();
-    let thread = thread::Builder::new().name("scan-plan".into());
-    thread
-        .spawn(move || {
-            // Nobody waits after a signal.
-            sender.send(plan(options, of_thread)).ok();
-        })
-        .map_err(|error| errors::os(&error, None))?;
-    loop {
-        // Borrowed for itself: a receiver may not be shared between threads.
-        let only = &mut receiver;
-        match py.detach(move || only.recv_timeout(LOOK)) {
-            Ok(planned) => return planned.map_err(errors::scan),
-            Err(RecvTimeoutError::Timeout) => {}
-            Err(RecvTimeoutError::Disconnected) => {
-                return Err(PyValueError::new_err("the plan of a scan was lost"));
-            }
-        }
-        if let Err(error) = py.check_signals() {
-            cancel.cancel();
-            return Err(error);
-        }
-    }
+    let names = interruptible(py, "scan-names", &[&cancel], move || {
+        pyrklog_scan::topic_names(options.client, options.timeout, of_thread)
+    })?;
+    names.map_err(errors::scan)
 }
 
 #[pymethods]
@@ -180,7 +172,7 @@ impl Scan {
     /// A capsule of the C stream interface, once.
     fn stream_capsule<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyCapsule>> {
         let reader = match std::mem::replace(&mut *self.lock(), State::Away) {
-            State::Planned(plan) => self.start(py, *plan)?,
+            State::Planned(planned) => self.start(py, *planned)?,
             State::Reading(reader) => *reader,
             State::Away => return Err(errors::scan_read()),
         };
@@ -197,7 +189,7 @@ impl Scan {
     ) -> PyResult<Option<(Bound<'py, PyCapsule>, Bound<'py, PyCapsule>)>> {
         // Away meanwhile: a second thread that reads as well is refused.
         let mut reader = match std::mem::replace(&mut *self.lock(), State::Away) {
-            State::Planned(plan) => Box::new(self.start(py, *plan)?),
+            State::Planned(planned) => Box::new(self.start(py, *planned)?),
             State::Reading(reader) => reader,
             State::Away => return Err(errors::scan_read()),
         };
@@ -238,9 +230,13 @@ impl Scan {
             .unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
-    fn start(&self, py: Python<'_>, plan: Plan) -> PyResult<ScanReader> {
+    fn start(
+        &self,
+        py: Python<'_>,
+        (plan, bad_records): (Plan, Option<BadRecordSink>),
+    ) -> PyResult<ScanReader> {
         let interrupt = interrupt(py, Arc::clone(&self.pending))?;
-        let reader = ScanReader::start(plan, interrupt).map_err(errors::scan)?;
+        let reader = ScanReader::start(plan, bad_records, interrupt).map_err(errors::scan)?;
         self.status.get_or_init(|| reader.status());
         Ok(reader)
     }

@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 
 use pyrklog_wire::ErrorCode;
 use pyrklog_wire::list_offsets::ListOffsetsResponse;
-use pyrklog_wire::metadata::MetadataResponse;
+use pyrklog_wire::metadata::{MetadataRequest, MetadataResponse};
 use pyrklog_wire::offset_for_leader_epoch::EpochResponse;
 
 use crate::config::{Address, ClientConfig};
@@ -134,7 +134,28 @@ impl Client {
     /// # Errors
     /// The last broker's; `Unsupported`, `Tls` and `Authentication` at once.
     pub fn refresh(&mut self, topics: &[&str]) -> Result<&Metadata> {
-        let request = metadata::request(topics);
+        let of_topics = |response: &MetadataResponse<'_>| Metadata::of(response, topics);
+        let (address, found) = self.ask_any(&metadata::request(topics), of_topics)?;
+        self.metadata = found;
+        self.metadata_from = Some(address);
+        Ok(&self.metadata)
+    }
+
+    /// The names of all topics, sorted, without those that brokers keep for themselves. Asks as
+    /// [`Client::refresh`].
+    ///
+    /// # Errors
+    /// As [`Client::refresh`].
+    pub fn topic_names(&mut self) -> Result<Vec<String>> {
+        Ok(self.ask_any(&metadata::request_all(), metadata::names)?.1)
+    }
+
+    /// Asks for metadata, and gives who answered.
+    fn ask_any<T>(
+        &mut self,
+        request: &MetadataRequest<'_>,
+        read: impl Fn(&MetadataResponse<'_>) -> T,
+    ) -> Result<(Address, T)> {
         let mut last = None;
         for address in self.addresses() {
             let asked = self.ask(&address, api::METADATA, |out, version| {
@@ -147,15 +168,11 @@ impl Client {
                     .map_err(ClientError::decode(&name))?;
                 match response.head.brokers.len() > BROKERS_MAX {
                     true => Err(ClientError::protocol(&name, "it names too many brokers")),
-                    false => Ok(Metadata::of(&response, topics)),
+                    false => Ok(read(&response)),
                 }
             });
             match decoded {
-                Ok(found) => {
-                    self.metadata = found;
-                    self.metadata_from = Some(address);
-                    return Ok(&self.metadata);
-                }
+                Ok(found) => return Ok((address, found)),
                 // A password is not tried at every broker.
                 Err(
                     error @ (ClientError::Cancelled

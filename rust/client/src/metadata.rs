@@ -132,31 +132,68 @@ pub(crate) fn request<'a>(topics: &[&'a str]) -> MetadataRequest<'a> {
     }
 }
 
+/// Asks for all topics.
+pub(crate) fn request_all() -> MetadataRequest<'static> {
+    MetadataRequest {
+        topics: None,
+        ..request(&[])
+    }
+}
+
+/// The names of a response's topics, sorted, without those that brokers keep for themselves.
+pub(crate) fn names(response: &MetadataResponse<'_>) -> Vec<String> {
+    let topics = response.topics.iter().filter(|topic| !topic.is_internal);
+    let mut names: Vec<String> = topics
+        .filter_map(|topic| topic.name.map(str::to_owned))
+        .collect();
+    names.sort_unstable();
+    names.dedup();
+    names
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use pyrklog_wire::metadata::{MetadataHead, MetadataTopic};
 
-    #[test]
-    fn topics_that_were_not_asked_for_are_left_out() {
-        let topic = |name| MetadataTopic {
+    fn response<'a>(topics: &[(Option<&'a str>, bool)]) -> MetadataResponse<'a> {
+        let topic = |(name, is_internal): &(Option<&'a str>, bool)| MetadataTopic {
             error_code: ErrorCode::NONE,
-            name,
+            name: *name,
             id: Uuid::default(),
-            is_internal: false,
+            is_internal: *is_internal,
             partitions: Vec::new(),
             authorized_operations: 0,
         };
-        let response = MetadataResponse {
+        MetadataResponse {
             head: MetadataHead {
                 throttle_ms: 0,
                 brokers: Vec::new(),
                 cluster_id: None,
                 controller_id: -1,
             },
-            topics: vec![topic(Some("t")), topic(Some("u")), topic(None)],
+            topics: topics.iter().map(topic).collect(),
             cluster_authorized_operations: 0,
-        };
+        }
+    }
+
+    #[test]
+    fn names_are_of_topics_that_brokers_do_not_keep_for_themselves() {
+        let topics = [
+            (Some("t"), false),
+            (None, false),
+            (Some("__consumer_offsets"), true),
+            (Some("a"), false),
+            (Some("t"), false),
+        ];
+        assert_eq!(names(&response(&topics)), ["a", "t"]);
+        assert_eq!(request_all().topics, None);
+        assert!(!request_all().allow_auto_topic_creation);
+    }
+
+    #[test]
+    fn topics_that_were_not_asked_for_are_left_out() {
+        let response = response(&[(Some("t"), false), (Some("u"), false), (None, false)]);
         let metadata = Metadata::of(&response, &["t", "v"]);
         assert_eq!(
             metadata.topics.into_keys().collect::<Vec<_>>(),

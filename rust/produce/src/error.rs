@@ -22,7 +22,7 @@ pub enum ErrorKind {
     Fenced,
     /// A record is larger than its topic allows.
     TooLarge,
-    /// Nobody answered in time.
+    /// Nobody answered in time; a new producer may succeed.
     Unavailable,
     /// A broker is too old.
     Unsupported,
@@ -83,6 +83,8 @@ fn kind_of(code: ErrorCode) -> ErrorKind {
             ErrorKind::Unsupported
         }
         ErrorCode::INVALID_TRANSACTION_TIMEOUT => ErrorKind::Argument,
+        // Before Kafka 2.4, when retention has taken all that the producer wrote: a new one may write.
+        ErrorCode::UNKNOWN_PRODUCER_ID => ErrorKind::Unavailable,
         code if is_fenced(code) => ErrorKind::Fenced,
         _ => ErrorKind::Refused,
     }

@@ -83,6 +83,8 @@ pub(crate) struct Partition {
     pub reason: String,
     /// The transaction has it.
     pub is_added: bool,
+    /// The first batch of the queue was sent, and the connection lost before its answer.
+    pub is_unanswered: bool,
     pub acknowledged: u64,
     /// Of the last batch, before compression: the next one is likely as large.
     last_bytes: usize,
@@ -135,6 +137,7 @@ impl Partition {
     /// The first batch is in the log.
     pub fn acknowledge(&mut self) -> Option<Full> {
         self.in_flight = false;
+        self.is_unanswered = false;
         self.retry_at = None;
         self.backoff.reset();
         let full = self.queue.pop_front()?;
@@ -147,6 +150,13 @@ impl Partition {
         self.in_flight = false;
         self.retry_at = Some(now + self.backoff.next_wait());
         self.reason = reason;
+    }
+
+    /// Forgets all that is to be sent. The bytes of the open batch, and of full ones.
+    pub fn drop_unsent(&mut self) -> (usize, usize) {
+        let open = self.open.take().map_or(0, |open| open.size_bytes());
+        let queued = self.queue.drain(..).map(|full| full.bytes.len()).sum();
+        (open, queued)
     }
 
     /// Divides the first batch in two, with the same sequence numbers. The bytes by which what is

@@ -19,6 +19,8 @@ use crate::rows::{Row, Rows};
 
 /// A topic does not exist if brokers say so for this long, as with scans.
 const ABSENT: Duration = Duration::from_secs(3);
+/// One broker may know a new partition so much later than another.
+const NEW_PARTITION: Duration = Duration::from_secs(1);
 /// What a record takes besides key, value and headers, at most.
 const RECORD_OVERHEAD: usize = 32;
 /// A record's fields must fit into the lengths of the format.
@@ -34,12 +36,16 @@ const CLIENT_ID_MAX: usize = 1000;
 /// # Errors
 /// `Argument`, `Resources`.
 pub(crate) fn new_client(config: &ClientConfig) -> Result<Client> {
+    let cancel = Cancel::new()
+        .map_err(|error| ProduceError::new(ErrorKind::Resources, error.to_string()))?;
+    client_with(config, cancel)
+}
+
+fn client_with(config: &ClientConfig, cancel: Cancel) -> Result<Client> {
     if config.client_id.len() > CLIENT_ID_MAX {
         let text = "a client id has at most 1000 bytes";
         return Err(ProduceError::new(ErrorKind::Argument, text));
     }
-    let cancel = Cancel::new()
-        .map_err(|error| ProduceError::new(ErrorKind::Resources, error.to_string()))?;
     Ok(Client::new(config.clone(), cancel))
 }
 
@@ -83,6 +89,8 @@ pub struct Producer {
     pub(crate) is_stale: bool,
     pub(crate) refresh_at: Instant,
     pub(crate) refreshes: Backoff,
+    /// Batches were dropped, whose sequences are missing.
+    is_spent: bool,
 }
 
 impl Producer {
@@ -91,12 +99,25 @@ impl Producer {
     /// # Errors
     /// Any.
     pub fn open(options: ProduceOptions) -> Result<Producer> {
+        let client = new_client(&options.client)?;
+        Producer::with_client(options, client)
+    }
+
+    /// The same; all that it does ends as soon as `cancel` is used, with an error.
+    ///
+    /// # Errors
+    /// Any.
+    pub fn open_until(options: ProduceOptions, cancel: Cancel) -> Result<Producer> {
+        let client = client_with(&options.client, cancel)?;
+        Producer::with_client(options, client)
+    }
+
+    fn with_client(options: ProduceOptions, mut client: Client) -> Result<Producer> {
         let id = options.transactional_id.as_deref();
         if id.is_some_and(|id| id.is_empty() || id.len() > TRANSACTIONAL_ID_MAX) {
             let text = "a transactional id has 1 to 1000 bytes";
             return Err(ProduceError::new(ErrorKind::Argument, text));
         }
-        let mut client = new_client(&options.client)?;
         let mut coordinators = Coordinators::new(options.delivery_timeout);
         let producer = coordinators.init(&mut client, id, options.transaction_timeout_ms)?;
         Ok(Producer {
@@ -119,6 +140,7 @@ impl Producer {
             is_stale: false,
             refresh_at: Instant::now(),
             refreshes: Backoff::default(),
+            is_spent: false,
         })
     }
 
@@ -127,11 +149,26 @@ impl Producer {
         self.recipe.producer
     }
 
+    /// Looks for the option's topic now, instead of when a row comes.
+    ///
+    /// # Errors
+    /// `UnknownTopic`, and any.
+    pub fn find(&mut self) -> Result<()> {
+        if let (Some(topic), None) = (self.options.topic.clone(), self.topic_of_all) {
+            self.topic_of_all = Some(self.topic(&topic)?);
+        }
+        Ok(())
+    }
+
     /// Encodes all rows. Full batches are sent; what is over `memory_bytes` is waited for.
     ///
     /// # Errors
     /// Any; the producer cannot be used after one.
     pub fn send(&mut self, batch: &RecordBatch) -> Result<()> {
+        if self.is_spent {
+            let text = "a transaction was aborted before all of it was sent: open another producer";
+            return Err(ProduceError::new(ErrorKind::Refused, text));
+        }
         let names = self.options.columns.clone();
         let rows = Rows::of(batch, &names)?;
         let now = SystemTime::now().duration_since(UNIX_EPOCH);
@@ -159,11 +196,20 @@ impl Producer {
         Ok(())
     }
 
-    /// Commits or aborts the transaction, if one is open. The caller has flushed what it commits.
+    /// Commits or aborts the transaction, if one is open. The caller has flushed what it commits; of
+    /// what it aborts nothing more is sent, and what is on its way is waited for: a batch that
+    /// arrived behind the marker would belong to no transaction. Before Kafka 3.6 it would hold up
+    /// readers, or count for the id's next transaction.
     ///
     /// # Errors
-    /// `Fenced`, and any.
+    /// `Fenced`, and any. `Unavailable` if it is not known what became of a batch that is aborted:
+    /// the transaction is left open. The next producer of the id ends it, or its time-out does, both
+    /// with an epoch that keeps the batch out.
     pub fn end(&mut self, commit: bool) -> Result<()> {
+        if !commit {
+            self.settle()?;
+            self.drop_unsent();
+        }
         let added = |topic: &Topic| topic.partitions.iter().any(|one| one.is_added);
         let Some(id) = self.options.transactional_id.clone() else {
             return Ok(());
@@ -250,20 +296,52 @@ impl Producer {
         let topic = &mut self.topics[at];
         let count = topic.partitions.len();
         let index = match (row.partition, row.key) {
-            (Some(asked), _) => match usize::try_from(asked) {
-                Ok(index) if index < count => index,
-                _ => {
-                    let name = &topic.name;
-                    let text = format!(
-                        "a row is for partition {asked} of topic {name}, which has {count}"
-                    );
-                    return Err(ProduceError::new(ErrorKind::Argument, text));
-                }
-            },
+            (Some(asked), _) => self.partition_of_row(at, asked)?,
             (None, Some(key)) => partition_of_key(key, count),
             (None, None) => topic.sticky.next(row_bytes, batch_bytes, count),
         };
         Ok((at, index))
+    }
+
+    fn partition_of_row(&mut self, at: usize, asked: i32) -> Result<usize> {
+        if let Ok(index) = usize::try_from(asked)
+            && (index < self.topics[at].partitions.len() || self.grow(at, index)?)
+        {
+            return Ok(index);
+        }
+        let (name, count) = (&self.topics[at].name, self.topics[at].partitions.len());
+        let text = format!("a row is for partition {asked} of topic {name}, which has {count}");
+        Err(ProduceError::new(ErrorKind::Argument, text))
+    }
+
+    /// Whether a topic has this partition by now.
+    fn grow(&mut self, at: usize, index: usize) -> Result<bool> {
+        let known: Vec<Arc<str>> = self.topics.iter().map(|one| one.name.clone()).collect();
+        let names: Vec<&str> = known.iter().map(|one| &**one).collect();
+        let begin = Instant::now();
+        let mut waits = Backoff::default();
+        loop {
+            match self.client.refresh(&names) {
+                Ok(metadata) => {
+                    let found = metadata.topics.get(names[at]);
+                    let count = found.map_or(0, |one| one.partitions.len());
+                    let partitions = &mut self.topics[at].partitions;
+                    if count > partitions.len() {
+                        partitions.resize_with(count, Partition::default);
+                    }
+                    if index < partitions.len() {
+                        return Ok(true);
+                    }
+                }
+                Err(error) if error.is_retriable() => {}
+                Err(error) => return Err(error.into()),
+            }
+            let wait = waits.next_wait();
+            if begin.elapsed() + wait > NEW_PARTITION {
+                return Ok(false);
+            }
+            self.client.cancel().clone().sleep(wait)?;
+        }
     }
 
     fn topic(&mut self, name: &str) -> Result<usize> {
@@ -330,6 +408,17 @@ impl Producer {
             sticky: Sticky::new(count),
         });
         at
+    }
+
+    fn drop_unsent(&mut self) {
+        for topic in &mut self.topics {
+            for partition in &mut topic.partitions {
+                let (open, queued) = partition.drop_unsent();
+                self.open_bytes -= open;
+                self.queued_bytes -= queued;
+                self.is_spent |= open + queued > 0;
+            }
+        }
     }
 
     fn seal(&mut self, (at, index): Place) -> Result<()> {

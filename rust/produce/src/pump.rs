@@ -14,6 +14,8 @@ use crate::producer::Producer;
 
 /// Looks again after this at the latest.
 const LONGEST_WAIT: Duration = Duration::from_millis(500);
+/// An abort waits so long for batches that are on their way.
+const SETTLED_WITHIN: Duration = Duration::from_secs(10);
 /// Records that an answer may name as refused.
 const RECORD_ERRORS_MAX: usize = 100_000;
 
@@ -31,6 +33,57 @@ impl Producer {
             self.receive()?;
         }
         self.check_deadlines()
+    }
+
+    /// Waits for answers to all that was sent, and sends nothing.
+    ///
+    /// # Errors
+    /// `Unavailable` if there is none to one of them.
+    pub(crate) fn settle(&mut self) -> Result<()> {
+        let timeout = self.options.client.request_timeout;
+        let until = Instant::now() + SETTLED_WITHIN.min(timeout);
+        loop {
+            let lanes = self.lanes.iter().filter(|lane| lane.1.oldest().is_some());
+            let addresses: Vec<Address> = lanes.map(|lane| lane.0.clone()).collect();
+            if addresses.is_empty() {
+                break;
+            }
+            for address in addresses {
+                while let Some(lane) = self.lanes.get_mut(&address) {
+                    let Some((frame, places)) = lane.receive(Instant::now(), timeout)? else {
+                        break;
+                    };
+                    for ((at, index), code, _) in self.answers(&address, &frame, &places)? {
+                        self.settled(at, index, code);
+                    }
+                }
+            }
+            if Instant::now() >= until {
+                let seconds = SETTLED_WITHIN.min(timeout).as_secs_f64();
+                let text = format!("no answer to Produce within {seconds:.1} s");
+                return Err(ProduceError::new(ErrorKind::Unavailable, text));
+            }
+            self.wait()?;
+        }
+        let mut all = self.topics.iter().flat_map(|topic| &topic.partitions);
+        match all.find(|one| one.is_unanswered) {
+            None => Ok(()),
+            Some(one) => {
+                let text = format!("it is not known whether a batch arrives: {}", one.reason);
+                Err(ProduceError::new(ErrorKind::Unavailable, text))
+            }
+        }
+    }
+
+    fn settled(&mut self, at: usize, index: usize, code: ErrorCode) {
+        let partition = &mut self.topics[at].partitions[index];
+        partition.in_flight = false;
+        if is_in_log(code)
+            && let Some(full) = partition.acknowledge()
+        {
+            self.queued_bytes -= full.bytes.len();
+            self.acknowledged_bytes += full.bytes.len() as u64;
+        }
     }
 
     /// Looks for leaders, if one was not found or has refused.
@@ -202,8 +255,7 @@ impl Producer {
         let name = self.topics[at].name.clone();
         let partition = &mut self.topics[at].partitions[index];
         match code {
-            // The second: an earlier request had it in the log, and its answer was lost.
-            ErrorCode::NONE | ErrorCode::DUPLICATE_SEQUENCE_NUMBER => {
+            code if is_in_log(code) => {
                 if let Some(full) = partition.acknowledge() {
                     self.queued_bytes -= full.bytes.len();
                     self.acknowledged_bytes += full.bytes.len() as u64;
@@ -243,6 +295,9 @@ impl Producer {
     ) -> Result<()> {
         if let Some(lane) = self.lanes.remove(address) {
             places.extend(lane.unanswered());
+        }
+        for (at, index) in &places {
+            self.topics[*at].partitions[*index].is_unanswered = true;
         }
         self.refuse_all(places, error)
     }
@@ -302,7 +357,12 @@ impl Producer {
             .collect();
         let most = next.clamp(Duration::from_millis(1), LONGEST_WAIT);
         wait(&files, most)
-            .map(|_| ())
-            .map_err(|error| ProduceError::new(ErrorKind::Resources, error.to_string()))
+            .map_err(|error| ProduceError::new(ErrorKind::Resources, error.to_string()))?;
+        Ok(self.client.cancel().check()?)
     }
+}
+
+/// With the second an earlier request had it in the log, and its answer was lost.
+fn is_in_log(code: ErrorCode) -> bool {
+    [ErrorCode::NONE, ErrorCode::DUPLICATE_SEQUENCE_NUMBER].contains(&code)
 }

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use arrow_array::{ArrayRef, BinaryArray, Int32Array, RecordBatch};
 use common::{FakeCluster, PRODUCER, Reply, TOPIC, expected, rows, write};
+use pyrklog_client::Cancel;
 use pyrklog_produce::{ErrorKind, Producer, partition_of_key};
 use pyrklog_wire::ErrorCode;
 use pyrklog_wire::api::key;
@@ -98,10 +99,7 @@ fn partitions_of_high_numbers_have_their_turn() {
     options.request_bytes = options.batch_bytes;
     // Of each partition two batches of two rows: the first of five partitions fill the requests.
     let partitions: Vec<i32> = (0..8).flat_map(|index| [index; 4]).collect();
-    let values = BinaryArray::from_iter_values(partitions.iter().map(|_| [7; 100]));
-    let partitions: ArrayRef = Arc::new(Int32Array::from(partitions));
-    let columns = [("partition", partitions), ("value", Arc::new(values) as _)];
-    let rows = RecordBatch::try_from_iter(columns).unwrap();
+    let rows = rows_of(&partitions);
     let mut producer = Producer::open(options).unwrap();
     let closed = gate.lock().unwrap();
     producer.send(&rows).unwrap();
@@ -110,6 +108,31 @@ fn partitions_of_high_numbers_have_their_turn() {
     let appended = cluster.state().appended.clone();
     assert_eq!(appended.len(), 16);
     assert_eq!(appended[..8], [0, 1, 2, 3, 4, 5, 6, 7]);
+}
+
+/// A row for each of these partitions.
+fn rows_of(partitions: &[i32]) -> RecordBatch {
+    let values = BinaryArray::from_iter_values(partitions.iter().map(|_| [7; 100]));
+    let partitions: ArrayRef = Arc::new(Int32Array::from(partitions.to_vec()));
+    let columns = [("partition", partitions), ("value", Arc::new(values) as _)];
+    RecordBatch::try_from_iter(columns).unwrap()
+}
+
+#[test]
+fn a_partition_that_was_added_is_found() {
+    let cluster = FakeCluster::start(1, 1, |_, _| Reply::Serve);
+    let mut options = cluster.options();
+    options.columns = vec!["partition".into(), "value".into()];
+    let mut producer = Producer::open(options).unwrap();
+    producer.send(&rows_of(&[0])).unwrap();
+    cluster.state().leaders = vec![0, 0, 0];
+    producer.send(&rows_of(&[2, 0])).unwrap();
+    producer.flush().unwrap();
+    assert_eq!(cluster.values().len(), 3);
+    let error = producer.send(&rows_of(&[3])).unwrap_err();
+    assert_eq!(error.kind, ErrorKind::Argument);
+    let text = "a row is for partition 3 of topic t, which has 3";
+    assert_eq!(error.text, text);
 }
 
 #[test]
@@ -174,6 +197,7 @@ fn what_is_refused_for_good_is_told() {
     for (code, kind) in [
         (ErrorCode::OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorKind::Refused),
         (ErrorCode::INVALID_PRODUCER_EPOCH, ErrorKind::Fenced),
+        (ErrorCode::UNKNOWN_PRODUCER_ID, ErrorKind::Unavailable),
         (
             ErrorCode::TOPIC_AUTHORIZATION_FAILED,
             ErrorKind::NotAuthorized,
@@ -239,6 +263,39 @@ fn a_topic_that_does_not_exist_is_told() {
     cluster.state().topic_error = ErrorCode::TOPIC_AUTHORIZATION_FAILED;
     let error = write(&mut Producer::open(cluster.options()).unwrap(), 1).unwrap_err();
     assert_eq!(error.kind, ErrorKind::NotAuthorized);
+}
+
+#[test]
+fn a_topic_is_found_before_there_is_a_row() {
+    let cluster = FakeCluster::start(1, 3, |_, _| Reply::Serve);
+    let mut producer = Producer::open(cluster.options()).unwrap();
+    producer.find().unwrap();
+    cluster.state().topic_error = ErrorCode::UNKNOWN_TOPIC_OR_PARTITION;
+    write(&mut producer, 30).unwrap();
+    assert_eq!(sorted(&cluster), expected(30));
+    let mut options = cluster.options();
+    options.delivery_timeout = Duration::from_millis(200);
+    let error = Producer::open(options).unwrap().find().unwrap_err();
+    assert_eq!(error.text, "there is no topic t: create it first");
+}
+
+#[test]
+fn a_cancel_ends_a_flush() {
+    let cancel = Cancel::new().unwrap();
+    let of_broker = cancel.clone();
+    let cluster = FakeCluster::start(1, 1, move |api, _| match api {
+        key::PRODUCE => {
+            of_broker.cancel();
+            Reply::Silence
+        }
+        _ => Reply::Serve,
+    });
+    let mut options = cluster.options();
+    options.client.request_timeout = Duration::from_secs(600);
+    options.delivery_timeout = Duration::from_secs(600);
+    let mut producer = Producer::open_until(options, cancel).unwrap();
+    let error = write(&mut producer, 10).unwrap_err();
+    assert_eq!(error.kind, ErrorKind::Resources, "{error}");
 }
 
 #[test]

@@ -2,9 +2,10 @@
 
 mod common;
 
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use common::{FakeCluster, PRODUCER, Reply, TOPIC, expected, write};
+use common::{FakeCluster, PRODUCER, Reply, TOPIC, expected, rows, write};
 use pyrklog_produce::{ErrorKind, LeftOpen, Outcome, Producer, Transactions};
 use pyrklog_wire::ErrorCode;
 use pyrklog_wire::api::key;
@@ -51,6 +52,69 @@ fn an_empty_transaction_is_not_ended() {
     producer.flush().unwrap();
     producer.end(true).unwrap();
     assert_eq!(cluster.state().ends, []);
+}
+
+/// Batches that are on their way when a transaction is aborted.
+fn with_batches_on_their_way(cluster: &FakeCluster, gate: &Mutex<()>) -> Producer {
+    let mut options = cluster.options();
+    options.transactional_id = Some("id".into());
+    options.client.request_timeout = Duration::from_secs(2);
+    let mut producer = Producer::open(options).unwrap();
+    let closed = gate.lock().unwrap();
+    // A batch is full with about ten rows, and is sent then.
+    producer.send(&rows(0..30, true)).unwrap();
+    drop(closed);
+    assert!(cluster.values().len() < 30, "some were not sent");
+    producer
+}
+
+#[test]
+fn an_abort_comes_behind_what_is_on_its_way() {
+    let gate = Arc::new(Mutex::new(()));
+    let passed = Arc::clone(&gate);
+    let cluster = FakeCluster::start(1, 1, move |api, _| {
+        if api == key::PRODUCE {
+            drop(passed.lock().unwrap());
+        }
+        Reply::Serve
+    });
+    let mut producer = with_batches_on_their_way(&cluster, &gate);
+    producer.end(false).unwrap();
+    assert_eq!(cluster.state().ends, [("id".to_owned(), PRODUCER, false)]);
+    let state = cluster.state();
+    let last_of = |api| {
+        state
+            .asked
+            .iter()
+            .rposition(|asked| asked.0 == api)
+            .unwrap()
+    };
+    assert!(last_of(key::PRODUCE) < last_of(key::END_TXN));
+    assert!(!state.log.is_empty(), "nothing was on its way");
+    drop(state);
+    // What was not sent is not of the next transaction.
+    let error = producer.send(&rows(0..1, true)).unwrap_err();
+    assert_eq!(error.kind, ErrorKind::Refused);
+    assert!(cluster.values().len() < 30);
+}
+
+#[test]
+fn a_transaction_is_left_open_when_a_batch_may_still_arrive() {
+    for reply in [Reply::Lose, Reply::Close, Reply::Silence] {
+        let gate = Arc::new(Mutex::new(()));
+        let passed = Arc::clone(&gate);
+        let cluster = FakeCluster::start(1, 1, move |api, _| match api {
+            key::PRODUCE => {
+                drop(passed.lock().unwrap());
+                reply
+            }
+            _ => Reply::Serve,
+        });
+        let mut producer = with_batches_on_their_way(&cluster, &gate);
+        let error = producer.end(false).unwrap_err();
+        assert_eq!(error.kind, ErrorKind::Unavailable, "{error}");
+        assert_eq!(cluster.state().ends, []);
+    }
 }
 
 #[test]

@@ -25,6 +25,12 @@ const MAX_WAIT_MS: u32 = 500;
 /// Of a split that is asked for alone: longer each time.
 const ALONE_WAIT_MS: u32 = 5000;
 
+/// Asked for at least, as much as brokers take for a batch by default.
+const BYTES_MIN: usize = 1 << 20;
+/// Asked for, for each offset that is left of a split: what lies behind its end comes in vain. With
+/// larger records it takes more requests.
+const OFFSET_BYTES: usize = 4 << 10;
+
 /// What all lanes ask for.
 #[derive(Clone, Debug)]
 pub(crate) struct FetchTerms {
@@ -114,6 +120,13 @@ fn max_wait_ms(asked: &[Cursor], terms: &FetchTerms) -> i32 {
     u128::from(wait).min(most) as i32
 }
 
+/// Record bytes to ask for of one partition.
+fn partition_bytes(cursor: &Cursor, terms: &FetchTerms) -> usize {
+    let left = usize::try_from(cursor.end - cursor.position).unwrap_or(0);
+    let enough = left.saturating_mul(OFFSET_BYTES).max(BYTES_MIN);
+    terms.bytes.min(enough)
+}
+
 /// Writes a Fetch without a session: a bounded read asks for each partition a few times only.
 pub(crate) fn encode(
     ask: Ask,
@@ -131,7 +144,7 @@ pub(crate) fn encode(
             fetch_offset: ask.offset(cursor),
             last_fetched_epoch: -1,
             log_start_offset: -1,
-            max_bytes: terms.bytes as i32,
+            max_bytes: partition_bytes(cursor, terms) as i32,
             directory_id: Uuid::default(),
         };
         match topics.iter_mut().find(|one| one.0.topic == cursor.topic) {
@@ -200,6 +213,27 @@ mod tests {
         assert_eq!(chosen(&mut waiting), (Ask::Records, vec![3]));
         assert_eq!(chosen(&mut waiting), (Ask::Last, vec![4]));
         assert!(waiting.is_empty());
+    }
+
+    #[test]
+    fn little_is_asked_for_near_the_end() {
+        let mut terms = FetchTerms {
+            isolation: Isolation::ReadCommitted,
+            rack: String::new(),
+            bytes: 8 << 20,
+            timeout: Duration::from_secs(60),
+            request_timeout: Duration::from_secs(30),
+        };
+        let mut one = cursor(0, 0);
+        assert_eq!(partition_bytes(&one, &terms), BYTES_MIN);
+        one.end = one.position + 1000;
+        assert_eq!(partition_bytes(&one, &terms), 1000 * OFFSET_BYTES);
+        one.end = i64::MAX;
+        assert_eq!(partition_bytes(&one, &terms), terms.bytes);
+        // An epoch may be asked about at the end itself.
+        one.end = one.position;
+        terms.bytes = 4096;
+        assert_eq!(partition_bytes(&one, &terms), 4096);
     }
 
     #[test]

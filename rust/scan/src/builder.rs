@@ -4,14 +4,15 @@ use std::sync::Arc;
 
 use arrow_array::types::{Int32Type, Int64Type, TimestampMicrosecondType};
 use arrow_array::{
-    ArrayRef, BinaryArray, ListArray, PrimitiveArray, RecordBatch, RecordBatchOptions, StringArray,
-    StructArray,
+    ArrayRef, ListArray, PrimitiveArray, RecordBatch, RecordBatchOptions, StringArray, StructArray,
 };
-use arrow_buffer::{Buffer, NullBuffer, NullBufferBuilder, OffsetBuffer, ScalarBuffer};
+use arrow_buffer::{Buffer, NullBufferBuilder, OffsetBuffer, ScalarBuffer};
 use arrow_schema::ArrowError;
 use pyrklog_wire::batch::NO_TIMESTAMP;
 use pyrklog_wire::records::Record;
 
+use crate::bad_rows::{BadRecords, BadRow, BadRows};
+use crate::bytes_builder::{BytesBuilder, take};
 use crate::columns::{Column, Columns, UTC, header_fields, header_item};
 use crate::typed::{OnBad, Typed, Unfit};
 
@@ -32,6 +33,16 @@ pub(crate) struct Row {
     pub timestamp_type: i32,
 }
 
+/// A record as it was read.
+#[derive(Clone, Copy, Debug)]
+struct Raw<'a> {
+    row: Row,
+    key: Option<&'a [u8]>,
+    value: Option<&'a [u8]>,
+    /// None of old formats.
+    record: Option<&'a Record<'a>>,
+}
+
 /// What became of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fit {
@@ -40,55 +51,6 @@ pub(crate) enum Fit {
     Nulled,
     /// Its value did not fit, and there is no row.
     Dropped,
-}
-
-/// Binary or string data with its offsets.
-#[derive(Debug)]
-struct BytesBuilder {
-    offsets: Vec<i32>,
-    data: Vec<u8>,
-    nulls: NullBufferBuilder,
-}
-
-impl BytesBuilder {
-    fn new() -> Self {
-        BytesBuilder {
-            offsets: vec![0],
-            data: Vec::new(),
-            nulls: NullBufferBuilder::new(0),
-        }
-    }
-
-    #[inline]
-    fn push(&mut self, bytes: Option<&[u8]>) {
-        match bytes {
-            Some(bytes) => {
-                self.data.extend_from_slice(bytes);
-                self.nulls.append_non_null();
-            }
-            None => self.nulls.append_null(),
-        }
-        // The builder is full long before 2 GiB.
-        self.offsets.push(self.data.len() as i32);
-    }
-
-    /// The parts. The next batch's vectors begin a little larger than these were: growing would
-    /// double them.
-    fn finish(&mut self) -> (OffsetBuffer<i32>, Buffer, Option<NullBuffer>) {
-        let (rows, bytes) = (self.offsets.len(), self.data.len());
-        let mut offsets = Vec::with_capacity(with_slack(rows));
-        offsets.push(0);
-        let offsets = std::mem::replace(&mut self.offsets, offsets);
-        let data = std::mem::replace(&mut self.data, Vec::with_capacity(with_slack(bytes)));
-        let nulls = self.nulls.finish();
-        let offsets = OffsetBuffer::new(ScalarBuffer::from(offsets));
-        (offsets, Buffer::from_vec(data), nulls)
-    }
-
-    fn finish_binary(&mut self) -> Result<BinaryArray, ArrowError> {
-        let (offsets, data, nulls) = self.finish();
-        BinaryArray::try_new(offsets, data, nulls)
-    }
 }
 
 #[derive(Debug)]
@@ -113,15 +75,15 @@ impl HeadersBuilder {
     fn push(&mut self, record: Option<&Record<'_>>) -> usize {
         let mut bytes = 0;
         for header in record.into_iter().flat_map(|record| record.headers()) {
-            let before = self.keys.data.len() + self.values.data.len();
+            let before = self.keys.bytes() + self.values.bytes();
             // What is not UTF-8 is replaced, as Java's clients do.
             let key = String::from_utf8_lossy(header.key);
             self.keys.push(Some(key.as_bytes()));
             self.values.push(header.value);
-            bytes += HEADER_BYTES + self.keys.data.len() + self.values.data.len() - before;
+            bytes += HEADER_BYTES + self.keys.bytes() + self.values.bytes() - before;
         }
         self.nulls.append(bytes > 0);
-        self.offsets.push((self.keys.offsets.len() - 1) as i32);
+        self.offsets.push(self.keys.len() as i32);
         bytes
     }
 
@@ -168,11 +130,13 @@ pub(crate) struct BatchBuilder {
     timestamp_nulls: NullBufferBuilder,
     types: Vec<i32>,
     headers: HeadersBuilder,
+    /// Records whose values did not fit, if they are kept.
+    bad: Option<BadRows>,
 }
 
 impl BatchBuilder {
     /// No value takes more than `value_bytes` as typed columns.
-    pub fn new(columns: Arc<Columns>, value_bytes: usize) -> Self {
+    pub fn new(columns: Arc<Columns>, value_bytes: usize, bad: Option<BadRows>) -> Self {
         let decoding = columns.decoding().filter(|_| columns.has(Column::Value));
         let typed = decoding.map(|decoding| Typed::new(decoding, value_bytes));
         BatchBuilder {
@@ -195,6 +159,7 @@ impl BatchBuilder {
             timestamp_nulls: NullBufferBuilder::new(0),
             types: Vec::new(),
             headers: HeadersBuilder::new(),
+            bad,
         }
     }
 
@@ -202,7 +167,12 @@ impl BatchBuilder {
         self.rows
     }
 
-    /// Of the batch in memory, about.
+    /// Without a row, and without a bad record.
+    pub fn is_empty(&self) -> bool {
+        self.rows == 0 && self.bad.as_ref().is_none_or(BadRows::is_empty)
+    }
+
+    /// Of the batch in memory, about, with its bad records.
     pub fn bytes(&self) -> usize {
         self.bytes
     }
@@ -244,19 +214,24 @@ impl BatchBuilder {
 
     /// Topic and partition begun last.
     pub fn place(&self) -> (&str, i32) {
-        let last = self.runs.last();
-        last.map_or(("", -1), |run| (&*run.topic, run.partition))
+        place(&self.runs)
     }
 
     /// Appends a row of the partition begun last.
     ///
     /// # Errors
-    /// A value that does not fit is to end the scan ([`OnBad::Fail`]), or its schema is not to be had.
+    /// A value that does not fit is to end the scan ([`OnBad::Fail`]), or its schema is not to be
+    /// had.
     #[inline]
     pub fn push(&mut self, row: Row, record: &Record<'_>) -> Result<Fit, Box<Unfit>> {
         let fit = match self.typed {
             None => Fit::Good,
-            Some(_) => self.push_typed(record.value)?,
+            Some(_) => self.push_typed(&Raw {
+                row,
+                key: record.key,
+                value: record.value,
+                record: Some(record),
+            })?,
         };
         if fit == Fit::Dropped {
             return Ok(fit);
@@ -278,7 +253,13 @@ impl BatchBuilder {
         key: Option<&[u8]>,
         value: Option<&[u8]>,
     ) -> Result<Fit, Box<Unfit>> {
-        let fit = self.push_typed(value)?;
+        let record = None;
+        let fit = self.push_typed(&Raw {
+            row,
+            key,
+            value,
+            record,
+        })?;
         if fit == Fit::Dropped {
             return Ok(fit);
         }
@@ -291,26 +272,49 @@ impl BatchBuilder {
 
     /// Decodes a value first: without a row nothing else of its record is kept.
     #[inline(never)]
-    fn push_typed(&mut self, value: Option<&[u8]>) -> Result<Fit, Box<Unfit>> {
+    fn push_typed(&mut self, raw: &Raw<'_>) -> Result<Fit, Box<Unfit>> {
         let Some(typed) = &mut self.typed else {
             return Ok(Fit::Good);
         };
-        match typed.push(value) {
+        match typed.push(raw.value) {
             Ok(bytes) => {
                 self.bytes += bytes;
                 Ok(Fit::Good)
             }
             // Not the value's fault: a null would be a loss.
             Err(unfit @ Unfit::Registry(_)) => Err(Box::new(unfit)),
-            Err(unfit) => match typed.on_bad {
-                OnBad::Fail => Err(Box::new(unfit)),
-                OnBad::Drop => Ok(Fit::Dropped),
-                OnBad::Null => {
-                    typed.push_null();
-                    Ok(Fit::Nulled)
-                }
-            },
+            Err(unfit) => {
+                let fit = match typed.on_bad {
+                    OnBad::Fail => return Err(Box::new(unfit)),
+                    OnBad::Drop => Fit::Dropped,
+                    OnBad::Null => {
+                        typed.push_null();
+                        Fit::Nulled
+                    }
+                };
+                self.keep_bad(raw, &unfit);
+                Ok(fit)
+            }
         }
+    }
+
+    #[cold]
+    fn keep_bad(&mut self, raw: &Raw<'_>, unfit: &Unfit) {
+        let Some(bad) = &mut self.bad else {
+            return;
+        };
+        let (topic, partition) = place(&self.runs);
+        let offset = raw.row.offset;
+        self.bytes += bad.push(&BadRow {
+            topic,
+            partition,
+            offset,
+            timestamp: raw.row.timestamp,
+            key: raw.key,
+            value: raw.value,
+            record: raw.record,
+            sentence: &unfit.sentence(topic, partition, offset),
+        });
     }
 
     #[inline]
@@ -340,11 +344,11 @@ impl BatchBuilder {
         }
     }
 
-    /// The batch, and an empty builder.
+    /// The batch and its bad records, and an empty builder.
     ///
     /// # Errors
     /// None that is expected: Arrow checks what was built.
-    pub fn finish(&mut self) -> Result<RecordBatch, ArrowError> {
+    pub fn finish(&mut self) -> Result<(RecordBatch, Option<BadRecords>), ArrowError> {
         let columns = Arc::clone(&self.columns);
         let mut arrays = Vec::with_capacity(columns.list().len());
         for column in columns.list() {
@@ -357,7 +361,9 @@ impl BatchBuilder {
         let last = self.runs.pop().map(|run| Run { rows: 0, ..run });
         self.runs.clear();
         self.runs.extend(last);
-        RecordBatch::try_new_with_options(columns.schema(), arrays, &options)
+        let bad = self.bad.as_mut().map_or(Ok(None), BadRows::finish)?;
+        let batch = RecordBatch::try_new_with_options(columns.schema(), arrays, &options)?;
+        Ok((batch, bad))
     }
 
     fn array(&mut self, column: Column) -> Result<ArrayRef, ArrowError> {
@@ -408,6 +414,12 @@ impl BatchBuilder {
     }
 }
 
+/// Topic and partition begun last.
+fn place(runs: &[Run]) -> (&str, i32) {
+    let last = runs.last();
+    last.map_or(("", -1), |run| (&*run.topic, run.partition))
+}
+
 #[cold]
 fn headers_cost(record: &Record<'_>) -> usize {
     let headers = record.headers();
@@ -417,14 +429,4 @@ fn headers_cost(record: &Record<'_>) -> usize {
             HEADER_BYTES + HEADER_KEY_GROWTH * header.key.len() + value
         })
         .sum()
-}
-
-fn with_slack(len: usize) -> usize {
-    len + len / 16
-}
-
-/// The vector; the next one begins a little larger.
-fn take<T>(vector: &mut Vec<T>) -> Vec<T> {
-    let empty = Vec::with_capacity(with_slack(vector.len()));
-    std::mem::replace(vector, empty)
 }

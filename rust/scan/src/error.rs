@@ -43,6 +43,8 @@ pub enum ErrorKind {
     BatchTooLarge,
     /// A value that is not what the schema says.
     BadValue,
+    /// Records with such values cannot be written to their topic.
+    BadRecords,
     /// No answer of the registry of schemas in time.
     Registry,
     /// Threads or memory ran out.

@@ -1,6 +1,7 @@
 //! Reads topics of any Kafka into Arrow record batches: `pyrklog.scan`.
 //!
 //! ```text
+//! names         topics to choose among
 //! plan          offsets to read of each partition: splits
 //! sample        the first values of them, for a schema
 //! coordinator   one thread: finds leaders, checks epochs, hands out splits
@@ -9,6 +10,8 @@
 //! lane          one connection, the splits read on it, one Fetch in flight
 //! queue         finished batches, bounded in bytes
 //! reader        the caller's side
+//! bad_rows      records whose values did not fit, gathered beside a batch
+//! bad_writer    a thread that writes them before the batch is given
 //! typed         values as columns: JSON, Avro, Protobuf
 //! registry      schemas by the ids that values name
 //! ```
@@ -21,7 +24,10 @@
 mod aborted;
 mod ask;
 mod assign;
+mod bad_rows;
+mod bad_writer;
 mod builder;
+mod bytes_builder;
 mod columns;
 mod coordinator;
 mod decode;
@@ -29,6 +35,7 @@ mod entries;
 mod error;
 mod lane;
 mod large;
+mod names;
 mod old_formats;
 mod openers;
 mod options;
@@ -46,12 +53,16 @@ mod threads;
 mod typed;
 mod worker;
 
+pub use bad_rows::{BAD_RECORD_COLUMNS, BadRecords};
+pub use bad_writer::{BadRecordSink, NotWritten, cannot_write};
 pub use columns::{Column, Columns, UnknownColumn};
 pub use error::{ErrorKind, Result, ScanError};
+pub use names::topic_names;
 pub use options::{ALL_PARTITIONS, Missing, OptionsError, Position, ScanOptions, TopicPartitions};
 pub use plan::Plan;
 pub use progress::SplitProgress;
 pub use reader::{Interrupt, ScanReader, Status};
+pub use registry::latest_schema;
 pub use sample::{given, plan};
 pub use split::Split;
 pub use typed::{Decode, Decoding, Format, OnBad, infer};

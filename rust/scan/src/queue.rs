@@ -7,6 +7,7 @@ use std::time::Duration;
 use arrow_array::RecordBatch;
 use parking_lot::{Condvar, Mutex};
 
+use crate::bad_rows::BadRecords;
 use crate::error::{Result, ScanError};
 use crate::progress::{Delivered, Progress};
 
@@ -14,6 +15,8 @@ use crate::progress::{Delivered, Progress};
 #[derive(Debug)]
 pub(crate) struct Output {
     pub batch: RecordBatch,
+    /// To be written before the batch counts as delivered.
+    pub bad: Option<BadRecords>,
     pub bytes: usize,
     pub parts: Vec<Delivered>,
 }
@@ -22,6 +25,8 @@ pub(crate) struct Output {
 struct State {
     batches: VecDeque<Output>,
     bytes: usize,
+    /// Of the batch that was taken and does not count as delivered yet.
+    taken: Option<Vec<Delivered>>,
     /// Nothing more comes; with an error, the scan failed.
     end: Option<Result<()>>,
 }
@@ -87,8 +92,12 @@ impl Queue {
         if state.end.is_some() {
             return Err(ScanError::cancelled());
         }
-        match state.batches.back_mut() {
-            Some(last) => last.parts.extend(parts),
+        let before = match state.batches.back_mut() {
+            Some(last) => Some(&mut last.parts),
+            None => state.taken.as_mut(),
+        };
+        match before {
+            Some(before) => before.extend(parts),
             None => self.progress.deliver(&parts),
         }
         Ok(())
@@ -110,21 +119,35 @@ impl Queue {
         state.batches.clear();
     }
 
+    /// Ends the queue with an error of the caller's side, also if all is in it.
+    pub fn fail(&self, error: ScanError) {
+        let mut state = self.state.lock();
+        state.end = Some(Err(error));
+        state.bytes = 0;
+        state.batches.clear();
+        self.has_room.notify_all();
+        self.has_batch.notify_all();
+    }
+
     /// The failure, if the queue ended with one.
     pub fn failure(&self) -> Option<ScanError> {
         let state = self.state.lock();
         state.end.clone().and_then(Result::err)
     }
 
-    /// Takes the next batch, and counts it as delivered.
+    /// Takes the next batch, and counts it as delivered. One with bad records counts when
+    /// [`Queue::delivered`] is called, before the next one is taken.
     pub fn pop(&self, most: Duration) -> Popped {
         let mut state = self.state.lock();
         if state.batches.is_empty() && state.end.is_none() {
             self.has_batch.wait_for(&mut state, most);
         }
-        if let Some(output) = state.batches.pop_front() {
+        if let Some(mut output) = state.batches.pop_front() {
             state.bytes -= output.bytes;
-            self.progress.deliver(&output.parts);
+            match output.bad {
+                None => self.progress.deliver(&output.parts),
+                Some(_) => state.taken = Some(std::mem::take(&mut output.parts)),
+            }
             self.has_room.notify_one();
             return Popped::Batch(output);
         }
@@ -133,5 +156,81 @@ impl Queue {
             Some(Ok(())) => Popped::End,
             Some(Err(error)) => Popped::Failed(error.clone()),
         }
+    }
+
+    /// The bad records of the batch taken last are written.
+    pub fn delivered(&self) {
+        let mut state = self.state.lock();
+        if let Some(parts) = state.taken.take() {
+            self.progress.deliver(&parts);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::split::Split;
+    use arrow_schema::Schema;
+
+    fn delivered(position: i64) -> Delivered {
+        Delivered {
+            split: 0,
+            position,
+            leader_epoch: 1,
+            records: 1,
+            bytes: 0,
+            bad: 0,
+        }
+    }
+
+    fn empty() -> RecordBatch {
+        RecordBatch::new_empty(Arc::new(Schema::empty()))
+    }
+
+    #[test]
+    fn what_is_passed_behind_a_batch_that_was_taken_waits_for_its_bad_records() {
+        let split = Split {
+            topic: Arc::from("topic"),
+            topic_id: [1; 16],
+            partition: 3,
+            start: 0,
+            end: 100,
+            leader_epoch: -1,
+            is_listed: false,
+        };
+        let progress = Arc::new(Progress::new(&[split]));
+        let queue = Queue::new(1000, Arc::clone(&progress));
+        let bad = BadRecords {
+            records: empty(),
+            largest: String::new(),
+        };
+        let output = Output {
+            batch: empty(),
+            bad: Some(bad),
+            bytes: 10,
+            parts: vec![delivered(5)],
+        };
+        queue.push(output).unwrap();
+        assert!(matches!(queue.pop(Duration::ZERO), Popped::Batch(_)));
+        queue.pass(vec![delivered(9)]).unwrap();
+        assert_eq!(progress.read()[0].position, 0);
+        queue.delivered();
+        assert_eq!(
+            (progress.read()[0].position, progress.read()[0].records),
+            (9, 2)
+        );
+        queue.pass(vec![delivered(12)]).unwrap();
+        assert_eq!(progress.read()[0].position, 12);
+    }
+
+    #[test]
+    fn a_failure_of_the_caller_replaces_the_end() {
+        let queue = Queue::new(1000, Arc::new(Progress::new(&[])));
+        queue.end(Ok(()));
+        let error = ScanError::cancelled();
+        queue.fail(error.clone());
+        assert_eq!(queue.failure(), Some(error));
+        assert!(matches!(queue.pop(Duration::ZERO), Popped::Failed(_)));
     }
 }

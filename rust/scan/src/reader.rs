@@ -10,6 +10,8 @@ use pyrklog_client::{Cancel, Waker};
 
 use crate::ask::FetchTerms;
 use crate::assign::Lanes;
+use crate::bad_rows::{BadRecords, BadRows};
+use crate::bad_writer::{BadRecordSink, BadWriter};
 use crate::columns::Columns;
 use crate::coordinator::{Coordinator, WorkerHandle, leaders};
 use crate::decode::{DecodeLimits, Decoder};
@@ -72,6 +74,8 @@ pub struct Status {
     progress: Arc<Progress>,
     queue: Arc<Queue>,
     cancel: Cancel,
+    /// Of the writer of bad records, which works on when all is read.
+    bad_cancel: Option<Cancel>,
 }
 
 impl Status {
@@ -94,6 +98,9 @@ impl Status {
     pub fn close(&self) {
         self.queue.close();
         self.cancel.cancel();
+        if let Some(cancel) = &self.bad_cancel {
+            cancel.cancel();
+        }
     }
 }
 
@@ -101,6 +108,7 @@ impl Status {
 pub struct ScanReader {
     status: Status,
     columns: Arc<Columns>,
+    bad_records: Option<BadWriter>,
     interrupt: Option<Interrupt>,
     /// When it was asked last.
     asked_at: Instant,
@@ -119,13 +127,18 @@ impl Drop for ScanReader {
 }
 
 impl ScanReader {
-    /// Starts the threads of a plan. `interrupt` is asked about ten times a second, on the caller's
-    /// thread, also while batches come faster than they are taken: a reader of the C stream may ask
-    /// for one after the other without another look at signals.
+    /// Starts the threads of a plan. With `bad_records`, records whose values do not fit are written
+    /// there before the batch that they were in is given. `interrupt` is asked about ten times a
+    /// second, on the caller's thread, also while batches come faster than they are taken: a reader of
+    /// the C stream may ask for one after the other without another look at signals.
     ///
     /// # Errors
     /// The system has no thread or file descriptor left.
-    pub fn start(plan: Plan, interrupt: Option<Interrupt>) -> Result<ScanReader> {
+    pub fn start(
+        plan: Plan,
+        bad_records: Option<BadRecordSink>,
+        interrupt: Option<Interrupt>,
+    ) -> Result<ScanReader> {
         let Plan {
             splits,
             options,
@@ -150,23 +163,20 @@ impl ScanReader {
                 progress: Arc::clone(&progress),
                 queue,
                 cancel,
+                bad_cancel: bad_records.as_ref().map(|sink| sink.cancel.clone()),
             },
             columns: Arc::clone(&options.columns),
+            bad_records: bad_records.map(BadWriter::start).transpose()?,
             interrupt,
             asked_at: Instant::now(),
         };
-        let terms = Arc::new(FetchTerms {
-            isolation: options.isolation,
-            rack: options.rack.clone(),
-            bytes: shares.lane,
-            timeout: options.timeout,
-            request_timeout: options.client.request_timeout,
-        });
+        let terms = fetch_terms(&options, shares);
+        let keeps_bad = reader.bad_records.is_some();
         let workers = options.threads.min(cursors.len()).max(1);
         let (events, heard) = channel();
         let handles = (0..workers)
             .map(|number| {
-                let decoder = decoder(&options, shares, &shared, number);
+                let decoder = decoder(&options, shares, &shared, number, keeps_bad);
                 let terms = WorkerTerms {
                     fetch: Arc::clone(&terms),
                     large_bytes: options.large_bytes,
@@ -206,12 +216,43 @@ impl ScanReader {
             // Before a batch is taken: one that was taken counts as delivered.
             self.look()?;
             match self.status.queue.pop(LOOK) {
-                Popped::Batch(output) => return Ok(Some(output.batch)),
+                Popped::Batch(output) => {
+                    let has_bad = output.bad.is_some();
+                    if let Some(bad) = output.bad {
+                        self.write_bad(bad)?;
+                    }
+                    // One without a row was there for its bad records.
+                    if !has_bad || output.batch.num_rows() > 0 {
+                        return Ok(Some(output.batch));
+                    }
+                }
                 Popped::End => return Ok(None),
                 Popped::Failed(error) => return Err(error),
                 Popped::Nothing => {}
             }
         }
+    }
+
+    /// Waits until they are written. They are those of the batch taken last.
+    fn write_bad(&mut self, bad: BadRecords) -> Result<()> {
+        let Some(writer) = self.bad_records.take() else {
+            return Err(ScanError::cancelled());
+        };
+        writer.send(bad);
+        let answer = loop {
+            match writer.answer(LOOK) {
+                Some(answer) => break answer,
+                None => self.look()?,
+            }
+        };
+        if let Err(error) = &answer {
+            self.status.queue.fail(error.clone());
+            self.status.close();
+        }
+        answer?;
+        self.status.queue.delivered();
+        self.bad_records = Some(writer);
+        Ok(())
     }
 
     /// Asks whether to stop, if it is time to.
@@ -225,7 +266,7 @@ impl ScanReader {
             return Ok(());
         }
         let error = ScanError::new(ErrorKind::Interrupted, "the scan was interrupted");
-        self.status.queue.end(Err(error.clone()));
+        self.status.queue.fail(error.clone());
         self.status.close();
         Err(error)
     }
@@ -247,6 +288,16 @@ impl RecordBatchReader for ScanReader {
     fn schema(&self) -> SchemaRef {
         self.columns.schema()
     }
+}
+
+fn fetch_terms(options: &ScanOptions, shares: MemoryShares) -> Arc<FetchTerms> {
+    Arc::new(FetchTerms {
+        isolation: options.isolation,
+        rack: options.rack.clone(),
+        bytes: shares.lane,
+        timeout: options.timeout,
+        request_timeout: options.client.request_timeout,
+    })
 }
 
 fn start_worker(
@@ -275,7 +326,13 @@ fn start_worker(
     Ok(WorkerHandle { commands, waker })
 }
 
-fn decoder(options: &ScanOptions, shares: MemoryShares, shared: &Shared, worker: usize) -> Decoder {
+fn decoder(
+    options: &ScanOptions,
+    shares: MemoryShares,
+    shared: &Shared,
+    worker: usize,
+    keeps_bad: bool,
+) -> Decoder {
     let limits = BatchLimits {
         rows: options.batch_rows,
         bytes: shares.batch,
@@ -285,6 +342,7 @@ fn decoder(options: &ScanOptions, shares: MemoryShares, shared: &Shared, worker:
         Arc::clone(&options.columns),
         limits,
         Arc::clone(&shared.queue),
+        keeps_bad.then(|| BadRows::new(options.client.client_id.as_str().into())),
     );
     let limits = DecodeLimits {
         expanded_bytes: shares.expanded,

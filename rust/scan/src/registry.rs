@@ -11,8 +11,11 @@ use crate::error::{ErrorKind, Result, ScanError};
 const ANSWER_BYTES_MAX: usize = 4 << 20;
 const SCHEME: &str = "http://";
 const URL_BYTES_MAX: usize = 2000;
-/// The registry's word for a schema that it has not; another 404 is not the registry's.
-const NO_SCHEMA: u64 = 40403;
+/// The registry's words for a schema that it has not, and for a subject or a version of one; another
+/// 404 is not the registry's.
+const NO_SCHEMA: &[u64] = &[40403];
+const NO_SUBJECT: &[u64] = &[40401, 40402];
+const SUBJECT_BYTES_MAX: usize = 500;
 /// Of an answer in a sentence.
 const SHORT_CHARS: usize = 200;
 
@@ -27,7 +30,7 @@ pub(crate) struct Registry {
     cancel: Cancel,
 }
 
-/// What a registry has for an id.
+/// What a registry has for an id or a subject.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Answer {
     /// Avro's JSON.
@@ -48,6 +51,15 @@ impl Registry {
         config: &ClientConfig,
         cancel: &Cancel,
     ) -> std::result::Result<Registry, String> {
+        Registry::with_timeouts(url, config.connect_timeout, config.request_timeout, cancel)
+    }
+
+    fn with_timeouts(
+        url: &str,
+        question_timeout: Duration,
+        timeout: Duration,
+        cancel: &Cancel,
+    ) -> std::result::Result<Registry, String> {
         let bad = || match url.contains('@') {
             // What stands before it may be a password.
             true => "registry has a name or password; it can be http://HOST:PORT".to_owned(),
@@ -62,8 +74,8 @@ impl Registry {
         Ok(Registry {
             address: Address::parse(host).map_err(|_| bad())?,
             path: path.trim_end_matches('/').to_owned(),
-            question_timeout: config.connect_timeout,
-            timeout: config.request_timeout,
+            question_timeout,
+            timeout,
             cancel: cancel.clone(),
         })
     }
@@ -73,17 +85,32 @@ impl Registry {
     /// # Errors
     /// `Registry`, `Cancelled`.
     pub fn schema(&self, id: u32) -> Result<Answer> {
+        let what = format!("schema {id}");
+        self.tried(&what, &format!("/schemas/ids/{id}"), NO_SCHEMA)
+    }
+
+    /// Asks for the latest schema of a subject, likewise.
+    ///
+    /// # Errors
+    /// `Registry`, `Cancelled`.
+    fn latest(&self, subject: &str) -> Result<Answer> {
+        let what = format!("schema of subject {subject}");
+        let path = format!("/subjects/{}/versions/latest", escaped(subject));
+        self.tried(&what, &path, NO_SUBJECT)
+    }
+
+    fn tried(&self, what: &str, path: &str, unknown: &[u64]) -> Result<Answer> {
         let until = Instant::now() + self.timeout;
         let mut backoff = Backoff::default();
         loop {
-            let reason = match self.ask(id) {
+            let reason = match self.ask(path, unknown) {
                 Ok(answer) => return Ok(answer),
                 Err(reason) => reason,
             };
             self.cancel.check()?;
             if Instant::now() >= until {
                 let text = format!(
-                    "the registry {SCHEME}{}{} gives no schema {id}: {reason}",
+                    "the registry {SCHEME}{}{} gives no {what}: {reason}",
                     self.address, self.path
                 );
                 return Err(ScanError::new(ErrorKind::Registry, text));
@@ -92,8 +119,8 @@ impl Registry {
         }
     }
 
-    fn ask(&self, id: u32) -> std::result::Result<Answer, String> {
-        let path = format!("{}/schemas/ids/{id}", self.path);
+    fn ask(&self, path: &str, unknown: &[u64]) -> std::result::Result<Answer, String> {
+        let path = format!("{}{path}", self.path);
         let found = http_get(
             &self.address,
             &path,
@@ -102,7 +129,7 @@ impl Registry {
             &self.cancel,
         );
         match found {
-            Ok(answer) => read(&answer),
+            Ok(answer) => read(&answer, unknown),
             Err(ClientError::Connection { doing, source, .. }) => Err(format!("{doing}: {source}")),
             Err(ClientError::TimedOut { seconds, .. }) => {
                 Err(format!("no answer within {seconds:.1} s"))
@@ -117,9 +144,10 @@ impl Registry {
 ///
 /// # Errors
 /// A sentence: nothing of the registry's.
-fn read(answer: &HttpAnswer) -> std::result::Result<Answer, String> {
+fn read(answer: &HttpAnswer, unknown: &[u64]) -> std::result::Result<Answer, String> {
     let found: Option<Value> = serde_json::from_slice(&answer.body).ok();
     let field = |name: &str| found.as_ref().and_then(|found| found.get(name));
+    let code = field("error_code").and_then(Value::as_u64);
     match answer.status {
         200 => match (field("schema"), field("schemaType")) {
             (Some(Value::String(_)), Some(Value::String(format))) if format != "AVRO" => {
@@ -128,14 +156,54 @@ fn read(answer: &HttpAnswer) -> std::result::Result<Answer, String> {
             (Some(Value::String(text)), _) => Ok(Answer::Schema(text.clone())),
             _ => Err("an answer without a schema".into()),
         },
-        404 if field("error_code").and_then(Value::as_u64) == Some(NO_SCHEMA) => {
-            Ok(Answer::Unknown)
-        }
+        404 if code.is_some_and(|code| unknown.contains(&code)) => Ok(Answer::Unknown),
         status => Err(match field("message").and_then(Value::as_str) {
             Some(message) => format!("status {status}, {}", short(message)),
             None => format!("status {status}"),
         }),
     }
+}
+
+/// The latest schema of a subject, as Avro's JSON. A question takes `question_timeout` at most, and is
+/// repeated until `timeout` has passed.
+///
+/// # Errors
+/// `Argument`: no URL, no such subject, no Avro; `Registry`, `Cancelled`.
+pub fn latest_schema(
+    url: &str,
+    subject: &str,
+    question_timeout: Duration,
+    timeout: Duration,
+    cancel: &Cancel,
+) -> Result<String> {
+    let bad = |text| ScanError::new(ErrorKind::Argument, text);
+    if subject.is_empty() || subject.len() > SUBJECT_BYTES_MAX {
+        let text = format!("a subject has 1 to {SUBJECT_BYTES_MAX} bytes");
+        return Err(bad(text));
+    }
+    let registry = Registry::with_timeouts(url, question_timeout, timeout, cancel).map_err(bad)?;
+    match registry.latest(subject)? {
+        Answer::Schema(text) => Ok(text),
+        Answer::Other(format) => Err(bad(format!(
+            "the latest schema of subject {subject} is {format}, not Avro"
+        ))),
+        Answer::Unknown => Err(bad(format!(
+            "the registry {SCHEME}{}{} has no subject {subject}",
+            registry.address, registry.path
+        ))),
+    }
+}
+
+/// As a part of a path.
+fn escaped(subject: &str) -> String {
+    let mut out = String::with_capacity(subject.len());
+    for byte in subject.bytes() {
+        match byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
+            true => out.push(char::from(byte)),
+            false => out.push_str(&format!("%{byte:02X}")),
+        }
+    }
+    out
 }
 
 fn short(text: &str) -> String {
@@ -181,8 +249,19 @@ mod tests {
         ];
         for (status, body, expected) in cases {
             let body = body.as_bytes().to_vec();
-            assert_eq!(read(&HttpAnswer { status, body }), expected);
+            assert_eq!(read(&HttpAnswer { status, body }, NO_SCHEMA), expected);
         }
+        for (code, is_known) in [(40401, true), (40402, true), (40403, false)] {
+            let body = format!("{{\"error_code\":{code}}}").into_bytes();
+            let found = read(&HttpAnswer { status: 404, body }, NO_SUBJECT);
+            assert_eq!(found == Ok(Answer::Unknown), is_known, "{found:?}");
+        }
+    }
+
+    #[test]
+    fn a_subject_is_one_part_of_a_path() {
+        assert_eq!(escaped("orders-value_1.x"), "orders-value_1.x");
+        assert_eq!(escaped("a/b ?#%\u{e4}\n"), "a%2Fb%20%3F%23%25%C3%A4%0A");
     }
 
     #[test]

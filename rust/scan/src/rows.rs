@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use pyrklog_wire::records::Record;
 
+use crate::bad_rows::BadRows;
 use crate::builder::{BatchBuilder, Fit, Row};
 use crate::columns::Columns;
 use crate::error::{ErrorKind, Result, ScanError};
@@ -38,9 +39,15 @@ pub(crate) struct Rows {
 }
 
 impl Rows {
-    pub fn new(columns: Arc<Columns>, limits: BatchLimits, queue: Arc<Queue>) -> Rows {
+    /// Records whose values do not fit are kept if there is `bad`.
+    pub fn new(
+        columns: Arc<Columns>,
+        limits: BatchLimits,
+        queue: Arc<Queue>,
+        bad: Option<BadRows>,
+    ) -> Rows {
         Rows {
-            builder: BatchBuilder::new(columns, limits.record_bytes),
+            builder: BatchBuilder::new(columns, limits.record_bytes, bad),
             limits,
             queue,
             parts: Vec::new(),
@@ -141,7 +148,7 @@ impl Rows {
             Unfit::Registry(error) if error.kind == ErrorKind::Cancelled => error.clone(),
             Unfit::Registry(error) => ScanError::new(error.kind, format!("{place}: {error}")),
             _ => {
-                let text = format!("{place}: the value does not fit the schema: {unfit}");
+                let text = unfit.sentence(topic, partition, offset);
                 ScanError::new(ErrorKind::BadValue, text)
             }
         }
@@ -164,7 +171,7 @@ impl Rows {
                 format!("the record at offset {offset} takes {cost} bytes, {limit} are allowed");
             return Err(ScanError::new(ErrorKind::BatchTooLarge, text));
         }
-        if self.builder.rows() == 0 {
+        if self.builder.is_empty() {
             return Ok(());
         }
         let Some(last) = self.parts.last().copied() else {
@@ -193,8 +200,8 @@ impl Rows {
         if self.parts.is_empty() {
             return Ok(());
         }
-        let (bytes, is_empty) = (self.builder.bytes(), self.builder.rows() == 0);
-        let batch = self.builder.finish().map_err(|error| {
+        let (bytes, is_empty) = (self.builder.bytes(), self.builder.is_empty());
+        let (batch, bad) = self.builder.finish().map_err(|error| {
             // Not expected: the builder keeps Arrow's rules.
             ScanError::new(
                 ErrorKind::CorruptBatch,
@@ -207,6 +214,7 @@ impl Rows {
         }
         self.queue.push(Output {
             batch,
+            bad,
             bytes,
             parts,
         })

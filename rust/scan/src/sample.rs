@@ -163,7 +163,7 @@ fn read(options: &ScanOptions, splits: &[Split], cancel: &Cancel) -> Result<Vec<
         client,
     };
     let interrupt = Box::new(move || outer.is_cancelled());
-    let mut reader = ScanReader::start(plan, Some(interrupt))?;
+    let mut reader = ScanReader::start(plan, None, Some(interrupt))?;
     let (mut sample, mut bytes) = (Vec::new(), 0);
     while bytes < SAMPLE_BYTES
         && let Some(batch) = reader.next_batch()?

@@ -7,6 +7,7 @@ use arrow_array::RecordBatch;
 use pyrklog_client::{Cancel, ClientConfig};
 use pyrklog_wire::fetch::AbortedTransaction;
 
+use crate::bad_rows::{BadRecords, BadRows};
 use crate::columns::{Column, Columns};
 use crate::decode::{DecodeLimits, Decoder};
 use crate::entries::position_after;
@@ -76,6 +77,33 @@ pub fn decode_columns(
     records: &[u8],
     aborted: &[AbortedTransaction],
 ) -> Result<(Vec<RecordBatch>, SplitProgress)> {
+    let (batches, _, figures) = decode_all(how, columns, records, aborted, None)?;
+    Ok((batches, figures))
+}
+
+/// The same with the records whose values did not fit, batch by batch.
+///
+/// # Errors
+/// As [`decode`].
+///
+/// # Panics
+/// As [`decode`].
+pub fn decode_with_bad(
+    how: How,
+    columns: Columns,
+    records: &[u8],
+    client_id: &str,
+) -> Result<(Vec<RecordBatch>, Vec<BadRecords>, SplitProgress)> {
+    decode_all(how, columns, records, &[], Some(client_id))
+}
+
+fn decode_all(
+    how: How,
+    columns: Columns,
+    records: &[u8],
+    aborted: &[AbortedTransaction],
+    client_id: Option<&str>,
+) -> Result<(Vec<RecordBatch>, Vec<BadRecords>, SplitProgress)> {
     let split = Split {
         topic: Arc::from("topic"),
         topic_id: [1; 16],
@@ -93,20 +121,23 @@ pub fn decode_columns(
     let (position, _) = passed?;
     let progress = Arc::new(Progress::new(&[split]));
     let queue = Arc::new(Queue::new(usize::MAX, Arc::clone(&progress)));
-    let mut decoder = decoder(how, columns, &queue);
+    let bad = client_id.map(|client_id| BadRows::new(client_id.into()));
+    let mut decoder = decoder(how, columns, &queue, bad);
     decoder.decode(&cursor, records, aborted)?;
     decoder.rows.flush()?;
     queue.end(Ok(()));
-    let mut batches = Vec::new();
+    let (mut batches, mut all_bad) = (Vec::new(), Vec::new());
     while let Popped::Batch(output) = queue.pop(Duration::ZERO) {
         assert!(output.batch.num_rows() <= how.batch_rows);
         batches.push(output.batch);
+        all_bad.extend(output.bad);
+        queue.delivered();
     }
     let figures = progress.read()[0];
     let reached = figures.position;
     let end = cursor.end.max(cursor.position);
     assert_eq!(reached, position.min(end), "the decoder's position");
-    Ok((batches, figures))
+    Ok((batches, all_bad, figures))
 }
 
 /// Avro values of all fields of `schema`, which name the schemas that they were written with.
@@ -124,13 +155,13 @@ pub fn registered(
     Decoding::registered(Reader::new(schema, None)?, registry, on_bad)
 }
 
-fn decoder(how: How, columns: Columns, queue: &Arc<Queue>) -> Decoder {
+fn decoder(how: How, columns: Columns, queue: &Arc<Queue>, bad: Option<BadRows>) -> Decoder {
     let limits = BatchLimits {
         rows: how.batch_rows,
         bytes: how.batch_bytes,
         record_bytes: how.large_bytes,
     };
-    let rows = Rows::new(Arc::new(columns), limits, Arc::clone(queue));
+    let rows = Rows::new(Arc::new(columns), limits, Arc::clone(queue), bad);
     let limits = DecodeLimits {
         expanded_bytes: how.expanded_bytes,
         large_bytes: how.large_bytes,

@@ -4,6 +4,7 @@ mod avro;
 mod avro_bounds;
 mod avro_model;
 mod avro_plain;
+mod bad_records;
 mod decode;
 mod hostile;
 mod old_formats;

@@ -334,7 +334,7 @@ fn an_interrupt_ends_a_scan_whose_batches_are_there_already() {
     let asked = Arc::new(AtomicUsize::new(0));
     let count = Arc::clone(&asked);
     let interrupt = Box::new(move || count.fetch_add(1, Ordering::SeqCst) >= 2);
-    let mut reader = pyrklog_scan::ScanReader::start(plan.unwrap(), Some(interrupt)).unwrap();
+    let mut reader = pyrklog_scan::ScanReader::start(plan.unwrap(), None, Some(interrupt)).unwrap();
     let until = Instant::now() + Duration::from_secs(60);
     let mut batches = 0;
     let error = loop {
@@ -353,7 +353,7 @@ fn an_interrupt_ends_the_wait() {
     let broker = FakeBroker::start(|_, _| Reply::Silence);
     let plan = pyrklog_scan::plan(broker.options(), pyrklog_client::Cancel::new().unwrap());
     let interrupt = Box::new(|| true);
-    let mut reader = pyrklog_scan::ScanReader::start(plan.unwrap(), Some(interrupt)).unwrap();
+    let mut reader = pyrklog_scan::ScanReader::start(plan.unwrap(), None, Some(interrupt)).unwrap();
     assert_eq!(
         reader.next_batch().unwrap_err().kind,
         ErrorKind::Interrupted

@@ -186,7 +186,7 @@ fn one_broker_does_not_decide_that_a_topic_was_deleted() {
         options.end = at(100, -1);
         let plan = plan(options, Cancel::new().unwrap()).unwrap();
         cut_off.state().topic_id = id;
-        let mut reader = ScanReader::start(plan, None).unwrap();
+        let mut reader = ScanReader::start(plan, None, None).unwrap();
         let mut offsets = Vec::new();
         while let Some(batch) = reader.next_batch().unwrap() {
             offsets.extend(offsets_of(&batch));

@@ -42,7 +42,11 @@ async def running_broker(
 ) -> AsyncIterator[Running]:
     """Starts a broker over ``directory``; shuts it down at the end."""
     config = load_config(
-        flags={"pyrklog.data.dir": str(directory), "listeners": "PLAINTEXT://127.0.0.1:0"},
+        flags={
+            "pyrklog.data.dir": str(directory),
+            "listeners": "PLAINTEXT://127.0.0.1:0",
+            "pyrklog.http.listener": "none",
+        },
         overrides=overrides,
     )
     planes: list[FakePlane] = []

@@ -120,6 +120,11 @@ def test_banner_shows_address_data_and_start_time(tmp_path: Path) -> None:
     assert "memory" not in text, "no cache"
     cached = banner([Endpoint("PLAINTEXT", "::1", 9095)], [tmp_path], 0.31, place, 14_400_000_000)
     assert "memory   up to 14 GB of cache, given back when others need it" in cached
+    assert "http" not in cached
+    served = banner(
+        [Endpoint("PLAINTEXT", "::1", 9095)], [tmp_path], 0.31, place, 0, ("127.0.0.1", 9192)
+    )
+    assert "http     http://127.0.0.1:9192  /metrics /health/ready" in served
 
 
 def test_the_time_since_exec() -> None:

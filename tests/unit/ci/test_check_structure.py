@@ -43,6 +43,11 @@ def test_a_clean_tree_passes(tmp_path: Path) -> None:
             ":2: imports pyrklog._core",
         ),
         ("python/pyrklog/broker.py", "from kazoo.client import X\n", "import kazoo"),
+        (
+            "python/pyrklog/observability/observer.py",
+            "from starlette.routing import Route\n",
+            "imports starlette.routing; only python/pyrklog/observability/web.py may",
+        ),
         ("python/pyrklog/adoption/zookeeper.py", "import kazoo\n", "import kazoo"),
         (
             "python/pyrklog/broker.py",

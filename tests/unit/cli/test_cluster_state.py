@@ -4,16 +4,15 @@ from dataclasses import replace
 
 import pytest
 
-from pyrklog.cli.cluster_state import (
+from pyrklog.cli.cluster_state import cause, health_page
+from pyrklog.observability.health_rules import (
     BrokerState,
     ClusterState,
     LogDir,
     PartitionState,
     blockers,
-    cause,
     examine,
     health_item,
-    health_page,
     is_healthy,
 )
 

@@ -8,11 +8,11 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from pyrklog.cli.cluster_reading import read_state
-from pyrklog.cli.cluster_state import LogDir
 from pyrklog.cli.cluster_views import BrokerView, min_insync, newest, newest_view
 from pyrklog.cli.connection import Connection
 from pyrklog.cli.failures import CliError, Exit
 from pyrklog.cli.options import Settings
+from pyrklog.observability.health_rules import LogDir
 from pyrklog.protocol.cluster import DESCRIBE_CLUSTER, DescribeClusterResponse
 from pyrklog.protocol.configs import (
     DESCRIBE_CONFIGS,

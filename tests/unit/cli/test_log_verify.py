@@ -2,7 +2,6 @@ from collections import deque
 
 import pytest
 
-from pyrklog.cli.cluster_state import ClusterState, PartitionState
 from pyrklog.cli.failures import CliError, Exit
 from pyrklog.cli.log_verify import (
     DIFFERS,
@@ -15,6 +14,7 @@ from pyrklog.cli.log_verify import (
     parse_since,
     verify_partition,
 )
+from pyrklog.observability.health_rules import ClusterState, PartitionState
 from pyrklog.protocol.verification import DigestedBatch, ReplicaDigestResponse
 
 NOW_MS = 1_700_000_000_000

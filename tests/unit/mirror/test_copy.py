@@ -11,21 +11,23 @@ import pytest
 from pyrklog.mirror import MirrorError, Names, Pace, Policy
 from pyrklog.mirror.copy import COLUMNS, TRANSACTION_BYTES, WRITTEN, Copier
 from pyrklog.mirror.spans import Span
-from pyrklog.mirror.state import Partition, Progress, read_spans, read_state
-from pyrklog.scanning import PartitionProgress
+from pyrklog.mirror.state import Partition, Progress, Row, read_spans, read_state
+from pyrklog.scanning import LeaderNotAvailableError, PartitionProgress
 
 NAMES = Names("east", "west", Policy.PREFIX, "east")
 FOREVER = float("inf")
 HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
-Row = tuple[str, int, bytes | None, bytes | None]
+Written = tuple[str, int, bytes | None, bytes | None]
 
 
 class Target:
     """Rows by transaction; ``aborted`` is what no commit followed."""
 
     def __init__(self) -> None:
-        self.transactions: list[list[Row]] = []
-        self.open: list[Row] = []
+        self.transactions: list[list[Written]] = []
+        self.open: list[Written] = []
+        self.times: list[int] = []
+        """Timestamps in microseconds."""
 
     def send(self, batch: pa.RecordBatch) -> None:
         assert tuple(batch.schema.names) == WRITTEN
@@ -33,12 +35,13 @@ class Target:
             batch.column(name).to_pylist() for name in ("topic", "partition", "key", "value")
         )
         self.open += zip(*columns, strict=True)
+        self.times += batch.column("timestamp").cast(pa.int64()).to_pylist()
 
     def commit(self) -> None:
         self.transactions.append(self.open)
         self.open = []
 
-    def records(self) -> list[list[Row]]:
+    def records(self) -> list[list[Written]]:
         return [
             [row for row in rows if not row[0].startswith("pyrklog-mirror.")]
             for rows in self.transactions
@@ -80,19 +83,26 @@ class Scan:
         seconds: float = 0.0,
         size: int = 100,
         topic_id: str = "id",
+        epoch: int = 3,
+        failure: Exception | None = None,
     ) -> None:
         self._batches, self._ends = batches, ends
         self._starts = starts or {}
         self._clock, self._seconds, self._size = clock or Clock(), seconds, size
         self._taken: list[tuple[int, list[int]]] = []
         self._has_ended = False
+        self.batches_given: list[pa.RecordBatch] = []
+        self._epoch, self._failure = epoch, failure
         self.topic_ids = {"t": topic_id}
 
     def __iter__(self) -> Iterator[object]:
+        yield from self.batches_given
         for partition, offsets in self._batches:
             self._clock.now += self._seconds
             self._taken.append((partition, offsets))
             yield batch(partition, offsets)
+        if self._failure is not None:
+            raise self._failure
         self._has_ended = True
 
     def progress(self) -> list[PartitionProgress]:
@@ -104,7 +114,8 @@ class Scan:
         position = end if self._has_ended else taken[-1][-1] + 1 if taken else start
         records = sum(map(len, taken))
         size = self._size * len(taken)
-        return PartitionProgress("t", partition, start, position, end, 3, records, size, 0)
+        epoch = self._epoch
+        return PartitionProgress("t", partition, start, position, end, epoch, records, size, 0)
 
 
 def batch(partition: int, offsets: list[int]) -> pa.RecordBatch:
@@ -272,3 +283,62 @@ def test_a_producer_that_nobody_needs_is_idle() -> None:
     clock.now = 15.0
     copied.copy(Scan([], {0: 3}, starts={0: 3}), FOREVER)
     assert copied.idle_s == 5.0
+
+
+def test_the_leader_epoch_is_that_of_the_position_also_without_records() -> None:
+    """Else a leader that has written nothing but a marker looks like one that has lost records."""
+    target = Target()
+    copied = copier(target)
+    copied.copy(Scan([(0, [0, 1])], {0: 2}), FOREVER)
+    assert copied.copy(Scan([], {0: 4}, starts={0: 2}, epoch=5), FOREVER)
+    one = target.progress()["t", 0]
+    assert (one.position, one.epoch, one.span) == (4, 5, Span(0, 50, 2))
+
+
+def test_what_was_read_before_a_failure_is_committed() -> None:
+    target = Target()
+    copied = copier(target)
+    failure = LeaderNotAvailableError("partition 1 of topic t has no leader")
+    with pytest.raises(LeaderNotAvailableError):
+        copied.copy(Scan([(0, [0, 1])], {0: 9, 1: 9}, failure=failure), FOREVER)
+    assert [len(rows) for rows in target.records()] == [2]
+    assert target.open == []
+    found = {number: one.position for (_, number), one in target.progress().items()}
+    assert found == {0: 2, 1: 0}
+
+
+def test_records_without_a_timestamp_stay_without() -> None:
+    target = Target()
+    given = batch(0, [0, 1])
+    times = pa.array([5000, None], pa.timestamp("us", "UTC"))
+    given = given.set_column(given.schema.get_field_index("timestamp"), "timestamp", times)
+    scan = Scan([], {0: 2})
+    scan.batches_given = [given]
+    copier(target).copy(scan, FOREVER)
+    assert target.times[:2] == [5000, -1000]
+
+
+def test_topics_of_the_target_are_known_by_their_ids() -> None:
+    target, clock = Target(), Clock()
+    known = Progress("east.t", 5, 0, 50, target_id="old")
+    ends = {("east.t", 0): 50}
+    copied = Copier(
+        NAMES, target, {("t", 0): known}, ends, Pace(), target_ids={"east.t": "B"}, clock=clock
+    )
+    copied.copy(Scan([(0, [5]), (1, [0])], {0: 6, 1: 1}, starts={0: 5}), FOREVER)
+    assert [one.target_id for one in target.progress().values()] == ["B", "B"]
+
+
+def test_what_is_due_goes_with_the_next_transaction_also_without_records() -> None:
+    target = Target()
+    due = [[Row("heartbeats", b"k", b"v")], [], [Row("heartbeats", b"k", b"w")]]
+    ends = {("east.t", 0): 0}
+    copied = Copier(NAMES, target, {}, ends, Pace(), due=lambda: due.pop(0))
+    copied.copy(Scan([(0, [0])], {0: 1}), FOREVER)
+    copied.copy(Scan([], {0: 1}, starts={0: 1}), FOREVER)
+    copied.commit([])
+    assert [[row[0] for row in rows if row[0] == "heartbeats"] for rows in target.records()] == [
+        ["heartbeats"],
+        ["heartbeats"],
+    ]
+    assert copied.ends["east.t", 0] == 2

@@ -1,32 +1,52 @@
-"""Where a mirror begins to read."""
+"""Where a mirror begins to read, and whether it may go on at the target."""
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
-from pyrklog.mirror.copy import Pace
-from pyrklog.mirror.names import Cluster, Names, Patterns, Policy
-from pyrklog.mirror.run import Options, starts
+from pyrklog.mirror.cluster import Logs
+from pyrklog.mirror.run import lost_at_target, starts
 from pyrklog.mirror.state import Progress
 
-KNOWN = {("old", 0): Progress("east.old", position=7, epoch=2, target_end=7)}
+KNOWN = {("old", 0): Progress("east.old", position=7, epoch=2, target_end=7, target_id="B")}
 
 
-def options(**given: Any) -> Options:
-    east, west = Cluster("east", "h:1"), Cluster("west", "h:2")
-    every, none = Patterns([".*"], "--topics"), Patterns([], "--groups")
-    return Options(east, west, Names("east", "west", Policy.PREFIX, "east"), every, none, **given)
+@pytest.mark.parametrize("start", ["earliest", "latest"])
+def test_the_option_is_of_new_topics(start: str) -> None:
+    found = starts({"old": [0, 1], "new": [0, 1]}, KNOWN, start, ())
+    assert found == {"old": {0: (7, 2), 1: "earliest"}, "new": {0: start, 1: start}}
 
 
-@pytest.mark.parametrize(("start", "new"), [("earliest", "earliest"), ("latest", "latest")])
-def test_the_option_is_of_new_topics(start: str, new: str) -> None:
-    found = starts({"old": 2, "new": 2}, KNOWN, options(start=start, pace=Pace()))
-    assert found == {"old": {0: (7, 2), 1: "earliest"}, "new": {0: new, 1: new}}
+def test_a_topic_that_is_copied_again_or_came_later_is_copied_whole() -> None:
+    found = starts({"new": [0], "later": [0]}, KNOWN, "latest", {"new", "later"})
+    assert found == {"new": {0: "earliest"}, "later": {0: "earliest"}}
 
 
-def test_a_topic_is_copied_again_from_its_beginning() -> None:
-    assert starts({"new": 1}, KNOWN, options(start="latest", again=["new"])) == {
-        "new": {0: "earliest"}
-    }
+def test_partitions_that_are_left_out_get_no_place() -> None:
+    assert starts({"old": [1]}, KNOWN, "latest", ()) == {"old": {1: "earliest"}}
+
+
+@pytest.mark.parametrize(
+    ("logs", "told"),
+    [
+        (Logs({("east.old", 0): 7}, {"east.old": "B"}), None),
+        (Logs({("east.old", 0): 9}, {}), None),
+        # It has no leader, or is not copied any more.
+        (Logs({}, {}), None),
+        (Logs({("east.old", 0): 6}, {"east.old": "B"}), "ends at 6 at the target, before 7"),
+        (Logs({("east.old", 0): 9}, {"east.old": "C"}), "deleted at the target and created anew"),
+    ],
+)
+def test_what_was_lost_at_the_target_is_noticed(logs: Logs, told: str | None) -> None:
+    found = lost_at_target(KNOWN, logs)
+    assert (found is None) == (told is None)
+    if found is not None:
+        assert told is not None
+        assert told in found.what
+        assert found.fix is not None
+        assert found.fix.startswith("--again old ")
+
+
+def test_a_target_whose_id_was_not_known_is_taken() -> None:
+    known = {("t", 0): Progress("east.t", 1, 0, 1)}
+    assert lost_at_target(known, Logs({("east.t", 0): 1}, {"east.t": "B"})) is None

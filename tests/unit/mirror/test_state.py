@@ -8,11 +8,13 @@ from pyrklog.mirror.state import (
     Origin,
     Progress,
     State,
+    again_row,
     chain_of,
     chain_row,
     check_origin,
     forgotten_row,
     origin_row,
+    patterns_row,
     progress_row,
     read_spans,
     read_state,
@@ -30,11 +32,20 @@ def test_what_is_written_is_read() -> None:
         progress_row("s", ("t", 0), ONE),
         progress_row("s", ("t", 1), ONE._replace(span=None)),
         chain_row("s", "t", ["A", "C"]),
+        patterns_row("s", ["t.*", "u"]),
     ]
     state = read_state("s", [(row.key, row.value) for row in rows])
     assert state.origin == ORIGIN
     assert state.partitions == {("t", 0): ONE, ("t", 1): ONE._replace(span=None)}
     assert state.chains == {"t": ["A", "C"]}
+    assert state.patterns == ["t.*", "u"]
+
+
+def test_topics_that_are_due_again_are_remembered_until_they_have_begun() -> None:
+    rows = [again_row("s", "t", is_due=True), again_row("s", "u", is_due=True)]
+    assert read_state("s", [(row.key, row.value) for row in rows]).again == {"t", "u"}
+    rows.append(again_row("s", "t", is_due=False))
+    assert read_state("s", [(row.key, row.value) for row in rows]).again == {"u"}
 
 
 def test_what_is_forgotten_is_gone() -> None:

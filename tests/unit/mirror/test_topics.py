@@ -24,9 +24,13 @@ class Fake:
         self.counts = topics
         self.own: dict[str, dict[str, str]] = {}
         self.rows: dict[str, list[tuple[bytes, bytes | None]]] = {}
+        self.without_leader: set[tuple[str, int]] = set()
 
     def topics(self) -> tuple[str, dict[str, int]]:
         return self.id, dict(self.counts)
+
+    def leaderless(self) -> set[tuple[str, int]]:
+        return self.without_leader
 
     def create(
         self, topic: str, partitions: int, replicas: int, options: Mapping[str, str]
@@ -162,3 +166,39 @@ def test_a_topic_that_is_passed_over_is_told_once() -> None:
     syncing.sync()
     assert len(notes) == 1
     assert "data.east.users is not copied" in notes[0]
+
+
+class Late(Fake):
+    """Somebody creates each topic just before the mirror does."""
+
+    def create(
+        self, topic: str, partitions: int, replicas: int, options: Mapping[str, str]
+    ) -> bool:
+        self.counts[topic] = 1
+        return False
+
+
+def test_a_topic_that_somebody_else_creates_meanwhile_gets_partitions_and_options() -> None:
+    source, target = Fake("A", {"t": 3}), Late("B", {})
+    source.own["t"] = {"retention.ms": "5"}
+    assert topics(PREFIX, source, target).sync().grown == {"east.t"}
+    assert target.counts == {"east.t": 3}
+    assert target.own["east.t"] == {"retention.ms": "5"}
+
+
+def test_partitions_without_a_leader_on_either_side_are_left_out_and_told_once() -> None:
+    notes: list[str] = []
+    source, target = Fake("A", {"t": 3, "u": 1}), Fake("B", {})
+    syncing = topics(PREFIX, source, target, notes)
+    source.without_leader = {("t", 1), ("other", 0)}
+    target.without_leader = {("east.u", 0), ("u", 0)}
+    assert syncing.sync().partitions() == {"t": [0, 2], "u": []}
+    source.without_leader = set()
+    assert syncing.sync().partitions() == {"t": [0, 1, 2], "u": []}
+    assert notes == [
+        "partition 1 of topic t has no leader at the source; the others go on without it",
+        "partition 0 of topic u has no leader at the target; the others go on without it",
+    ]
+    wanted = Wanted(Patterns([".*"], "--topics"), is_whole=True)
+    all_of = Topics(PREFIX, wanted, source, target, notes.append)
+    assert all_of.sync().partitions() == {"t": [0, 1, 2], "u": [0]}

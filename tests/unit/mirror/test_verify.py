@@ -9,7 +9,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from pyrklog.mirror import verify
+from pyrklog.mirror import Cluster, verify
+from pyrklog.mirror.cluster import ClusterAdmin
 from pyrklog.mirror.verify import Side, Verdict, compare
 
 HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
@@ -123,3 +124,41 @@ def test_many_keys_take_several_passes(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(source.reads) > 5
     target.records[49] = (b"49", b"x")
     assert compared(source, target, is_compacted=True).difference
+
+
+class Nothing:
+    """A scan without records."""
+
+    def __enter__(self) -> Nothing:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def reader(self) -> list[pa.RecordBatch]:
+        return []
+
+
+@pytest.mark.parametrize(
+    ("log_start", "until", "asked"),
+    [
+        (0, None, [(3, 9)]),
+        # By its offset, so that what is not visible yet is waited for; then what comes behind.
+        (0, -1, [(3, 9), (9, "latest")]),
+        (12, None, []),
+        (12, -1, [(12, "latest")]),
+    ],
+)
+def test_all_that_is_compared_is_waited_for(
+    monkeypatch: pytest.MonkeyPatch, log_start: int, until: int | None, asked: list[Any]
+) -> None:
+    ranges: list[Any] = []
+
+    def scan(_topics: object, *, start: object, end: object, **_: object) -> Nothing:
+        ranges.append((start, end))
+        return Nothing()
+
+    monkeypatch.setattr(verify, "scan", scan)
+    side = Side(ClusterAdmin(Cluster("east", "h:1"), 1.0), "t", 0, 3, 9, log_start)
+    assert list(side.batches(("offset",), until)) == []
+    assert ranges == asked

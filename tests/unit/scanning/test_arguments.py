@@ -29,13 +29,14 @@ def scan(**arguments: Any) -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        ({"topics": None}, "topics is None; it takes the name of a topic, a list of names, or"),
+        ({"topics": None}, "topics is None; it takes the name of a topic, a list of names,"),
         ({"topics": 5}, "topics is 5; it takes"),
         ({"topics": b"greetings"}, "topics is b'greetings'; it takes"),
         ({"topics": ["t", 5]}, "topics is ['t', 5]; it takes"),
         ({"topics": {5: [0]}}, "topics is {5: [0]}; it takes"),
         ({"topics": {"t": ["0"]}}, "topics has ['0'] for 't'; it takes a list of numbers"),
         ({"topics": {"t": 0}}, "topics has 0 for 't'; it takes a list of numbers"),
+        ({"topics": re.compile(b"t")}, "topics is re.compile(b't'); a pattern is of a text"),
         ({"topics": {"t": "0"}}, "topics has '0' for 't'; it takes a list of numbers"),
         ({"timeout_s": "5"}, "timeout_s is '5'; it takes a number of seconds"),
         ({"connect_timeout_s": None}, "connect_timeout_s is None; it takes a number of seconds"),
@@ -51,6 +52,7 @@ def scan(**arguments: Any) -> None:
         ({"columns": [5]}, "columns has 5; it takes names"),
         ({"columns": "value"}, "columns is 'value'; it takes a list of names, such as ['value']"),
         ({"decode": "json", "fields": 5}, "fields is 5; it takes a list of names"),
+        ({"decode": "json", "bad_records": 5}, "bad_records is 5; it takes the name of a topic"),
     ],
 )
 def test_another_type_is_told_by_the_arguments_name(
@@ -65,6 +67,17 @@ def test_another_type_is_told_by_the_arguments_name(
     ("arguments", "said"),
     [
         ({"on_bad": "fail"}, "on_bad='fail' is for decoded values: give decode"),
+        ({"bad_records": "b"}, "bad_records='b' is for decoded values: give decode"),
+        ({"decode": "json", "bad_records": "a b"}, "bad_records is 'a b'; no topic can have this"),
+        ({"decode": "json", "bad_records": ""}, "bad_records is ''; no topic can have this name"),
+        (
+            {"decode": "json", "bad_records": "greetings"},
+            "bad_records is 'greetings', which is read",
+        ),
+        (
+            {"decode": "json", "bad_records": "b", "on_bad": "fail"},
+            'bad_records takes nothing with on_bad="fail": choose null or drop',
+        ),
         ({"columns": ["value", "key", "value"]}, "columns names 'value' twice"),
         ({"topics": {"t": [0, -1]}}, "topic t cannot have a partition -1"),
         ({"topics": {"t": [2**31]}}, "topic t cannot have a partition 2147483648"),
@@ -83,7 +96,9 @@ def test_what_would_have_no_effect_is_refused(
 def test_what_can_be_used_is_handed_on(opened: list[ScanSettings]) -> None:
     scan(topics=["a", "b", "a"], columns=["value", "key"], timeout_s=1, batch_rows=7)
     scan(decode="json", on_bad="fail")
-    first, second = opened
+    scan(decode="json", on_bad="drop", bad_records="b")
+    first, second, third = opened
+    assert (first.bad_records, third.bad_records) == (None, "b")
     assert first.topics == [("a", None), ("b", None)]
     assert (first.columns, first.timeout_ms, first.batch_rows) == (["value", "key"], 1000, 7)
     assert second.columns == list(COLUMNS)

@@ -82,6 +82,28 @@ def listed(offset: int, epoch: int | None = None) -> object:
     return SimpleNamespace(offset=offset, leader_epoch=epoch)
 
 
+def timed(offset: int, at_ms: int) -> object:
+    return SimpleNamespace(offset=offset, timestamp=at_ms, leader_epoch=None)
+
+
+def test_the_latest_time_of_a_log(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a broker before Kafka 3.0 answers is its first record, which proves nothing."""
+    answers: dict[object, list[object]] = {
+        A0: [timed(7, 5000), timed(0, 10)],
+        A1: [timed(0, 10), timed(0, 10)],
+    }
+    asked, admin = connected(monkeypatch, answers)
+    assert asked.latest_times([A0, A1]) == {A0: 5000}
+    assert [set(one) for one in admin.asked] == [{A0, A1}, {A0, A1}]
+    nothing: dict[object, list[object]] = {
+        A0: [timed(-1, -1), timed(4, 10)],
+        A1: [timed(3, 10), timed(-1, -1)],
+    }
+    asked, _ = connected(monkeypatch, nothing)
+    assert asked.latest_times([A0, A1]) == {}
+    assert asked.latest_times([]) == {}
+
+
 def test_topics_that_exist_are_described(monkeypatch: pytest.MonkeyPatch) -> None:
     """A broker that says that a topic does not exist is asked again, for a while and once."""
     monkeypatch.setattr(cluster, "ABSENT_S", 0.05)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pickle
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -25,9 +26,10 @@ from pyspark.sql.types import (
 
 from pyrklog.spark.columns import SchemaError, check_schema, converted, schema, value_of
 from pyrklog.spark.decode_options import Decoding, decoding
-from pyrklog.spark.decoding import known, scan_arguments, spark_type, struct_of
+from pyrklog.spark.decoding import is_judged, known, scan_arguments, spark_type, struct_of
 from pyrklog.spark.given import Given, OptionError
 from pyrklog.spark.options import parse
+from pyrklog.spark.registered import is_wanted, latest
 from tests.support.protobuf import DESCRIPTORS
 
 REQUIRED = {"kafka.bootstrap.servers": "127.0.0.1:9092", "subscribe": "orders"}
@@ -93,6 +95,65 @@ def test_avro_and_protobuf_have_the_types_of_their_schemas(tmp_path: Path) -> No
     assert scan_arguments(protobuf, fields)["schema"] == DESCRIPTORS
 
 
+def test_a_registry_has_the_schema_that_is_not_given() -> None:
+    registry = {"decode": "avro", "registry": "http://a:1"}
+    asked: list[tuple[Any, ...]] = []
+
+    def ask(*arguments: str, **times: float) -> str:
+        asked.append((*arguments, *times.items()))
+        return json.dumps(AVRO)
+
+    for options, subject in (
+        ({"subscribe": " orders "}, "orders-value"),
+        ({"assign": '{"orders": [0, 1]}'}, "orders-value"),
+        ({"subscribe": "a,b", "subject": "shop.Order"}, "shop.Order"),
+        ({"subscribePattern": "a.*", "subject": "s"}, "s"),
+    ):
+        found = made(**registry, **options)
+        assert is_wanted(found)
+        schema = latest(found, {**options, "kafka.Request.timeout.ms": "1500"}, ask)
+        fields = known(replace(found, schema=schema))
+        assert fields is not None
+        assert fields.names == ["id", "note"]
+        times = (("connect_timeout_s", 10.0), ("request_timeout_s", 1.5))
+        assert asked.pop() == ("http://a:1", subject, *times)
+    assert not is_wanted(made(**registry, schema=json.dumps(AVRO)))
+    assert not is_wanted(made(decode="avro", schema=json.dumps(AVRO)))
+    with pytest.raises(OptionError, match=r"kafka\.request\.timeout\.ms is 'soon'"):
+        latest(found, {"kafka.request.timeout.ms": "soon"}, ask)
+    assert not asked
+
+
+def test_bad_records_are_told_to_the_scan_of_a_task() -> None:
+    found = made(decode="json", schema=POINT.json(), badRecords="bad")
+    assert scan_arguments(found, None)["bad_records"] == "bad"
+    assert is_judged(found)
+    assert is_judged(made(decode="json", onBad="drop"))
+    assert not is_judged(made(decode="json"))
+    assert scan_arguments(made(decode="json"), None)["bad_records"] is None
+
+
+@pytest.mark.parametrize(
+    ("selection", "is_read"),
+    [
+        ({"subscribePattern": "orders.*"}, True),
+        ({"subscribePattern": "orders"}, False),
+        ({"assign": '{"orders-bad": [0]}'}, True),
+        ({"assign": '{"orders": [0]}'}, False),
+        ({"subscribe": "orders,orders-bad"}, True),
+    ],
+)
+def test_bad_records_are_not_read_again(selection: dict[str, str], is_read: bool) -> None:
+    given = {"kafka.bootstrap.servers": "a:1", "decode": "json", "badRecords": "orders-bad"}
+    if not is_read:
+        found = parse(given | selection, is_stream=True).decoding
+        assert found is not None
+        assert found.bad_records == "orders-bad"
+        return
+    with pytest.raises(OptionError, match="badRecords is orders-bad, which is read: what is"):
+        parse(given | selection, is_stream=True)
+
+
 def test_every_type_holds_what_it_stands_for() -> None:
     utc = pa.timestamp("ns", "UTC")
     cases: list[tuple[pa.DataType, Any, Any]] = [
@@ -156,8 +217,22 @@ def test_columns_of_decoded_values() -> None:
         ({"decode": "json", "onBad": "topic"}, "null or drop or fail"),
         ({"decode": "json", "registry": "http://a:1"}, "registry is for decode=avro"),
         ({"decode": "json", "message": "a.B"}, "message is for decode=protobuf"),
-        ({"decode": "avro"}, "decode=avro needs option schema"),
-        ({"decode": "avro", "schema": "infer"}, "decode=avro needs option schema"),
+        ({"decode": "avro"}, "decode=avro needs option schema, .* or registry"),
+        ({"decode": "avro", "schema": "infer"}, "decode=avro needs option schema, .* or registry"),
+        (
+            {"decode": "avro", "registry": "http://a:1", "subscribe": "a,b"},
+            "without schema needs option subject",
+        ),
+        ({"decode": "avro", "schema": "x", "subject": "s"}, "option subject beside schema"),
+        ({"decode": "json", "subject": "s"}, "subject is for decode=avro"),
+        (
+            {"decode": "avro", "registry": "http://a:1", "writerSchema": "x"},
+            "option writerSchema beside registry",
+        ),
+        ({"badRecords": "b"}, "option badRecords is for decoded values: give decode"),
+        ({"decode": "json", "badRecords": "a b"}, "no topic can have the name"),
+        ({"decode": "json", "badRecords": "b", "onBad": "fail"}, "badRecords takes nothing with"),
+        ({"decode": "json", "badRecords": "orders"}, "badRecords is orders, which is read"),
         ({"decode": "protobuf", "message": "a.B"}, "needs option descriptors"),
         ({"decode": "protobuf", "descriptors": "/dev/null"}, "needs option message"),
         ({"decode": "protobuf", "descriptors": "/not/there", "message": "M"}, "driver reads"),

@@ -49,9 +49,19 @@ def test_defaults_are_the_stock_connectors() -> None:
     assert options.tasks == TaskLimits()
     assert options.max_delay_s == 900
     assert options.commit_group is None
+    assert not options.push_filters
     assert options.ignored == ()
     # But for this one.
     assert options.connection.isolation == "read_committed"
+
+
+def test_filters_are_of_batches() -> None:
+    assert batch(pushFilters="Once").push_filters
+    assert not batch(pushFilters="false").push_filters
+    assert batch(pushFilters="once").ignored == ()
+    assert stream(pushFilters="once").ignored == ("pushFilters",)
+    with pytest.raises(OptionError, match="it can be false or once"):
+        batch(pushFilters="true")
 
 
 def test_names_in_any_case() -> None:
@@ -144,7 +154,6 @@ def test_options_without_effect_are_named() -> None:
         ("kafka.enable.auto.commit", "use commitGroup"),
         ("kafka.sasl.jaas.config", "no effect: security.protocol is PLAINTEXT"),
         ("kafka.ssl.truststore.location", "no effect: security.protocol is PLAINTEXT"),
-        ("badRecords", "use onBad"),
         ("delivery", "it is of writes"),
         ("path", "use option subscribe"),
         ("endingOffsets", "a stream has no end"),

@@ -21,7 +21,7 @@ def test_every_program_is_told_with_its_topics() -> None:
         source = (FOLDER / f"{name}.py").read_text()
         if name == "groups":
             source += (FOLDER / "files.py").read_text()
-        topics = re.findall(r'run\.(?:rows|stream)\(\s*"([^"]+)"|"table", "([^"]+)"', source)
+        topics = re.findall(r'run\.(?:rows|stream)\(\s*"([^"]+)"|"tables?", "([^"]+)"', source)
         read = {topic or table for topic, table in topics}
         assert read, name
         reads = about.partition(": ")[2].partition(" -> ")[0]

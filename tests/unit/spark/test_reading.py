@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from pyspark.sql.datasource import InputPartition
+from pyspark.sql.datasource import DataSourceReader, EqualTo, InputPartition, LessThan
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructField, StructType, TimestampType
 
@@ -343,6 +343,26 @@ def test_readers_are_pickled_without_connections() -> None:
         assert isinstance(again, (PyrklogReader, PyrklogStreamReader))
     task = pickle.loads(pickle.dumps(Task(RANGE)))
     assert task.one == RANGE
+
+
+def test_filters_are_pushed_down_only_where_it_is_asked_for() -> None:
+    """Spark refuses each reader that could, unless its configuration allows it."""
+    full = schema(with_headers=False)
+    assert not can_push(source().reader(full))
+    assert not can_push(source(pushFilters="false").reader(full))
+    assert can_push(source(pushFilters="once").reader(full))
+
+
+def can_push(reader: DataSourceReader) -> bool:
+    """As Spark finds it out."""
+    return getattr(reader.pushFilters, "__func__", None) is not DataSourceReader.pushFilters
+
+
+def test_all_filters_are_given_back_as_they_are() -> None:
+    """Spark knows them by their identity."""
+    reader = source(pushFilters="once").reader(schema(with_headers=False))
+    filters = [EqualTo(("partition",), 3), LessThan(("timestamp",), datetime(2026, 1, 1))]
+    assert [id(one) for one in reader.pushFilters(list(filters))] == [id(one) for one in filters]
 
 
 def test_sparks_own_partition_has_no_rows() -> None:

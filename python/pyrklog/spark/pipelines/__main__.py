@@ -16,15 +16,19 @@ import pyrklog.spark
 from pyrklog.spark.pipelines.run import Run
 
 PROGRAMS = {
+    "changes": "PostgreSQL's table to a topic, and its changes: planes -> planes-changes",
     "duplicates": "records that were sent again, by an id: flights-twice -> flights-once",
     "files": "Parquet by hour: flights -> FOLDER/flights-by-hour",
     "groups": "a dashboard, files, and a mirror: flights -> FOLDER, flights of --mirror",
     "joins": "with the hour's weather, and the planes: flights, weather, planes -> "
     "flights-with-weather, flights-with-planes",
+    "lake": "a Delta table, without a jar: flights -> FOLDER/flights-delta",
     "silences": "planes that do not start for two days: flights -> silent-planes",
+    "upserts": "a topic into PostgreSQL's table: planes -> planes of --postgres",
     "windows": "by hour, and days of planes: flights -> flights-by-hour, plane-days",
 }
 """What each does: topics that it reads -> what it writes."""
+_WITH_POSTGRES = ("changes", "upserts")
 _UNITS_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000}
 _TIME = re.compile(r"([0-9]{1,9})(ms|s|m|h)", re.ASCII)
 
@@ -47,6 +51,14 @@ def parser() -> argparse.ArgumentParser:
     )
     found.add_argument("--records", type=records, metavar="N", help="of a batch, at most")
     found.add_argument("--mirror", metavar="HOST:PORT", help="the other cluster of groups")
+    found.add_argument(
+        "--postgres", metavar="CONNINFO", help="the database of changes and upserts, as for psql"
+    )
+    found.add_argument(
+        "--watermark",
+        metavar="COLUMN",
+        help="changes: without logical decoding, by a column that rises with each change",
+    )
     return found
 
 
@@ -71,6 +83,10 @@ def main(arguments: Sequence[str]) -> None:
     given = usage.parse_args(arguments)
     if (given.name == "groups") != (given.mirror is not None):
         usage.error("groups, and no other, needs --mirror")
+    if (given.name in _WITH_POSTGRES) != (given.postgres is not None):
+        usage.error("changes and upserts, and no other, need --postgres")
+    if given.watermark is not None and given.name != "changes":
+        usage.error("--watermark is of changes")
     spark = SparkSession.builder.appName(given.name).getOrCreate()
     pyrklog.spark.register(spark)
     trigger: dict[str, Any] = {"availableNow": True}
@@ -78,7 +94,7 @@ def main(arguments: Sequence[str]) -> None:
         trigger = {"processingTime": f"{given.every} milliseconds"}
     run = Run(spark, given.bootstrap, given.folder.absolute(), trigger, given.records)
     given.folder.mkdir(parents=True, exist_ok=True)
-    others = [given.mirror] if given.mirror else []
+    others = [one for one in (given.mirror, given.postgres, given.watermark) if one is not None]
     # What one needs the others do without.
     pipeline = importlib.import_module(f"pyrklog.spark.pipelines.{given.name}")
     queries = pipeline.start(run, *others)

@@ -16,6 +16,16 @@ pub(crate) enum Unfit {
     Registry(ScanError),
 }
 
+impl Unfit {
+    /// For the user, with the record's place.
+    pub fn sentence(&self, topic: &str, partition: i32, offset: i64) -> String {
+        format!(
+            "topic {topic} partition {partition} offset {offset}: the value does not fit the \
+             schema: {self}"
+        )
+    }
+}
+
 impl fmt::Display for Unfit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

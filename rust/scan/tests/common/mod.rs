@@ -37,7 +37,7 @@ use pyrklog_wire::offset_for_leader_epoch::{
 use pyrklog_wire::{ErrorCode, RequestHeader};
 
 pub const TOPIC: &str = "t";
-const PATIENCE: Duration = Duration::from_secs(60);
+pub const PATIENCE: Duration = Duration::from_secs(60);
 const PAUSE: Duration = Duration::from_millis(20);
 
 /// What a Fetch is answered with.
@@ -224,7 +224,11 @@ impl FakeBroker {
 pub fn start(options: ScanOptions) -> Result<ScanReader> {
     let started = Instant::now();
     let interrupt = Box::new(move || started.elapsed() > PATIENCE);
-    ScanReader::start(plan(options, Cancel::new().unwrap())?, Some(interrupt))
+    ScanReader::start(
+        plan(options, Cancel::new().unwrap())?,
+        None,
+        Some(interrupt),
+    )
 }
 
 /// The offsets of all rows, and the figures.

@@ -1,0 +1,1 @@
+"""What a broker tells about itself: metrics and health over HTTP. See observability.md."""

@@ -1,0 +1,464 @@
+"""Every metric of ``/metrics``: name, type, labels, and where its value comes from. Pure.
+
+observability.md has the same table, and a test compares them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Literal, NamedTuple
+
+MS = 1e-3
+NS = 1e-9
+
+Kind = Literal["counter", "gauge"]
+
+
+class Metric(NamedTuple):
+    """``name`` as samples have it: counters end in ``_total``."""
+
+    name: str
+    kind: Kind
+    help: str
+    labels: tuple[str, ...] = ()
+
+    @property
+    def family(self) -> str:
+        """The name of the family in OpenMetrics."""
+        return self.name.removesuffix("_total") if self.kind == "counter" else self.name
+
+
+class Taken(NamedTuple):
+    """Where a statistic of the data plane goes; ``scale`` makes base units of it."""
+
+    metric: Metric
+    values: tuple[str, ...] = ()
+    """Of the metric's labels."""
+    scale: float = 1
+
+
+def _counter(name: str, help_: str, *labels: str) -> Metric:
+    return Metric(name, "counter", help_, labels)
+
+
+def _gauge(name: str, help_: str, *labels: str) -> Metric:
+    return Metric(name, "gauge", help_, labels)
+
+
+_FETCHED = _counter(
+    "pyrklog_fetched_bytes_total",
+    "Bytes of records sent to consumers and followers, by the way that they were read.",
+    "path",
+)
+_THROTTLED = _counter(
+    "pyrklog_throttled_replication_bytes_total",
+    "Bytes of throttled replicas (KIP-73), as leader and as follower.",
+    "role",
+)
+REQUESTS = _counter(
+    "kafka_network_requestmetrics_requests_total", "Requests, by API, all versions.", "request"
+)
+REQUESTS_PREFIX = "requests."
+
+PLAIN: Mapping[str, Taken] = MappingProxyType(
+    {
+        "connections": Taken(_gauge("pyrklog_connections", "Open Kafka connections.")),
+        "received_bytes": Taken(_counter("pyrklog_received_bytes_total", "Bytes received.")),
+        "sent_bytes": Taken(_counter("pyrklog_sent_bytes_total", "Bytes sent.")),
+        "produced_bytes": Taken(
+            _counter(
+                "kafka_server_brokertopicmetrics_bytesin_total",
+                "Bytes of record batches that producers appended.",
+            )
+        ),
+        "fetched_bytes.cached": Taken(_FETCHED, ("cached",)),
+        "fetched_bytes.copy": Taken(_FETCHED, ("copy",)),
+        "fetched_bytes.sendfile": Taken(_FETCHED, ("sendfile",)),
+        "fetched_bytes.window": Taken(_FETCHED, ("window",)),
+        "fetched_bytes.inline": Taken(_FETCHED, ("inline",)),
+        "throttled_replication_bytes.leader": Taken(_THROTTLED, ("leader",)),
+        "throttled_replication_bytes.follower": Taken(_THROTTLED, ("follower",)),
+        "network_threads_worked_ns": Taken(
+            _counter("pyrklog_network_threads_busy_seconds_total", "Time that they worked."),
+            scale=NS,
+        ),
+        "connections_muted": Taken(
+            _counter("pyrklog_connections_muted_total", "Times that a connection had to wait.")
+        ),
+        "connections_moved": Taken(
+            _counter("pyrklog_connections_moved_total", "Moves from one network thread to another.")
+        ),
+        "idle_closed": Taken(
+            _counter("pyrklog_connections_idle_closed_total", "Connections closed as idle.")
+        ),
+        "protocol_errors": Taken(
+            _counter("pyrklog_protocol_errors_total", "Connections closed for protocol errors.")
+        ),
+        "accepts_failed": Taken(
+            _counter(
+                "pyrklog_accepts_failed_total",
+                "Connections not accepted for lack of descriptors or memory.",
+            )
+        ),
+        "connections_at_limit": Taken(
+            _counter(
+                "pyrklog_connections_at_limit_total",
+                "Times that accepting stopped at max.connections.",
+            )
+        ),
+        "heavy_requests": Taken(
+            _counter("pyrklog_heavy_requests_total", "Requests of very many elements.")
+        ),
+        "fetch_looks": Taken(
+            _counter("pyrklog_fetch_partition_looks_total", "Partitions that fetches looked at.")
+        ),
+        "purgatory_produce": Taken(
+            _gauge("pyrklog_delayed_produces", "Partitions of produces that wait for replicas.")
+        ),
+        "purgatory_fetch": Taken(
+            _gauge("pyrklog_delayed_fetches", "Partitions of fetches that wait for records.")
+        ),
+        "purgatory_internal": Taken(
+            _gauge("pyrklog_delayed_internal_appends", "The broker's own that wait for replicas.")
+        ),
+        "control_queue_depth": Taken(
+            _gauge("pyrklog_control_requests", "Requests at the control plane.")
+        ),
+        "control_queue_placeless": Taken(
+            _gauge("pyrklog_control_requests_placeless", "Heartbeats and brokers' requests there.")
+        ),
+        "control_queue_parked": Taken(
+            _gauge("pyrklog_control_requests_parked", "Requests that wait there without a place.")
+        ),
+        "control_queue_waiting": Taken(
+            _gauge("pyrklog_control_connections_waiting", "Connections that wait for a place.")
+        ),
+        "control_queue_parked_bytes": Taken(
+            _gauge("pyrklog_control_parked_bytes", "Memory of the requests without a place.")
+        ),
+        "event_queue_depth": Taken(
+            _gauge("pyrklog_event_queue_depth", "Events that the control plane has not taken.")
+        ),
+        "reader_threads": Taken(_gauge("pyrklog_reader_threads", "Threads that wait for disks.")),
+        "reader_jobs": Taken(_counter("pyrklog_reader_jobs_total", "Reads that they have done.")),
+        "validation_waiting": Taken(
+            _gauge("pyrklog_validations_waiting", "Produce requests that wait for a validator.")
+        ),
+        "validation_running": Taken(
+            _gauge("pyrklog_validations_running", "Produce requests at a validator.")
+        ),
+        "transaction_verifications": Taken(
+            _gauge(
+                "pyrklog_transaction_verifications",
+                "Questions to transaction coordinators without an answer yet.",
+            )
+        ),
+        "command_queue_depth": Taken(
+            _gauge("pyrklog_log_commands_waiting", "Logs that wait to be opened or removed.")
+        ),
+        "receive_memory_bytes": Taken(
+            _gauge("pyrklog_receive_memory_bytes", "Memory of requests not worked on yet.")
+        ),
+        "reply_memory_bytes": Taken(
+            _gauge("pyrklog_reply_memory_bytes", "Memory of replies that are not sent yet.")
+        ),
+        "replies_refused": Taken(
+            _counter("pyrklog_replies_refused_total", "Control answers that found no memory.")
+        ),
+        "fetch_sessions": Taken(
+            _gauge("kafka_server_fetchsessioncache_numincrementalfetchsessions", "Fetch sessions.")
+        ),
+        "fetch_session_partitions": Taken(
+            _gauge(
+                "kafka_server_fetchsessioncache_numincrementalfetchpartitionscached",
+                "Partitions in fetch sessions.",
+            )
+        ),
+        "fetch_session_evictions": Taken(
+            _counter(
+                "kafka_server_fetchsessioncache_incrementalfetchsessionevictions_total",
+                "Fetch sessions that made room for others.",
+            )
+        ),
+        "cache_populated_bytes": Taken(
+            _gauge("pyrklog_cache_populated_bytes", "Memory that the block cache has.")
+        ),
+        "cache_free_bytes": Taken(
+            _gauge("pyrklog_cache_free_bytes", "Of it, what holds no records.")
+        ),
+        "cache_limit_bytes": Taken(
+            _gauge("pyrklog_cache_limit_bytes", "What the block cache may have.")
+        ),
+        "cache_transient_bytes": Taken(
+            _gauge("pyrklog_cache_transient_bytes", "Memory of the block cache lent for a moment.")
+        ),
+        "cache_held_bytes": Taken(
+            _gauge("pyrklog_cache_held_bytes", "Records that readers hold in the block cache.")
+        ),
+        "cache_appended_bytes": Taken(
+            _counter("pyrklog_cache_appended_bytes_total", "Bytes appended to the block cache.")
+        ),
+        "cache_appends_refused": Taken(
+            _counter("pyrklog_cache_appends_refused_total", "Appends that found no room in it.")
+        ),
+        "cache_chunks_reclaimed": Taken(
+            _counter("pyrklog_cache_chunks_reclaimed_total", "Chunks taken from older records.")
+        ),
+        "cache_chunks_given_back": Taken(
+            _counter("pyrklog_cache_chunks_given_back_total", "Chunks given back to the system.")
+        ),
+        "cache_chunks_populated_by_appends": Taken(
+            _counter(
+                "pyrklog_cache_chunks_populated_by_appends_total",
+                "Chunks that an append had to wait for.",
+            )
+        ),
+        "internal_appends": Taken(
+            _counter("pyrklog_internal_appends_total", "Batches appended to internal topics.")
+        ),
+        "internal_appended_bytes": Taken(
+            _counter("pyrklog_internal_appended_bytes_total", "Their bytes.")
+        ),
+        "internal_appends_refused": Taken(
+            _counter("pyrklog_internal_appends_refused_total", "Such appends that were refused.")
+        ),
+        "internal_reads": Taken(
+            _counter("pyrklog_internal_reads_total", "The broker's reads of internal topics.")
+        ),
+        "internal_read_bytes": Taken(_counter("pyrklog_internal_read_bytes_total", "Their bytes.")),
+        "internal_damaged_batches": Taken(
+            _counter("pyrklog_internal_damaged_batches_total", "Unreadable batches among them.")
+        ),
+    }
+)
+
+LEFT_OUT: Mapping[str, str] = MappingProxyType(
+    {
+        "partitions": "kafka_server_replicamanager_partitioncount says it",
+        "unwritten_bytes": "the sum of pyrklog_log_dir_unwritten_bytes",
+        "connections_muted_for_room": "the sum of pyrklog_produce_muted_connections",
+        "reader_queue_depth": "the sum of pyrklog_reader_queue_waiting",
+    }
+)
+"""Statistics that no metric has, and why."""
+
+QUEUE: Mapping[str, Taken] = MappingProxyType(
+    {
+        f"reader_queue_{name}": Taken(metric, scale=scale)
+        for name, metric, scale in (
+            (
+                "waiting",
+                _gauge(
+                    "pyrklog_reader_queue_waiting",
+                    "Reads that wait for a thread.",
+                    "log_dir",
+                    "queue",
+                ),
+                1,
+            ),
+            (
+                "running",
+                _gauge(
+                    "pyrklog_reader_queue_running",
+                    "Reads that threads work on.",
+                    "log_dir",
+                    "queue",
+                ),
+                1,
+            ),
+            (
+                "oldest_wait_ms",
+                _gauge(
+                    "pyrklog_reader_queue_oldest_wait_seconds",
+                    "How long the first read has waited.",
+                    "log_dir",
+                    "queue",
+                ),
+                MS,
+            ),
+            (
+                "stalled_ms",
+                _gauge(
+                    "pyrklog_reader_queue_stalled_seconds",
+                    "How long all threads of the queue have stood still.",
+                    "log_dir",
+                    "queue",
+                ),
+                MS,
+            ),
+            (
+                "rejected",
+                _counter(
+                    "pyrklog_reader_queue_rejected_total", "Reads refused.", "log_dir", "queue"
+                ),
+                1,
+            ),
+        )
+    }
+)
+"""``<statistic>.<directory>.<queue>``."""
+
+LOG_DIR: Mapping[str, Taken] = MappingProxyType(
+    {
+        "produce_muted_waiting": Taken(
+            _gauge(
+                "pyrklog_produce_muted_connections",
+                "Producers that wait for room in the directory.",
+                "log_dir",
+            )
+        ),
+        "produce_muted_bytes": Taken(
+            _gauge("pyrklog_produce_muted_bytes", "Memory of their requests.", "log_dir")
+        ),
+        "produce_muted_oldest_wait_ms": Taken(
+            _gauge(
+                "pyrklog_produce_muted_oldest_wait_seconds",
+                "How long the first of them has waited.",
+                "log_dir",
+            ),
+            scale=MS,
+        ),
+        "produce_muted_rejected": Taken(
+            _counter(
+                "pyrklog_produce_muted_rejected_total", "Such requests refused at once.", "log_dir"
+            )
+        ),
+        "produce_muted_timed_out": Taken(
+            _counter(
+                "pyrklog_produce_muted_timed_out_total",
+                "Such requests refused at their timeout.",
+                "log_dir",
+            )
+        ),
+        "writer_queue_waiting": Taken(
+            _gauge("pyrklog_writer_queue_waiting", "Partitions that wait for a writer.", "log_dir")
+        ),
+        "unwritten_bytes": Taken(
+            _gauge(
+                "pyrklog_log_dir_unwritten_bytes", "Bytes that are not in their files.", "log_dir"
+            )
+        ),
+        "read_window_bytes": Taken(
+            _gauge("pyrklog_read_window_bytes", "Memory of readers of old data.", "log_dir")
+        ),
+        "read_kept_bytes": Taken(
+            _gauge("pyrklog_read_kept_bytes", "Old data kept in the page cache.", "log_dir")
+        ),
+        "log_dir_read_only": Taken(
+            _gauge(
+                "pyrklog_log_dir_read_only",
+                "1 while the directory takes no records for lack of space.",
+                "log_dir",
+            )
+        ),
+    }
+)
+"""``<statistic>.<directory>``."""
+
+CLUSTER: Mapping[str, Metric] = MappingProxyType(
+    {
+        "brokers": _gauge("kafka_brokers", "Registered brokers that this one knows."),
+        "replicas": _gauge(
+            "kafka_server_replicamanager_partitioncount", "Partitions with a replica here."
+        ),
+        "leaders": _gauge("kafka_server_replicamanager_leadercount", "Partitions led here."),
+        "under_replicated": _gauge(
+            "kafka_server_replicamanager_underreplicatedpartitions",
+            "Partitions led here with replicas that are not in sync.",
+        ),
+        "under_min_isr": _gauge(
+            "kafka_server_replicamanager_underminisrpartitioncount",
+            "Partitions led here that refuse acks=all.",
+        ),
+        "offline_replicas": _gauge(
+            "kafka_server_replicamanager_offlinereplicacount",
+            "Replicas here whose log directory has failed.",
+        ),
+        "is_controller": _gauge(
+            "kafka_controller_kafkacontroller_activecontrollercount",
+            "1 where this broker is the controller.",
+        ),
+        "offline": _gauge(
+            "kafka_controller_kafkacontroller_offlinepartitionscount",
+            "Partitions without a leader; 0 where this broker is not the controller.",
+        ),
+        "not_preferred": _gauge(
+            "kafka_controller_kafkacontroller_preferredreplicaimbalancecount",
+            "Partitions not led by their first replica; 0 where not the controller.",
+        ),
+        "topics": _gauge(
+            "kafka_controller_kafkacontroller_globaltopiccount",
+            "Topics; 0 where not the controller.",
+        ),
+        "partitions": _gauge(
+            "kafka_controller_kafkacontroller_globalpartitioncount",
+            "Partitions; 0 where not the controller.",
+        ),
+    }
+)
+"""Fields of :class:`.tally.Tally`."""
+
+BROKER: Mapping[str, Metric] = MappingProxyType(
+    {
+        "groups": _gauge(
+            "kafka_coordinator_group_groupmetadatamanager_numgroups",
+            "Groups that this broker coordinates.",
+        ),
+        "is_store_reachable": _gauge(
+            "pyrklog_metadata_store_reachable", "1 while ZooKeeper, or the own store, answers."
+        ),
+        "is_ready": _gauge("pyrklog_ready", "1 while /health/ready says so."),
+        "http_connections": _gauge("pyrklog_http_connections", "Open HTTP connections."),
+        "cpu_seconds": _counter("process_cpu_seconds_total", "CPU time of the broker."),
+        "resident_bytes": _gauge(
+            "process_resident_memory_bytes", "Memory of the broker, shared memory included."
+        ),
+        "start_time_seconds": _gauge(
+            "process_start_time_seconds", "Its start, in seconds since the epoch."
+        ),
+    }
+)
+"""Fields of :class:`.readings.Readings`."""
+
+_PARTITION = ("topic", "partition")
+DETAIL: Mapping[str, Metric] = MappingProxyType(
+    {
+        "partitions": _gauge("kafka_topic_partitions", "Partitions of the topic.", "topic"),
+        "leader": _gauge(
+            "kafka_topic_partition_leader", "The leader's broker id; -1: none.", *_PARTITION
+        ),
+        "replicas": _gauge("kafka_topic_partition_replicas", "Its replicas.", *_PARTITION),
+        "in_sync": _gauge(
+            "kafka_topic_partition_in_sync_replica", "Its replicas in sync.", *_PARTITION
+        ),
+        "is_preferred": _gauge(
+            "kafka_topic_partition_leader_is_preferred",
+            "1 where its first replica leads.",
+            *_PARTITION,
+        ),
+        "is_under_replicated": _gauge(
+            "kafka_topic_partition_under_replicated_partition",
+            "1 where replicas are not in sync.",
+            *_PARTITION,
+        ),
+        "log_end": _gauge(
+            "pyrklog_partition_log_end_offset",
+            "Log end offset of this broker's replica.",
+            *_PARTITION,
+        ),
+        "members": _gauge("kafka_consumergroup_members", "Members of the group.", "consumergroup"),
+        "committed": _gauge(
+            "kafka_consumergroup_current_offset",
+            "The committed offset.",
+            "consumergroup",
+            *_PARTITION,
+        ),
+    }
+)
+"""Of ``/metrics/detail``."""
+
+BUILD = _gauge("pyrklog_build_info", "1; the version.", "version")
+LEFT_OUT_SERIES = _gauge(
+    "pyrklog_metrics_left_out_series", "Series that the bound of the answer left out."
+)

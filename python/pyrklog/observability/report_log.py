@@ -1,0 +1,63 @@
+"""A line of the log each interval: the main metrics, counters as rates."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+
+from pyrklog.base.logs import get_logger
+from pyrklog.observability.growth import Growth
+from pyrklog.observability.samples import Sample
+
+VALUES: Mapping[str, str] = MappingProxyType(
+    {
+        "ready": "pyrklog_ready",
+        "connections": "pyrklog_connections",
+        "partitions": "kafka_server_replicamanager_partitioncount",
+        "leaders": "kafka_server_replicamanager_leadercount",
+        "under_replicated": "kafka_server_replicamanager_underreplicatedpartitions",
+        "under_min_isr": "kafka_server_replicamanager_underminisrpartitioncount",
+        "offline_replicas": "kafka_server_replicamanager_offlinereplicacount",
+        "groups": "kafka_coordinator_group_groupmetadatamanager_numgroups",
+        "control_requests": "pyrklog_control_requests",
+        "unwritten_bytes": "pyrklog_log_dir_unwritten_bytes",
+        "memory_bytes": "process_resident_memory_bytes",
+    }
+)
+"""Field of the line: the gauge, summed over its labels."""
+RATES: Mapping[str, str] = MappingProxyType(
+    {
+        "received_bytes_per_second": "pyrklog_received_bytes_total",
+        "sent_bytes_per_second": "pyrklog_sent_bytes_total",
+        "produced_bytes_per_second": "kafka_server_brokertopicmetrics_bytesin_total",
+        "fetched_bytes_per_second": "pyrklog_fetched_bytes_total",
+        "requests_per_second": "kafka_network_requestmetrics_requests_total",
+        "cpu_cores": "process_cpu_seconds_total",
+    }
+)
+"""Field of the line: the counter, summed over its labels."""
+
+log = get_logger("metrics")
+
+
+class LogReporter:
+    name = "log"
+
+    def __init__(self, started_at: float) -> None:
+        """``started_at``: of the broker, seconds since the epoch."""
+        self._growth = Growth()
+        self._last = started_at
+
+    def report(self, at: float, samples: Sequence[Sample]) -> None:
+        elapsed, self._last = max(at - self._last, 1e-3), at
+        grown: dict[str, float] = {}
+        for (name, _), growth in self._growth.take(samples).items():
+            grown[name] = grown.get(name, 0) + growth
+        values: dict[str, float] = {}
+        for metric, _, value in samples:
+            values[metric.name] = values.get(metric.name, 0) + value
+        fields = {field: values[name] for field, name in VALUES.items() if name in values}
+        rates = {
+            field: round(grown[name] / elapsed, 3) for field, name in RATES.items() if name in grown
+        }
+        log.info("metrics", seconds=round(elapsed, 3), **fields, **rates)

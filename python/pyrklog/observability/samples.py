@@ -1,0 +1,158 @@
+"""Samples of a scrape, made of what was read, and of a topic or group in detail. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from pyrklog.observability.metric_table import (
+    BROKER,
+    CLUSTER,
+    DETAIL,
+    LEFT_OUT_SERIES,
+    LOG_DIR,
+    PLAIN,
+    QUEUE,
+    REQUESTS,
+    REQUESTS_PREFIX,
+    Metric,
+    Taken,
+)
+from pyrklog.observability.tally import Tally
+from pyrklog.plane.values import PartitionImage
+
+SERIES_MAX = 500
+"""Of ``/metrics``."""
+DETAIL_SERIES_MAX = 5000
+"""Of ``/metrics/detail``: about half a megabyte."""
+LOG_DIRS_APART_MAX = 5
+"""With more log directories their series are one, of all."""
+ALL_LOG_DIRS = "all"
+_HASHED = "fetch"
+"""Queues ``fetch-0``, ``fetch-1`` ... are one series."""
+
+
+class Sample(NamedTuple):
+    metric: Metric
+    labels: tuple[str, ...]
+    value: float
+
+
+@dataclass(frozen=True)
+class Readings:
+    """What a scrape reads of the broker besides the data plane's statistics and the tally: one
+    field for each metric of :data:`.metric_table.BROKER`."""
+
+    groups: int
+    is_store_reachable: int
+    is_ready: int
+    http_connections: int
+    cpu_seconds: float
+    resident_bytes: int
+    start_time_seconds: float
+
+
+@dataclass(frozen=True)
+class GroupReadings:
+    """A group in detail: its members, and its committed offsets."""
+
+    group_id: str
+    members: int
+    offsets: Sequence[tuple[tuple[str, int], int]]
+
+
+def of_broker(
+    statistics: Mapping[str, int], tally: Tally, readings: Readings, log_dirs: Sequence[str]
+) -> list[Sample]:
+    """All samples of ``/metrics`` but the build's.
+
+    ``log_dirs``: names of the directories that statistics number.
+    """
+    found = [Sample(metric, (), getattr(tally, name)) for name, metric in CLUSTER.items()]
+    found += [Sample(metric, (), getattr(readings, name)) for name, metric in BROKER.items()]
+    found += [
+        Sample(taken.metric, taken.values, statistics[name] * taken.scale)
+        for name, taken in PLAIN.items()
+        if name in statistics
+    ]
+    found += _of_log_dirs(statistics, log_dirs)
+    found += [
+        Sample(REQUESTS, (name.removeprefix(REQUESTS_PREFIX),), value)
+        for name, value in statistics.items()
+        if name.startswith(REQUESTS_PREFIX)
+    ]
+    return bounded(found, SERIES_MAX - 1)  # the build's is one more
+
+
+def bounded(found: list[Sample], series_max: int) -> list[Sample]:
+    """The first of them, and how many more there are."""
+    left_out = max(0, len(found) - (series_max - 1))
+    return [*found[: series_max - 1], Sample(LEFT_OUT_SERIES, (), left_out)]
+
+
+def _of_log_dirs(statistics: Mapping[str, int], log_dirs: Sequence[str]) -> list[Sample]:
+    """Waits of series that are put together are the longest, everything else is added."""
+    apart = len(log_dirs) <= LOG_DIRS_APART_MAX
+    sums: dict[tuple[Metric, tuple[str, ...]], float] = {}
+    for name, value in statistics.items():
+        statistic, *places = name.split(".")
+        taken = _taken(statistic, len(places))
+        if taken is None or not places[0].isdecimal():
+            continue
+        labels = [_log_dir_name(places[0], log_dirs) if apart else ALL_LOG_DIRS]
+        labels += [_HASHED if one.startswith(f"{_HASHED}-") else one for one in places[1:]]
+        key = (taken.metric, tuple(labels))
+        scaled = value * taken.scale
+        if taken.metric.name.endswith("_seconds"):
+            sums[key] = max(scaled, sums.get(key, 0))
+        else:
+            sums[key] = scaled + sums.get(key, 0)
+    return [Sample(metric, labels, value) for (metric, labels), value in sums.items()]
+
+
+def _taken(statistic: str, places: int) -> Taken | None:
+    if places == 1:
+        return LOG_DIR.get(statistic)
+    return QUEUE.get(statistic) if places == 2 else None
+
+
+def _log_dir_name(number: str, log_dirs: Sequence[str]) -> str:
+    position = int(number)
+    return log_dirs[position] if position < len(log_dirs) else number
+
+
+def of_topic(
+    topic: str,
+    partitions: Sequence[PartitionImage],
+    partition_count: int,
+    log_ends: Iterable[tuple[int, int] | None],
+) -> list[Sample]:
+    """``partitions`` are those to show, of so many; ``log_ends``: (leader epoch, log end offset) of
+    this broker's replicas of them, in order."""
+    found = [Sample(DETAIL["partitions"], (topic,), partition_count)]
+    for one, end in zip(partitions, log_ends, strict=True):
+        found += _of_partition((topic, str(one.partition)), one)
+        if end is not None:
+            labels = (topic, str(one.partition))
+            found.append(Sample(DETAIL["log_end"], labels, end[1]))
+    return found
+
+
+def _of_partition(labels: tuple[str, ...], one: PartitionImage) -> Iterator[Sample]:
+    replicas, in_sync = len(one.replicas), len(one.isr)
+    yield Sample(DETAIL["leader"], labels, one.leader)
+    yield Sample(DETAIL["replicas"], labels, replicas)
+    yield Sample(DETAIL["in_sync"], labels, in_sync)
+    is_preferred = bool(one.replicas) and one.leader == one.replicas[0]
+    yield Sample(DETAIL["is_preferred"], labels, is_preferred)
+    yield Sample(DETAIL["is_under_replicated"], labels, in_sync < replicas)
+
+
+def of_group(group: GroupReadings) -> list[Sample]:
+    found = [Sample(DETAIL["members"], (group.group_id,), group.members)]
+    found += [
+        Sample(DETAIL["committed"], (group.group_id, topic, str(partition)), offset)
+        for (topic, partition), offset in group.offsets
+    ]
+    return found

@@ -1,0 +1,152 @@
+"""Metrics and health: opens the port of HTTP at once, and loads what serves there, and what reports
+metrics, only once Kafka's clients are served.
+
+Loading takes a fifth of a second, which a start is to spend on its clients. A broker whose start
+takes longer than :data:`LOAD_AFTER_SECONDS` answers meanwhile that it is starting.
+"""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Sequence
+from importlib.util import find_spec
+from ipaddress import ip_address
+from typing import TYPE_CHECKING
+
+import trio
+
+from pyrklog.base.logs import get_logger
+from pyrklog.config.broker import BrokerConfig
+from pyrklog.config.http_place import HttpPlace
+from pyrklog.config.report_options import OTLP, ReportSettings
+from pyrklog.errors import ConfigError, TemporaryError
+from pyrklog.observability.sources import Origin, Sources
+
+if TYPE_CHECKING:
+    from pyrklog.observability.observer import BrokerObserver
+
+LOAD_AFTER_SECONDS = 1.0
+BACKLOG = 32
+EVERYWHERE = "0.0.0.0"
+PORT_MAX = 65535
+
+log = get_logger("http")
+
+Listeners = Sequence[trio.SocketListener]
+
+
+async def prepare(config: BrokerConfig) -> Listeners:
+    """Listens for HTTP. Empty where it is off, or where the default port cannot be had.
+
+    Raises :class:`TemporaryError` where a given address cannot be bound, :class:`ConfigError` where
+    a reporter is not installed.
+    """
+    if config.reports.otlp is not None and not _has_otlp():
+        what = f"{OTLP} needs OpenTelemetry's exporter, which is not installed."
+        raise ConfigError(what, fix='pip install "pyrklog[otlp]"')
+    return await _open_listeners(config.http_place)
+
+
+def _has_otlp() -> bool:
+    try:
+        return find_spec("opentelemetry.exporter.otlp.proto.http") is not None
+    except ModuleNotFoundError:
+        return False
+
+
+async def _open_listeners(place: HttpPlace | None) -> Listeners:
+    if place is None:
+        return ()
+    try:
+        if place.port > PORT_MAX:
+            raise OSError(errno.EINVAL, "no such port")
+        found = await trio.open_tcp_listeners(
+            place.port, host=place.host or EVERYWHERE, backlog=BACKLOG
+        )
+    except OSError as error:
+        reason = error.strerror or str(error)
+        if error.errno == errno.EADDRINUSE:
+            from pyrklog.base.diagnosis import port_holder
+
+            reason = f"{place} is taken by {port_holder(place.port) or 'another program'}"
+        fix = "give another one by --http HOST:PORT, or --http none"
+        if place.is_given:
+            raise TemporaryError(f"HTTP cannot listen on {place}: {reason}.", fix=fix) from None
+        log.warning("http_unavailable", place=str(place), reason=reason, fix=fix)
+        return ()
+    return found
+
+
+def told_address(listeners: Listeners) -> tuple[str, int] | None:
+    """Host and port of the first; None without any."""
+    if not listeners:
+        return None
+    host, port = listeners[0].socket.getsockname()[:2]
+    return host, port
+
+
+async def run_observability(
+    listeners: Listeners, reports: ReportSettings, sources: Sources, loaded: trio.Event
+) -> None:
+    """Serves and reports until cancelled, once the broker has ``loaded``. What fails here does not
+    fail it."""
+    told = told_address(listeners)
+    try:
+        if told is not None:
+            log.info("http_listening", host=told[0], port=told[1])
+        if told is None and not reports.is_on:
+            return
+        with trio.move_on_after(LOAD_AFTER_SECONDS):
+            await loaded.wait()
+        observer = await trio.to_thread.run_sync(_observer, sources)
+        async with trio.open_nursery() as nursery:
+            if told is not None:
+                nursery.start_soon(_serve, listeners, observer)
+            if reports.is_on:
+                nursery.start_soon(_report, reports, observer, sources)
+    except Exception as error:
+        _tell("http_failed", error)
+    finally:
+        for one in listeners:
+            one.socket.close()
+
+
+def _tell(event: str, error: Exception) -> None:
+    log.error(event, exc_info=error, consequence="the broker serves without")
+
+
+def _observer(sources: Sources) -> BrokerObserver:
+    from pyrklog.observability.observer import BrokerObserver
+
+    return BrokerObserver(sources)
+
+
+async def _serve(listeners: Listeners, observer: BrokerObserver) -> None:
+    try:
+        await trio.to_thread.run_sync(_load)
+        from pyrklog.observability.web import HttpServer
+
+        is_loopback = all(map(_is_loopback, listeners))
+        await HttpServer(observer, is_loopback=is_loopback).run(listeners)
+    except Exception as error:
+        _tell("http_failed", error)
+
+
+async def _report(reports: ReportSettings, observer: BrokerObserver, sources: Sources) -> None:
+    try:
+        from pyrklog.observability.reporting import reporters_of, run_reporters
+
+        origin = Origin(sources.cluster_id, sources.metadata.node_id, sources.started_at)
+        found = await trio.to_thread.run_sync(reporters_of, reports, origin)
+        await run_reporters(found, reports.interval_seconds, observer.samples)
+    except Exception as error:
+        _tell("metrics_reports_failed", error)
+
+
+def _is_loopback(listener: trio.SocketListener) -> bool:
+    host: str = listener.socket.getsockname()[0]
+    return ip_address(host.partition("%")[0]).is_loopback
+
+
+def _load() -> None:
+    import pyrklog.observability.web  # noqa: F401

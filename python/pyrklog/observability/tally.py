@@ -1,0 +1,74 @@
+"""Counts of a broker's image of the cluster. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from pyrklog.plane.values import PartitionImage
+
+TopicPartitions = tuple[str, Sequence[PartitionImage]]
+
+
+@dataclass(frozen=True)
+class Tally:
+    """One field for each metric of :data:`.metric_table.CLUSTER`."""
+
+    brokers: int
+    replicas: int
+    leaders: int
+    under_replicated: int
+    under_min_isr: int
+    offline_replicas: int
+    is_controller: int
+    offline: int
+    not_preferred: int
+    topics: int
+    partitions: int
+
+
+def count(
+    node_id: int,
+    controller_id: int,
+    brokers: int,
+    topics: Iterable[TopicPartitions],
+    min_insync: Callable[[str], int],
+) -> Tally:
+    """``min_insync`` gives a topic's ``min.insync.replicas``; asked only about topics with replicas
+    that are not in sync.
+
+    As in Kafka only the leader counts a partition as under-replicated, and only the controller
+    counts those of the whole cluster.
+    """
+    replicas = leaders = under = below = dead = offline = not_preferred = 0
+    topic_count = partition_count = 0
+    for name, partitions in topics:
+        topic_count += 1
+        partition_count += len(partitions)
+        needed: int | None = None
+        for one in partitions:
+            offline += one.leader < 0
+            not_preferred += one.leader >= 0 and one.leader not in one.replicas[:1]
+            replicas += node_id in one.replicas
+            dead += node_id in one.offline
+            if one.leader != node_id:
+                continue
+            leaders += 1
+            if len(one.isr) < len(one.replicas):
+                under += 1
+                needed = min_insync(name) if needed is None else needed
+                below += len(one.isr) < min(needed, len(one.replicas))
+    controls = controller_id == node_id
+    return Tally(
+        brokers=brokers,
+        replicas=replicas,
+        leaders=leaders,
+        under_replicated=under,
+        under_min_isr=below,
+        offline_replicas=dead,
+        is_controller=int(controls),
+        offline=offline if controls else 0,
+        not_preferred=not_preferred if controls else 0,
+        topics=topic_count if controls else 0,
+        partitions=partition_count if controls else 0,
+    )

@@ -1,0 +1,150 @@
+"""HTTP of a real broker, read by prometheus-client's parser: what clients did is counted."""
+
+import json
+import socket
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer, Producer
+
+from pyrklog.observability.samples import SERIES_MAX
+from pyrklog.testing import BrokerExited, TestBroker
+from pyrklog.testing.broker import free_port
+from tests.support.broker_http import ANY_PORT, ask, http_port, scrape
+from tests.support.waiting import wait_until
+
+RECORDS = 100
+
+
+def is_free(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) != 0
+
+
+def produced(broker: TestBroker, topic: str) -> None:
+    producer = Producer({"bootstrap.servers": broker.bootstrap})
+    for number in range(RECORDS):
+        producer.produce(topic, b"x" * 100, str(number).encode(), partition=0)
+    assert producer.flush(60) == 0
+
+
+def consumed(broker: TestBroker, topic: str, group: str) -> Consumer:
+    """Has read and committed everything, and is still a member."""
+    settings = {"group.id": group, "auto.offset.reset": "earliest", "enable.auto.commit": False}
+    consumer = Consumer({"bootstrap.servers": broker.bootstrap, **settings})
+    consumer.subscribe([topic])
+    found: list[Any] = []
+
+    def has_all() -> bool:
+        found.extend(consumer.consume(RECORDS, 1))
+        return len(found) == RECORDS
+
+    wait_until(has_all, lambda: f"{len(found)} of {RECORDS} records")
+    consumer.commit(asynchronous=False)
+    return consumer
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[TestBroker]:
+    with TestBroker(options=ANY_PORT) as started:
+        yield started
+
+
+def test_what_clients_did_is_counted(broker: TestBroker) -> None:
+    produced(broker, "orders")
+    consumer = consumed(broker, "orders", "billing")
+    found = scrape(broker)
+    assert len(found) <= SERIES_MAX
+    assert found["kafka_server_brokertopicmetrics_bytesin_total",] >= RECORDS * 100
+    assert found["kafka_network_requestmetrics_requests_total", "Produce"] >= 1
+    assert found["kafka_network_requestmetrics_requests_total", "OffsetCommit"] >= 1
+    paths = ("cached", "copy", "inline", "sendfile", "window")
+    fetched = sum(found["pyrklog_fetched_bytes_total", path] for path in paths)
+    assert fetched >= RECORDS * 100
+    assert found["kafka_coordinator_group_groupmetadatamanager_numgroups",] == 1
+    assert found["pyrklog_connections",] >= 2
+    assert found["process_resident_memory_bytes",] > 2**20
+    assert found["pyrklog_log_dir_read_only", str(broker.data / "logs")] == 0
+    assert found["pyrklog_metrics_left_out_series",] == 0
+    told = scrape(broker, "/metrics/detail?topic=orders&group=billing")
+    assert told["pyrklog_partition_log_end_offset", "0", "orders"] == RECORDS
+    assert told["kafka_consumergroup_current_offset", "billing", "0", "orders"] == RECORDS
+    assert told["kafka_consumergroup_members", "billing"] == 1
+    assert told["kafka_topic_partition_leader", "0", "orders"] >= 0
+    consumer.close()
+
+
+def test_counters_only_grow(broker: TestBroker) -> None:
+    before = scrape(broker)
+    produced(broker, "more")
+    after = wait_until(
+        lambda: (
+            found
+            if (found := scrape(broker))["kafka_server_brokertopicmetrics_bytesin_total",]
+            > before["kafka_server_brokertopicmetrics_bytesin_total",]
+            else None
+        ),
+        "the produced bytes are not counted",
+    )
+    shrunk = [key for key in before if key[0].endswith("_total") and after[key] < before[key]]
+    assert shrunk == []
+
+
+def test_health_of_a_broker_with_a_topic(broker: TestBroker) -> None:
+    produced(broker, "healthy")
+    assert ask(broker, "/health/ready")[0] == 200
+    assert ask(broker, "/health/cluster")[0] == 200
+    status, text = ask(broker, "/health/restart-safe")
+    assert status == 503
+    assert [one["kind"] for one in json.loads(text)["reasons"]] == ["alone"]
+
+
+def test_slow_readers_and_half_requests_do_not_delay_the_end() -> None:
+    with TestBroker(options=ANY_PORT) as broker:
+        assert ask(broker, "/health/live")[0] == 200
+        address = ("127.0.0.1", http_port(broker))
+        held = []
+        for sent in (b"", b"GET /metr", b"GET /metrics HTTP/1.1\r\nhost: localhost\r\n\r\n" * 50):
+            one = socket.socket()
+            one.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            one.connect(address)
+            one.sendall(sent)
+            held.append(one)
+        assert ask(broker, "/metrics")[0] == 200
+        assert broker.stop() == 0
+        for one in held:
+            one.close()
+
+
+def test_a_flood_of_connections_keeps_kafka_and_the_next_scrape_served() -> None:
+    with TestBroker(options=ANY_PORT) as broker:
+        assert ask(broker, "/health/live")[0] == 200
+        address = ("127.0.0.1", http_port(broker))
+        held = [socket.create_connection(address) for _ in range(40)]
+        produced(broker, "flooded")
+        found = scrape(broker)
+        assert found["pyrklog_http_connections",] <= 16
+        for one in held:
+            one.close()
+
+
+def test_an_address_that_is_taken() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        given = TestBroker(options={"pyrklog.http.listener": f"127.0.0.1:{port}"})
+        with pytest.raises(BrokerExited, match=rf"exit code 75[\s\S]*127\.0\.0\.1:{port} is taken"):
+            given.start()
+        given.close()
+
+
+def test_the_default_port_is_above_kafkas_and_may_be_taken() -> None:
+    port = next(port for port in (free_port() for _ in range(100)) if is_free(port + 100))
+    with TestBroker(port=port, options={"pyrklog.http.listener": ""}) as broker:
+        assert http_port(broker) == broker.port + 100
+        assert ask(broker, "/health/live")[0] == 200
+        broker.stop()
+        with socket.create_server(("127.0.0.1", broker.port + 100)):
+            broker.start()
+            assert any('"event": "http_unavailable"' in line for line in broker.log)
+            produced(broker, "served")

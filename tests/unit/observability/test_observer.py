@@ -1,0 +1,180 @@
+"""What questions cost: what they share, when they wait, and what they leave out."""
+
+import time
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import trio
+import trio.testing
+
+from pyrklog.config.load import load_config
+from pyrklog.config.topic import TopicDefaults
+from pyrklog.observability import observer as module
+from pyrklog.observability.observer import REST, BrokerObserver, DetailUnknownError
+from pyrklog.plane.values import PartitionImage
+
+TABLE = [((topic, number), number) for topic in ("a", "b", "c") for number in range(5)]
+
+
+class FakePlane:
+    def __init__(self) -> None:
+        self.asked = 0
+
+    def statistics(self) -> dict[str, int]:
+        self.asked += 1
+        return {"requests.Fetch": 1}
+
+    def pasts(self) -> list[None]:
+        return [None]
+
+    def log_ends(self, partitions: list[tuple[str, int]]) -> list[tuple[int, int]]:
+        return [(0, number) for _, number in partitions]
+
+
+class FakeImage:
+    """Topics ``t0``, ``t1`` ... of two partitions, the second one not in sync."""
+
+    def __init__(self, topics: int) -> None:
+        found = {
+            0: PartitionImage(0, 1, 0, (1, 2), (1, 2), ()),
+            1: PartitionImage(1, 1, 0, (1, 2), (1,), ()),
+        }
+        self.topics = {f"t{n}": SimpleNamespace(partitions=found) for n in range(topics)}
+        self.version = 1
+        self.controller_id = 1
+        self.brokers: list[Any] = []
+        self.asked: list[str] = []
+
+    def overrides(self, topic: str) -> dict[str, str]:
+        self.asked.append(topic)
+        return {"min.insync.replicas": "2", "retention.ms": "1"} if topic == "t0" else {}
+
+
+class FakeOffsets:
+    def __init__(self) -> None:
+        self.pages = 0
+
+    def page(self, after: Any, size: int) -> list[Any]:
+        self.pages += 1
+        rest = [(key, SimpleNamespace(offset=n)) for key, n in TABLE if not after or key > after]
+        return rest[:size]
+
+
+class Observed:
+    def __init__(self, topics: int = 3) -> None:
+        self.plane = FakePlane()
+        self.image = FakeImage(topics)
+        self.offsets = FakeOffsets()
+        group = SimpleNamespace(offsets=self.offsets, members={"m": 1})
+        groups = SimpleNamespace(groups={"g": SimpleNamespace(group=group)})
+        metadata = SimpleNamespace(
+            node_id=1, image=self.image, defaults=TopicDefaults(load_config())
+        )
+        sources: Any = SimpleNamespace(
+            cluster_id="c",
+            metadata=metadata,
+            plane=self.plane,
+            store=SimpleNamespace(is_reachable=True),
+            log_dirs=["/d"],
+            stage=lambda: "serving",
+            failed_log_dirs=list,
+            groups=lambda: groups,
+            started_at=0.0,
+        )
+        self.observer = BrokerObserver(sources)
+
+    async def scraped(self) -> dict[str, float]:
+        """Of metrics without labels."""
+        found = await self.observer.samples()
+        return {one.metric.name: one.value for one in found if not one.labels}
+
+    async def detail(self, topic: str | None, group: str | None) -> str:
+        return (await self.observer.detail(topic, group, "")).body.decode()
+
+
+async def test_what_comes_together_shares_the_statistics(
+    mock_clock: trio.testing.MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "REST", 0)
+    one = Observed()
+    for _ in range(3):
+        await one.observer.samples()
+        assert one.observer.ready().status == 200
+    assert one.plane.asked == 1
+    mock_clock.jump(1)
+    await one.observer.samples()
+    assert one.plane.asked == 2
+
+
+async def test_partitions_are_counted_anew_after_a_change_only(
+    mock_clock: trio.testing.MockClock,
+) -> None:
+    one = Observed(topics=2500)
+    under = "kafka_server_replicamanager_underreplicatedpartitions"
+    found = await one.scraped()
+    assert found[under] == found["kafka_server_replicamanager_leadercount"] / 2 == 2500
+    assert found["kafka_server_replicamanager_underminisrpartitioncount"] == 1
+    one.image.asked.clear()
+    one.image.topics.popitem()
+    mock_clock.jump(10)
+    assert (await one.scraped())[under] == 2500
+    assert one.image.asked == []
+    one.image.version += 1
+    mock_clock.jump(10)
+    assert (await one.scraped())[under] == 2499
+
+
+async def test_the_other_thread_rests_after_its_work(
+    mock_clock: trio.testing.MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = Observed()
+    clock = iter(range(1000))
+    monkeypatch.setattr(time, "thread_time", lambda: float(next(clock)))
+    answered = 0
+
+    async def ask() -> None:
+        nonlocal answered
+        await one.observer.cluster()
+        answered += 1
+
+    async with trio.open_nursery() as nursery:
+        await ask()
+        nursery.start_soon(ask)
+        await trio.testing.wait_all_tasks_blocked()
+        mock_clock.jump(REST - 0.1)
+        await trio.testing.wait_all_tasks_blocked()
+        assert answered == 1
+        assert one.observer.ready().status == 200
+        mock_clock.jump(0.2)
+        with trio.fail_after(30):
+            while answered == 1:
+                await trio.lowlevel.checkpoint()
+
+
+async def test_only_a_topics_offsets_are_read_with_both(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "OFFSETS_PAGE", 2)
+    one = Observed()
+    one.image.topics["b"] = one.image.topics["t0"]
+    told = await one.detail("b", "g")
+    offsets = [line for line in told.splitlines() if "current_offset{" in line]
+    assert len(offsets) == 5
+    assert all('topic="b"' in line for line in offsets)
+    assert one.offsets.pages == 3
+    assert (await one.detail(None, "g")).count("current_offset{") == len(TABLE)
+
+
+async def test_details_are_bounded_and_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "DETAIL_SERIES_MAX", 10)
+    monkeypatch.setattr(module, "OFFSETS_PAGE", 4)
+    told = (await Observed().detail(None, "g")).splitlines()
+    series = [line for line in told if not line.startswith("#")]
+    assert len(series) == 10
+    assert series[-1] == "pyrklog_metrics_left_out_series 4.0"
+
+
+async def test_unknown_names_are_told() -> None:
+    with pytest.raises(DetailUnknownError, match="no topic x"):
+        await Observed().detail("x", None)
+    with pytest.raises(DetailUnknownError, match="no group x"):
+        await Observed().detail("t0", "x")

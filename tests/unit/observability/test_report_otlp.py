@@ -1,0 +1,105 @@
+"""OpenTelemetry: what a collector gets, and one that is away or refuses."""
+
+import socket
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+import pytest
+from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
+    ExportMetricsServiceRequest,
+)
+
+from pyrklog.observability.metric_table import Metric
+from pyrklog.observability.report_otlp import NS, OtlpReporter
+from pyrklog.observability.samples import Sample
+from pyrklog.observability.sources import Origin
+
+COUNTER = Metric("pyrklog_sent_bytes_total", "counter", "Bytes sent.")
+GAUGE = Metric("pyrklog_queue_waiting", "gauge", "Waiting.", ("queue",))
+SAMPLES = [Sample(COUNTER, (), 7), Sample(GAUGE, ("a",), 1.5), Sample(GAUGE, ("b",), 2)]
+ORIGIN = Origin("the-cluster", 3, 1_700_000_000.5)
+AT = 1_700_000_060.0
+
+
+class Collector(ThreadingHTTPServer):
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), Answer)
+        self.status = 200
+        self.got: list[tuple[str, ExportMetricsServiceRequest]] = []
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.server_address[1]}/v1/metrics"
+
+
+class Answer(BaseHTTPRequestHandler):
+    server: Collector
+
+    def do_POST(self) -> None:
+        body = self.rfile.read(int(self.headers["content-length"]))
+        request: Any = ExportMetricsServiceRequest()
+        request.ParseFromString(body)
+        self.server.got.append((self.path, request))
+        self.send_response(self.server.status)
+        self.send_header("content-length", "0")
+        self.end_headers()
+
+    def log_message(self, format: str, *args: object) -> None:
+        pass
+
+
+@pytest.fixture
+def collector() -> Iterator[Collector]:
+    with Collector() as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield server
+        server.shutdown()
+        thread.join()
+
+
+def attributes(found: Any) -> dict[str, str]:
+    return {one.key: one.value.string_value for one in found}
+
+
+def test_a_collector_gets_sums_and_gauges(collector: Collector) -> None:
+    OtlpReporter(collector.url, ORIGIN).report(AT, SAMPLES)
+    ((path, request),) = collector.got
+    assert path == "/v1/metrics"
+    (resource,) = request.resource_metrics
+    told = attributes(resource.resource.attributes)
+    assert (told["service.name"], told["service.namespace"]) == ("pyrklog", "the-cluster")
+    assert told["service.instance.id"] == "3"
+    (scope,) = resource.scope_metrics
+    counter, gauge = scope.metrics
+    assert (counter.name, counter.description) == (COUNTER.name, COUNTER.help)
+    assert counter.sum.is_monotonic
+    (point,) = counter.sum.data_points
+    assert (point.as_int or point.as_double) == 7
+    assert point.start_time_unix_nano == 1_700_000_000_500_000_000
+    assert point.time_unix_nano == int(AT * NS)
+    assert {
+        attributes(one.attributes)["queue"]: one.as_double or one.as_int
+        for one in gauge.gauge.data_points
+    } == {"a": 1.5, "b": 2}
+
+
+def test_a_collector_that_refuses_is_an_error(collector: Collector) -> None:
+    collector.status = 400
+    reporter = OtlpReporter(collector.url, ORIGIN)
+    with pytest.raises(OSError, match="did not take the metrics"):
+        reporter.report(AT, SAMPLES)
+    collector.status = 200
+    reporter.report(AT, SAMPLES)
+    assert len(collector.got) == 2
+
+
+def test_a_collector_that_is_away_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_METRICS_TIMEOUT", "1")
+    with socket.socket() as nobody:
+        nobody.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{nobody.getsockname()[1]}/v1/metrics"
+        with pytest.raises(OSError, match="did not take the metrics"):
+            OtlpReporter(url, ORIGIN).report(AT, SAMPLES)

@@ -1,0 +1,140 @@
+"""What a scrape has of what was read: labels, units, bounds."""
+
+from pyrklog.observability.samples import (
+    ALL_LOG_DIRS,
+    SERIES_MAX,
+    GroupReadings,
+    Readings,
+    Sample,
+    bounded,
+    of_broker,
+    of_group,
+    of_topic,
+)
+from pyrklog.observability.tally import Tally, count
+from pyrklog.plane.values import PartitionImage
+
+READINGS = Readings(2, 1, 1, 3, 1.5, 4096, 1.7e9)
+NOTHING = Tally(*[0] * 11)
+
+
+def partition(
+    index: int,
+    leader: int = 1,
+    replicas: tuple[int, ...] = (1, 2, 3),
+    isr: tuple[int, ...] = (1, 2, 3),
+    offline: tuple[int, ...] = (),
+) -> PartitionImage:
+    return PartitionImage(index, leader, 0, replicas, isr, offline)
+
+
+def values(samples: list[Sample], name: str) -> dict[tuple[str, ...], float]:
+    return {one.labels: one.value for one in samples if one.metric.name == name}
+
+
+def of(statistics: dict[str, int], log_dirs: int = 1) -> list[Sample]:
+    names = [f"/data/{number}" for number in range(log_dirs)]
+    return of_broker(statistics, NOTHING, READINGS, names)
+
+
+def queues(log_dirs: int) -> dict[str, int]:
+    kinds = [*(f"fetch-{number}" for number in range(4)), "ahead", "lookup", "close"]
+    kinds += ["expand", "internal", "digest"]
+    of_queue = ("waiting", "running", "oldest_wait_ms", "stalled_ms", "rejected")
+    of_dir = ("produce_muted_waiting", "unwritten_bytes", "log_dir_read_only")
+    found = {
+        f"reader_queue_{name}.{number}.{kind}": number + 1
+        for number in range(log_dirs)
+        for kind in kinds
+        for name in of_queue
+    }
+    found |= {f"{name}.{number}": 10 for number in range(log_dirs) for name in of_dir}
+    return found
+
+
+def test_statistics_come_in_base_units_with_their_labels() -> None:
+    found = of(
+        {
+            "network_threads_worked_ns": 2_500_000_000,
+            "fetched_bytes.cached": 7,
+            "fetched_bytes.window": 8,
+            "requests.Produce": 9,
+            "unwritten_bytes.0": 10,
+            "reader_queue_stalled_ms.0.ahead": 1500,
+        }
+    )
+    assert values(found, "pyrklog_network_threads_busy_seconds_total") == {(): 2.5}
+    assert values(found, "pyrklog_fetched_bytes_total") == {("cached",): 7, ("window",): 8}
+    assert values(found, "kafka_network_requestmetrics_requests_total") == {("Produce",): 9}
+    assert values(found, "pyrklog_log_dir_unwritten_bytes") == {("/data/0",): 10}
+    assert values(found, "pyrklog_reader_queue_stalled_seconds") == {("/data/0", "ahead"): 1.5}
+    assert values(found, "process_cpu_seconds_total") == {(): 1.5}
+
+
+def test_queues_that_share_topics_by_hash_are_one_series() -> None:
+    found = of(queues(1))
+    assert values(found, "pyrklog_reader_queue_waiting")["/data/0", "fetch"] == 4
+    assert values(found, "pyrklog_reader_queue_oldest_wait_seconds")["/data/0", "fetch"] == 0.001
+
+
+def test_many_log_directories_are_one_series_with_the_longest_wait() -> None:
+    found = of(queues(20), log_dirs=20)
+    waiting = values(found, "pyrklog_reader_queue_waiting")
+    assert waiting[ALL_LOG_DIRS, "ahead"] == sum(range(1, 21))
+    assert {log_dir for log_dir, _ in waiting} == {ALL_LOG_DIRS}
+    longest = values(found, "pyrklog_reader_queue_oldest_wait_seconds")
+    assert longest[ALL_LOG_DIRS, "ahead"] == 0.02
+
+
+def test_the_most_log_directories_apart_and_all_apis_leave_nothing_out() -> None:
+    found = of({**queues(5), **{f"requests.Api{n}": 1 for n in range(90)}}, log_dirs=5)
+    assert values(found, "pyrklog_metrics_left_out_series") == {(): 0}
+    assert len(found) < SERIES_MAX
+
+
+def test_what_exceeds_the_bound_is_counted() -> None:
+    found = of({f"requests.Api{number}": 1 for number in range(1000)})
+    assert len(found) == SERIES_MAX - 1
+    (left_out,) = values(found, "pyrklog_metrics_left_out_series").values()
+    assert left_out == 1000 + 18 - (SERIES_MAX - 2)
+    assert bounded(found, SERIES_MAX)[-1].value == 0
+
+
+def test_the_leader_counts_its_partitions_and_the_controller_all() -> None:
+    topics = [
+        ("a", [partition(0), partition(1, isr=(1,)), partition(2, leader=2, isr=(2,))]),
+        ("b", [partition(0, leader=-1, isr=()), partition(1, isr=(1, 2), offline=(1,))]),
+    ]
+    limits = {"a": 2, "b": 2}
+    as_leader = count(1, 2, 3, topics, limits.__getitem__)
+    assert as_leader.replicas == 5
+    assert as_leader.leaders == 3
+    assert as_leader.under_replicated == 2
+    assert as_leader.under_min_isr == 1
+    assert as_leader.offline_replicas == 1
+    assert (as_leader.is_controller, as_leader.offline, as_leader.topics) == (0, 0, 0)
+    as_controller = count(2, 2, 3, topics, limits.__getitem__)
+    assert (as_controller.is_controller, as_controller.offline) == (1, 1)
+    assert (as_controller.topics, as_controller.partitions) == (2, 5)
+    assert as_controller.not_preferred == 1
+
+
+def test_options_of_topics_in_sync_are_not_looked_up() -> None:
+    def never(_topic: str) -> int:
+        raise AssertionError
+
+    assert count(1, 1, 1, [("a", [partition(0)])], never).under_min_isr == 0
+
+
+def test_a_topic_and_a_group_in_detail() -> None:
+    found = of_topic("a", [partition(0, isr=(1,)), partition(1, leader=2)], 2, [(3, 17), None])
+    assert values(found, "kafka_topic_partitions") == {("a",): 2}
+    assert values(found, "kafka_topic_partition_in_sync_replica") == {("a", "0"): 1, ("a", "1"): 3}
+    under = values(found, "kafka_topic_partition_under_replicated_partition")
+    assert under == {("a", "0"): 1, ("a", "1"): 0}
+    preferred = values(found, "kafka_topic_partition_leader_is_preferred")
+    assert preferred == {("a", "0"): 1, ("a", "1"): 0}
+    assert values(found, "pyrklog_partition_log_end_offset") == {("a", "0"): 17}
+    told = of_group(GroupReadings("g", 2, [(("a", 0), 15)]))
+    assert values(told, "kafka_consumergroup_members") == {("g",): 2}
+    assert values(told, "kafka_consumergroup_current_offset") == {("g", "a", "0"): 15}
