@@ -309,6 +309,9 @@ def test_loading_coordinator_answers_load_in_progress_and_serves_the_rest(
             heir: closed.enter_context(RawClient(watched.cluster.brokers[heir].bootstrap))
             for heir in heirs
         }
+        for heir, raw in raw_clients.items():
+            # It may have become the leader of that one just now.
+            wait_until(partial(_is_served, raw, elsewhere[heir]), f"broker {heir} serves no group")
         watched.kill(victim)
         deadline = time.monotonic() + PATIENCE_S
         while offset < 0:
@@ -392,6 +395,10 @@ def _commit_many(watched: Watched, group: str, place: int) -> None:
         )
     assert producer.flush(PATIENCE_S) == 0
     assert not failed
+
+
+def _is_served(raw: RawClient, group: str) -> bool:
+    return _fetch_offset(raw, group)[0] == ErrorCode.NONE
 
 
 def _fetch_offset(raw: RawClient, group: str) -> tuple[int, int]:
