@@ -142,6 +142,20 @@ def test_a_transaction_is_never_divided(planes: Database) -> None:
     assert sizes == [len(PLANES), len(PLANES), 2 * len(PLANES)]
 
 
+def test_a_limit_that_a_transaction_reaches_exactly_is_one(planes: Database) -> None:
+    """A transaction of one row has three messages, the first has the table's, too: ten are three
+    transactions."""
+    options = planes.options(maxChangesPerTrigger="10")
+    start = snapshot(options)
+    planes.run(*(f"UPDATE planes SET seats = {n} WHERE tailnum = 'N1'" for n in range(101, 113)))
+    found = []
+    with running(options) as engine:
+        for _ in range(4):
+            start, records = batch(options, engine, start)
+            found.append(seats(records))
+    assert found == [[n, n + 1, n + 2] for n in range(101, 113, 3)]
+
+
 def seats(records: list[Record]) -> list[int]:
     return [json.loads(record.value or b"")["after"]["seats"] for record in records]
 

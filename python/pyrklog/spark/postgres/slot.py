@@ -80,7 +80,8 @@ class Slot:
         """Where about so many changes end from the slot's place on, with a whole transaction: at
         ``end`` or before."""
         counted, last = when_free(lambda: self._count(changes, end))
-        return min(end, lsn_of(last)) if counted > changes else end
+        # The server stops with the transaction that reaches the number, also when it ends there.
+        return min(end, lsn_of(last)) if counted >= changes else end
 
     def _count(self, changes: int, end: int) -> tuple[int, str]:
         row = self._connection.execute(
