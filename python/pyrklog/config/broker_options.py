@@ -225,7 +225,7 @@ NETWORK = (
     string(HTTP_LISTENER, None, check=wrong_with_place, check_allows=HTTP_ALLOWED).described(
         "Where metrics and health are served over HTTP, to anybody who reaches it; an empty host "
         "is every interface, port 0 any free port. Unset: 127.0.0.1, the port of the first of "
-        "listeners + 100."
+        "listeners + 100, or a hundred more where a listener has that one."
     ),
     string("controller.listener.names", None, importance="high").described(
         "Listeners of a KRaft controller: left out."

@@ -44,9 +44,15 @@ def http_place(text: str | None, listeners: Sequence[Endpoint]) -> HttpPlace | N
     found = parse_address(given)
     if found is not None:
         return HttpPlace(*found, is_given=True)
-    kafka = listeners[0].port
-    port = kafka + ABOVE_KAFKA if kafka else 0
-    return HttpPlace(LOOPBACK, port, is_given=False)
+    return HttpPlace(LOOPBACK, _beside([one.port for one in listeners]), is_given=False)
+
+
+def _beside(kafka: Sequence[int]) -> int:
+    """No listener's port: whatever asks for nothing gives way."""
+    port = kafka[0]
+    while port in kafka and port:
+        port += ABOVE_KAFKA
+    return port
 
 
 def parse_address(text: str) -> tuple[str, int] | None:

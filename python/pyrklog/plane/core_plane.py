@@ -557,7 +557,8 @@ def _listen_error(listener: str, host: str, port: int, error: OSError) -> StartE
 
         return TemporaryError(
             f"{where} is taken by {port_holder(port) or 'another program'}.",
-            fix=f"stop it, or choose another port with --listen {host}:{port + 1}",
+            fix=f"stop it, or choose another port with --listen {host}:{port + 1}; if another "
+            "broker serves its metrics there, start that one with --http none",
         )
     if error.errno is None:  # also for names that cannot be resolved
         return ConfigError(

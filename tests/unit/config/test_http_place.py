@@ -54,6 +54,12 @@ def test_a_kafka_port_that_any_may_be_gives_an_http_port_that_any_may_be() -> No
     assert place == HttpPlace("127.0.0.1", 0, False)
 
 
+def test_the_default_gives_way_to_listeners() -> None:
+    ports = (9092, 9292, 9192)
+    place = http_place(None, [Endpoint("PLAINTEXT", "", port) for port in ports])
+    assert place == HttpPlace("127.0.0.1", 9392, False)
+
+
 def test_the_option_is_checked_at_the_start(tmp_path: Path) -> None:
     flags = {"pyrklog.data.dir": str(tmp_path), "pyrklog.http.listener": "9192"}
     with pytest.raises(ConfigError, match=r"pyrklog\.http\.listener"):
