@@ -93,6 +93,19 @@ def test_what_would_have_no_effect_is_refused(
     assert not opened
 
 
+def test_a_pattern_must_not_match_the_topic_for_bad_records(
+    opened: list[ScanSettings], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = ["orders", "orders-bad", "others"]
+    monkeypatch.setattr(sys.modules["pyrklog.scanning.scan"], "topic_names", lambda _: names)
+    given = {"decode": "json", "bad_records": "orders-bad"}
+    with pytest.raises(ValueError, match=r"^bad_records is 'orders-bad', which is read"):
+        scan(topics=re.compile("orders.*"), **given)
+    assert not opened
+    scan(topics=re.compile("o[a-z]*"), **given)
+    assert opened[0].topics == [("orders", None), ("others", None)]
+
+
 def test_what_can_be_used_is_handed_on(opened: list[ScanSettings]) -> None:
     scan(topics=["a", "b", "a"], columns=["value", "key"], timeout_s=1, batch_rows=7)
     scan(decode="json", on_bad="fail")
