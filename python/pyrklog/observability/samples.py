@@ -62,6 +62,13 @@ class GroupReadings:
     offsets: Sequence[tuple[tuple[str, int], int]]
 
 
+class Detail(NamedTuple):
+    """Of a topic or a group: samples, and how many more there would be of what was not read."""
+
+    samples: list[Sample]
+    unread: int
+
+
 def of_broker(
     statistics: Mapping[str, int], tally: Tally, readings: Readings, log_dirs: Sequence[str]
 ) -> list[Sample]:
@@ -89,6 +96,18 @@ def bounded(found: list[Sample], series_max: int) -> list[Sample]:
     """The first of them, and how many more there are."""
     left_out = max(0, len(found) - (series_max - 1))
     return [*found[: series_max - 1], Sample(LEFT_OUT_SERIES, (), left_out)]
+
+
+def share(asked: Iterable[str | None], series_max: int) -> int:
+    """The most series of each of what is asked for, besides the one that counts those left out."""
+    return (series_max - 1) // max(1, sum(one is not None for one in asked))
+
+
+def detail(parts: Sequence[Detail], share: int) -> list[Sample]:
+    """The first of each, and how many more there are."""
+    shown = [sample for part in parts for sample in part.samples[:share]]
+    left_out = sum(max(0, len(part.samples) - share) + part.unread for part in parts)
+    return [*shown, Sample(LEFT_OUT_SERIES, (), left_out)]
 
 
 def _of_log_dirs(statistics: Mapping[str, int], log_dirs: Sequence[str]) -> list[Sample]:
