@@ -142,6 +142,27 @@ def test_verify_tells_a_topic_made_anew_at_the_source_and_one_that_is_gone(
     assert one["difference"] == "the topic is gone at the target"
 
 
+@pytest.mark.parametrize("side", ["source", "target"])
+def test_verify_tells_a_topic_made_anew_with_fewer_partitions(
+    pair: Pair, topic: str, side: str
+) -> None:
+    """And goes on to the others."""
+    other = f"{topic}-other"
+    for name in (topic, other):
+        create_topic(pair.source, name, 3)
+        fill(pair.source, name, 10)
+    pair.once("--topics", f"{topic}.*")
+    at_source = side == "source"
+    make_anew(*((pair.source, topic) if at_source else (pair.target, f"east.{topic}")), 1)
+    found = pair.items("verify", code=0 if at_source else 8)
+    told = [one["result" if at_source else "difference"] for one in found if one["topic"] == topic]
+    wanted = (
+        "created anew at the source" if at_source else "the topic was created anew at the target"
+    )
+    assert told == [wanted] * 3
+    assert [one["result"] for one in found if one["topic"] == other] == ["same"] * 3
+
+
 def test_a_running_mirror_notices_a_target_made_anew(
     pair: Pair, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

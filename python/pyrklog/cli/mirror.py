@@ -163,11 +163,12 @@ def verify(
 ) -> None:
     """Compare what was copied at both sides, by digests.
 
-    Exit code 8 if anything differs.
+    Exit code 8 if anything differs, else 9 if a partition has no leader.
     """
     from pyrklog.cli.admin_common import show
     from pyrklog.cli.mirror_tables import verify_listing
     from pyrklog.mirror import MirrorError, Patterns
+    from pyrklog.mirror.verify import Other
 
     there, here, names = places(options, sides, None, name)
     try:
@@ -176,8 +177,11 @@ def verify(
     except MirrorError as error:
         fail(error)
     show(listing, output)
-    if any(one["result"] == "differs" for one in listing.items):
+    results = {one["result"] for one in listing.items}
+    if "differs" in results:
         raise typer.Exit(Exit.DIFFERS)
+    if any(one.startswith(Other.LEADERLESS.value) for one in results):
+        raise typer.Exit(Exit.PARTIAL)
 
 
 def _refuse_others(policy: str, start: str, missing: str) -> None:

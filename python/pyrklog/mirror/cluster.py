@@ -84,8 +84,10 @@ def refusal(error: KafkaError, about: str) -> MirrorError:
 
 
 class Logs(NamedTuple):
-    """Where partitions end, and the ids of their topics; without those of brokers before 2.8."""
+    """Where partitions begin and end, and the ids of their topics; without those of brokers before
+    2.8."""
 
+    starts: dict[tuple[str, int], int]
     ends: dict[tuple[str, int], int]
     topic_ids: dict[str, str]
 
@@ -332,14 +334,18 @@ class ClusterAdmin:
             {topic: list(range(count)) for topic, count in topics.items()}, isolation
         ).ends
 
-    def logs(self, partitions: Mapping[str, Sequence[int]], isolation: str) -> Logs:
-        """Of these partitions by topic."""
-        wanted = {topic: some for topic, some in partitions.items() if some}
+    def logs(self, partitions: Mapping[str, Sequence[int] | None], isolation: str) -> Logs:
+        """Of these partitions by topic; None for all of a topic."""
+        wanted = {topic: some for topic, some in partitions.items() if some is None or some}
         if not wanted:
-            return Logs({}, {})
+            return Logs({}, {}, {})
         with scan(wanted, columns=[], threads=1, isolation=isolation, **self.reading()) as planned:
-            ends = {(one.topic, one.partition): one.end for one in planned.progress()}
-            return Logs(ends, planned.topic_ids)
+            progress = planned.progress()
+            return Logs(
+                {(one.topic, one.partition): one.start for one in progress},
+                {(one.topic, one.partition): one.end for one in progress},
+                planned.topic_ids,
+            )
 
     def records(
         self,
