@@ -8,7 +8,8 @@ takes longer than :data:`LOAD_AFTER_SECONDS` answers meanwhile that it is starti
 from __future__ import annotations
 
 import errno
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from importlib.util import find_spec
 from ipaddress import ip_address
 from typing import TYPE_CHECKING
@@ -35,8 +36,10 @@ log = get_logger("http")
 Listeners = Sequence[trio.SocketListener]
 
 
-async def prepare(config: BrokerConfig) -> Listeners:
-    """Listens for HTTP. Empty where it is off, or where the default port cannot be had.
+@asynccontextmanager
+async def prepared(config: BrokerConfig) -> AsyncIterator[Listeners]:
+    """Listens for HTTP until it is left. Empty where that is off, or where the default port cannot
+    be had.
 
     Raises :class:`TemporaryError` where a given address cannot be bound, :class:`ConfigError` where
     a reporter is not installed.
@@ -44,7 +47,12 @@ async def prepare(config: BrokerConfig) -> Listeners:
     if config.reports.otlp is not None and not _has_otlp():
         what = f"{OTLP} needs OpenTelemetry's exporter, which is not installed."
         raise ConfigError(what, fix='pip install "pyrklog[otlp]"')
-    return await _open_listeners(config.http_place)
+    listeners = await _open_listeners(config.http_place)
+    try:
+        yield listeners
+    finally:
+        for one in listeners:
+            one.socket.close()
 
 
 def _has_otlp() -> bool:
