@@ -34,7 +34,7 @@ def reporters_of(settings: ReportSettings, origin: Origin) -> list[Reporter]:
     if settings.to_log:
         from pyrklog.observability.report_log import LogReporter
 
-        found.append(LogReporter(origin.started_at))
+        found.append(LogReporter(time.time() - origin.started_at))
     if settings.csv_dir is not None:
         from pyrklog.observability.report_csv import CsvReporter
 

@@ -75,9 +75,11 @@ def whole(requests: int, cpu_seconds: float) -> list[Sample]:
 def test_the_line_of_the_log_has_rates_of_the_interval(monkeypatch: pytest.MonkeyPatch) -> None:
     told: list[tuple[str, dict[str, float]]] = []
     monkeypatch.setattr(logs.Logger, "info", lambda _, event, **kw: told.append((event, kw)))
-    reporter = LogReporter(AT - 100)
+    clock = iter((1000.0, 1000.0, 1010.0))
+    reporter = LogReporter(100.0, lambda: next(clock))
     reporter.report(AT, whole(50, 20.0))
-    reporter.report(AT + 10, whole(150, 22.5))
+    # The time of day was set back meanwhile.
+    reporter.report(AT - 3600, whole(150, 22.5))
     assert [event for event, _ in told] == ["metrics", "metrics"]
     (_, first), (_, second) = told
     assert set(first) == {"seconds", *VALUES, *RATES}
