@@ -64,3 +64,6 @@ class LogReporter:
             field: round(grown[name] / elapsed, 3) for field, name in RATES.items() if name in grown
         }
         log.info("metrics", seconds=round(elapsed, 3), **fields, **rates)
+
+    def close(self) -> None:
+        """Nothing is open."""
