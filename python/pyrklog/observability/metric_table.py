@@ -16,7 +16,8 @@ Kind = Literal["counter", "gauge"]
 
 
 class Metric(NamedTuple):
-    """``name`` as samples have it: counters end in ``_total``."""
+    """``name`` as samples have it: counters end in ``_total``. ``help`` is shown without those of
+    other metrics, so it names what it is of."""
 
     name: str
     kind: Kind
@@ -48,7 +49,7 @@ def _gauge(name: str, help_: str, *labels: str) -> Metric:
 
 _FETCHED = _counter(
     "pyrklog_fetched_bytes_total",
-    "Bytes of records sent to consumers and followers, by the way that they were read.",
+    "Bytes of records sent to consumers and followers, by the way of reading.",
     "path",
 )
 _THROTTLED = _counter(
@@ -80,7 +81,9 @@ PLAIN: Mapping[str, Taken] = MappingProxyType(
         "throttled_replication_bytes.leader": Taken(_THROTTLED, ("leader",)),
         "throttled_replication_bytes.follower": Taken(_THROTTLED, ("follower",)),
         "network_threads_worked_ns": Taken(
-            _counter("pyrklog_network_threads_busy_seconds_total", "Time that they worked."),
+            _counter(
+                "pyrklog_network_threads_busy_seconds_total", "Time that network threads worked."
+            ),
             scale=NS,
         ),
         "connections_muted": Taken(
@@ -120,28 +123,45 @@ PLAIN: Mapping[str, Taken] = MappingProxyType(
             _gauge("pyrklog_delayed_fetches", "Partitions of fetches that wait for records.")
         ),
         "purgatory_internal": Taken(
-            _gauge("pyrklog_delayed_internal_appends", "The broker's own that wait for replicas.")
+            _gauge(
+                "pyrklog_delayed_internal_appends",
+                "The broker's own appends that wait for replicas.",
+            )
         ),
         "control_queue_depth": Taken(
             _gauge("pyrklog_control_requests", "Requests at the control plane.")
         ),
         "control_queue_placeless": Taken(
-            _gauge("pyrklog_control_requests_placeless", "Heartbeats and brokers' requests there.")
+            _gauge(
+                "pyrklog_control_requests_placeless",
+                "Heartbeats and brokers' requests at the control plane.",
+            )
         ),
         "control_queue_parked": Taken(
-            _gauge("pyrklog_control_requests_parked", "Requests that wait there without a place.")
+            _gauge(
+                "pyrklog_control_requests_parked",
+                "Requests that wait at the control plane without a place.",
+            )
         ),
         "control_queue_waiting": Taken(
-            _gauge("pyrklog_control_connections_waiting", "Connections that wait for a place.")
+            _gauge(
+                "pyrklog_control_connections_waiting",
+                "Connections that wait for a place at the control plane.",
+            )
         ),
         "control_queue_parked_bytes": Taken(
-            _gauge("pyrklog_control_parked_bytes", "Memory of the requests without a place.")
+            _gauge(
+                "pyrklog_control_parked_bytes",
+                "Memory of the requests without a place at the control plane.",
+            )
         ),
         "event_queue_depth": Taken(
             _gauge("pyrklog_event_queue_depth", "Events that the control plane has not taken.")
         ),
-        "reader_threads": Taken(_gauge("pyrklog_reader_threads", "Threads that wait for disks.")),
-        "reader_jobs": Taken(_counter("pyrklog_reader_jobs_total", "Reads that they have done.")),
+        "reader_threads": Taken(_gauge("pyrklog_reader_threads", "Threads that read from disks.")),
+        "reader_jobs": Taken(
+            _counter("pyrklog_reader_jobs_total", "Reads that reader threads have done.")
+        ),
         "validation_waiting": Taken(
             _gauge("pyrklog_validations_waiting", "Produce requests that wait for a validator.")
         ),
@@ -185,10 +205,10 @@ PLAIN: Mapping[str, Taken] = MappingProxyType(
             _gauge("pyrklog_cache_populated_bytes", "Memory that the block cache has.")
         ),
         "cache_free_bytes": Taken(
-            _gauge("pyrklog_cache_free_bytes", "Of it, what holds no records.")
+            _gauge("pyrklog_cache_free_bytes", "Memory of the block cache that holds no records.")
         ),
         "cache_limit_bytes": Taken(
-            _gauge("pyrklog_cache_limit_bytes", "What the block cache may have.")
+            _gauge("pyrklog_cache_limit_bytes", "Memory that the block cache may have.")
         ),
         "cache_transient_bytes": Taken(
             _gauge("pyrklog_cache_transient_bytes", "Memory of the block cache lent for a moment.")
@@ -200,35 +220,55 @@ PLAIN: Mapping[str, Taken] = MappingProxyType(
             _counter("pyrklog_cache_appended_bytes_total", "Bytes appended to the block cache.")
         ),
         "cache_appends_refused": Taken(
-            _counter("pyrklog_cache_appends_refused_total", "Appends that found no room in it.")
+            _counter(
+                "pyrklog_cache_appends_refused_total",
+                "Appends that found no room in the block cache.",
+            )
         ),
         "cache_chunks_reclaimed": Taken(
-            _counter("pyrklog_cache_chunks_reclaimed_total", "Chunks taken from older records.")
+            _counter(
+                "pyrklog_cache_chunks_reclaimed_total",
+                "Chunks of the block cache taken from older records.",
+            )
         ),
         "cache_chunks_given_back": Taken(
-            _counter("pyrklog_cache_chunks_given_back_total", "Chunks given back to the system.")
+            _counter(
+                "pyrklog_cache_chunks_given_back_total",
+                "Chunks of the block cache given back to the system.",
+            )
         ),
         "cache_chunks_populated_by_appends": Taken(
             _counter(
                 "pyrklog_cache_chunks_populated_by_appends_total",
-                "Chunks that an append had to wait for.",
+                "Chunks of the block cache that an append had to wait for.",
             )
         ),
         "internal_appends": Taken(
             _counter("pyrklog_internal_appends_total", "Batches appended to internal topics.")
         ),
         "internal_appended_bytes": Taken(
-            _counter("pyrklog_internal_appended_bytes_total", "Their bytes.")
+            _counter("pyrklog_internal_appended_bytes_total", "Bytes appended to internal topics.")
         ),
         "internal_appends_refused": Taken(
-            _counter("pyrklog_internal_appends_refused_total", "Such appends that were refused.")
+            _counter(
+                "pyrklog_internal_appends_refused_total",
+                "Appends to internal topics that were refused.",
+            )
         ),
         "internal_reads": Taken(
             _counter("pyrklog_internal_reads_total", "The broker's reads of internal topics.")
         ),
-        "internal_read_bytes": Taken(_counter("pyrklog_internal_read_bytes_total", "Their bytes.")),
+        "internal_read_bytes": Taken(
+            _counter(
+                "pyrklog_internal_read_bytes_total",
+                "Bytes that the broker read of internal topics.",
+            )
+        ),
         "internal_damaged_batches": Taken(
-            _counter("pyrklog_internal_damaged_batches_total", "Unreadable batches among them.")
+            _counter(
+                "pyrklog_internal_damaged_batches_total",
+                "Unreadable batches that the broker met in internal topics.",
+            )
         ),
     }
 )
@@ -290,7 +330,10 @@ QUEUE: Mapping[str, Taken] = MappingProxyType(
             (
                 "rejected",
                 _counter(
-                    "pyrklog_reader_queue_rejected_total", "Reads refused.", "log_dir", "queue"
+                    "pyrklog_reader_queue_rejected_total",
+                    "Reads that the queue refused.",
+                    "log_dir",
+                    "queue",
                 ),
                 1,
             ),
@@ -309,25 +352,31 @@ LOG_DIR: Mapping[str, Taken] = MappingProxyType(
             )
         ),
         "produce_muted_bytes": Taken(
-            _gauge("pyrklog_produce_muted_bytes", "Memory of their requests.", "log_dir")
+            _gauge(
+                "pyrklog_produce_muted_bytes",
+                "Memory of the requests of producers that wait for room.",
+                "log_dir",
+            )
         ),
         "produce_muted_oldest_wait_ms": Taken(
             _gauge(
                 "pyrklog_produce_muted_oldest_wait_seconds",
-                "How long the first of them has waited.",
+                "How long the first producer that waits for room has waited.",
                 "log_dir",
             ),
             scale=MS,
         ),
         "produce_muted_rejected": Taken(
             _counter(
-                "pyrklog_produce_muted_rejected_total", "Such requests refused at once.", "log_dir"
+                "pyrklog_produce_muted_rejected_total",
+                "Produce requests refused at once for lack of room in the directory.",
+                "log_dir",
             )
         ),
         "produce_muted_timed_out": Taken(
             _counter(
                 "pyrklog_produce_muted_timed_out_total",
-                "Such requests refused at their timeout.",
+                "Produce requests refused at their timeout for lack of room in the directory.",
                 "log_dir",
             )
         ),
@@ -336,7 +385,9 @@ LOG_DIR: Mapping[str, Taken] = MappingProxyType(
         ),
         "unwritten_bytes": Taken(
             _gauge(
-                "pyrklog_log_dir_unwritten_bytes", "Bytes that are not in their files.", "log_dir"
+                "pyrklog_log_dir_unwritten_bytes",
+                "Bytes of records that are not in files yet.",
+                "log_dir",
             )
         ),
         "read_window_bytes": Taken(
@@ -415,42 +466,48 @@ BROKER: Mapping[str, Metric] = MappingProxyType(
             "process_resident_memory_bytes", "Memory of the broker, shared memory included."
         ),
         "start_time_seconds": _gauge(
-            "process_start_time_seconds", "Its start, in seconds since the epoch."
+            "process_start_time_seconds", "Start of the broker, in seconds since the epoch."
         ),
     }
 )
-"""Fields of :class:`.readings.Readings`."""
+"""Fields of :class:`.samples.Readings`."""
 
 _PARTITION = ("topic", "partition")
 DETAIL: Mapping[str, Metric] = MappingProxyType(
     {
         "partitions": _gauge("kafka_topic_partitions", "Partitions of the topic.", "topic"),
         "leader": _gauge(
-            "kafka_topic_partition_leader", "The leader's broker id; -1: none.", *_PARTITION
+            "kafka_topic_partition_leader",
+            "Broker id of the partition's leader; -1: none.",
+            *_PARTITION,
         ),
-        "replicas": _gauge("kafka_topic_partition_replicas", "Its replicas.", *_PARTITION),
+        "replicas": _gauge(
+            "kafka_topic_partition_replicas", "Replicas of the partition.", *_PARTITION
+        ),
         "in_sync": _gauge(
-            "kafka_topic_partition_in_sync_replica", "Its replicas in sync.", *_PARTITION
+            "kafka_topic_partition_in_sync_replica",
+            "Replicas of the partition that are in sync.",
+            *_PARTITION,
         ),
         "is_preferred": _gauge(
             "kafka_topic_partition_leader_is_preferred",
-            "1 where its first replica leads.",
+            "1 where the partition's first replica leads.",
             *_PARTITION,
         ),
         "is_under_replicated": _gauge(
             "kafka_topic_partition_under_replicated_partition",
-            "1 where replicas are not in sync.",
+            "1 where replicas of the partition are not in sync.",
             *_PARTITION,
         ),
         "log_end": _gauge(
             "pyrklog_partition_log_end_offset",
-            "Log end offset of this broker's replica.",
+            "Log end offset of this broker's replica of the partition.",
             *_PARTITION,
         ),
         "members": _gauge("kafka_consumergroup_members", "Members of the group.", "consumergroup"),
         "committed": _gauge(
             "kafka_consumergroup_current_offset",
-            "The committed offset.",
+            "Committed offset of the group in the partition.",
             "consumergroup",
             *_PARTITION,
         ),
@@ -458,7 +515,7 @@ DETAIL: Mapping[str, Metric] = MappingProxyType(
 )
 """Of ``/metrics/detail``."""
 
-BUILD = _gauge("pyrklog_build_info", "1; the version.", "version")
+BUILD = _gauge("pyrklog_build_info", "1, with the version of the broker.", "version")
 LEFT_OUT_SERIES = _gauge(
     "pyrklog_metrics_left_out_series", "Series that the bound of the answer left out."
 )

@@ -45,6 +45,13 @@ def test_names_follow_prometheus(metric: Metric) -> None:
     assert metric.help.endswith(".")
 
 
+@pytest.mark.parametrize("metric", METRICS, ids=lambda metric: metric.name)
+def test_texts_can_be_read_one_by_one(metric: Metric) -> None:
+    """A scrape shows each without the line above it."""
+    assert not re.match(r"(Their|Such|Its|Of it)\b", metric.help)
+    assert not re.search(r"\b(they|them|among|there)\b", metric.help)
+
+
 @pytest.mark.parametrize("name", [n for n in TAKEN if n.endswith(("_ms", "_ns"))])
 def test_times_become_seconds(name: str) -> None:
     taken = TAKEN[name]
