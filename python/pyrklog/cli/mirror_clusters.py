@@ -26,8 +26,8 @@ ALIASES = {FROM: "source", TO: "target"}
 _PLACE = re.compile(r"(?:([^=:,]*)=)?(.+)", re.DOTALL)
 _NAME = re.compile(r"[\w.-]+", re.ASCII)
 _SECURITY = ("security.", "sasl.", "ssl.")
-_ABOUT = "Option of TLS or SASL there"
-_FILE = "Client properties of Java or librdkafka with options of TLS and SASL there."
+_ABOUT = "Option of TLS or SASL for that cluster"
+_FILE = "Client properties of Java or librdkafka with options of TLS and SASL for that cluster."
 _TEXT = Parameter.empty
 _OPTIONS: dict[str, tuple[Any, Any]] = {
     "from_place": (
@@ -175,7 +175,7 @@ def _of_file(options: Settings, path: str) -> dict[str, str]:
     found, others = {}, []
     for one in properties:
         if not _NAME.fullmatch(one.key) or not (one.value or one.key.startswith(_SECURITY)):
-            raise CliError(Exit.USAGE, f"{path}, line {one.line}: it can be NAME=VALUE")
+            raise CliError(Exit.USAGE, f"{path}, line {one.line} must be NAME=VALUE")
         if one.key.startswith(_SECURITY):
             found[one.key] = one.value
         else:

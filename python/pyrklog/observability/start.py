@@ -113,14 +113,23 @@ async def run_observability(
             if reports.is_on:
                 nursery.start_soon(_report, reports, observer, sources)
     except Exception as error:
-        _tell("http_failed", error)
+        if told is not None:
+            _tell_http(error)
+        if reports.is_on:
+            _tell_reports(error)
     finally:
         for one in listeners:
             one.socket.close()
 
 
-def _tell(event: str, error: Exception) -> None:
-    log.error(event, exc_info=error, consequence="the broker serves without")
+def _tell_http(error: Exception) -> None:
+    consequence = "the broker serves clients without HTTP"
+    log.error("http_failed", exc_info=error, consequence=consequence)
+
+
+def _tell_reports(error: Exception) -> None:
+    consequence = "the broker serves clients without reporting metrics"
+    log.error("metrics_reports_failed", exc_info=error, consequence=consequence)
 
 
 def _observer(sources: Sources) -> BrokerObserver:
@@ -137,7 +146,7 @@ async def _serve(listeners: Listeners, observer: BrokerObserver) -> None:
         is_loopback = all(map(_is_loopback, listeners))
         await HttpServer(observer, is_loopback=is_loopback).run(listeners)
     except Exception as error:
-        _tell("http_failed", error)
+        _tell_http(error)
 
 
 async def _report(reports: ReportSettings, observer: BrokerObserver, sources: Sources) -> None:
@@ -148,7 +157,7 @@ async def _report(reports: ReportSettings, observer: BrokerObserver, sources: So
         found = await trio.to_thread.run_sync(reporters_of, reports, origin)
         await run_reporters(found, reports.interval_seconds, observer.samples)
     except Exception as error:
-        _tell("metrics_reports_failed", error)
+        _tell_reports(error)
 
 
 def _is_loopback(listener: trio.SocketListener) -> bool:

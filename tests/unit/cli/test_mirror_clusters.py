@@ -116,8 +116,8 @@ def test_the_nearest_option_is_told() -> None:
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        (b"security.protocol=SSL\nhush\n", ", line 2: it can be NAME=VALUE"),
-        (b'password="hush";\n"hush";\n', ", line 2: it can be NAME=VALUE"),
+        (b"security.protocol=SSL\nhush\n", ", line 2 must be NAME=VALUE"),
+        (b'password="hush";\n"hush";\n', ", line 2 must be NAME=VALUE"),
         (b"sasl.password=hu\\uzzzzsh\n", "line 1: \\u must be followed by four"),
         (b"sasl.password=hush\xff\n", "is no text in UTF-8"),
         (b"sasl.pasword=hush\n", "there is no option sasl.pasword of security"),
