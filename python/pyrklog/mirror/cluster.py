@@ -175,8 +175,8 @@ class ClusterAdmin:
         )
 
     def create_internal(self, topic: str, options: Mapping[str, str]) -> bool:
-        """With one partition, and replicas by the number of brokers: of three, two must have what
-        is acknowledged. False if it exists."""
+        """With one partition, and replicas by the number of brokers; with three replicas
+        ``min.insync.replicas`` is 2. False if it exists."""
         replicas = min(INTERNAL_REPLICAS_MAX, self._brokers)
         in_sync = {"min.insync.replicas": "2"} if replicas == INTERNAL_REPLICAS_MAX else {}
         return self.create(topic, 1, replicas, {**options, **in_sync})

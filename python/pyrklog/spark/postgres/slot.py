@@ -91,7 +91,7 @@ class Slot:
         return row[0], row[1]
 
     def advance(self, lsn: int) -> None:
-        """Lets go what is before ``lsn``. Further ahead it stays where it is."""
+        """Lets go what is before ``lsn``. A slot that is further ahead stays where it is."""
         if lsn > self.confirmed():
             slot = self._options.slot
             query = "SELECT 1 FROM pg_replication_slot_advance(%s, %s)"
