@@ -49,8 +49,8 @@ REPORT_OPTIONS = (
         "A line of the broker's log with the main metrics each interval."
     ),
     string(CSV_DIR, None).described(
-        "Directory of CSV files, one for each metric in broker-ID, that get a row each interval; "
-        "not in a log directory. Two files of at most 8 MiB are kept of each."
+        "Directory of CSV files, one for each metric in broker-ID, that get a row for each series "
+        "each interval; not in a log directory. Two files of at most 8 MiB are kept of each."
     ),
     string(
         "pyrklog.metrics.statsd", None, check=_wrong_with_statsd, check_allows=STATSD_ALLOWED
