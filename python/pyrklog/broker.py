@@ -23,6 +23,7 @@ from pyrklog.admin.producer_ids import ProducerIds
 from pyrklog.admin.service import Administration, Observe
 from pyrklog.admin.topics import TopicAdmin
 from pyrklog.base import logs
+from pyrklog.base.hosts import EVERYWHERE
 from pyrklog.cluster.metadata import Metadata, with_kept_options
 from pyrklog.cluster.settled import wait_for_leaders
 from pyrklog.config.broker import BrokerConfig
@@ -84,7 +85,6 @@ kill.
 SAME_SIGNAL_SECONDS = 0.1
 """timeout(1) signals the process and then its group: meant as one signal."""
 EXIT_INTERRUPTED = 130
-EVERYWHERE = "0.0.0.0"
 EXIT_BUG = 70
 """An unexpected error; it is in the log."""
 

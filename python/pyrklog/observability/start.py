@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 import trio
 
+from pyrklog.base.hosts import EVERYWHERE, PORT_MAX
 from pyrklog.base.logs import get_logger
 from pyrklog.config.broker import BrokerConfig
 from pyrklog.config.http_place import HttpPlace
@@ -28,8 +29,6 @@ if TYPE_CHECKING:
 
 LOAD_AFTER_SECONDS = 1.0
 BACKLOG = 32
-EVERYWHERE = "0.0.0.0"
-PORT_MAX = 65535
 
 log = get_logger("http")
 
