@@ -82,6 +82,11 @@ def milliseconds(name: str, given: object) -> int:
     return max(1, round(seconds * 1000))
 
 
+def is_topic_name(name: str) -> bool:
+    """By Kafka's rules."""
+    return _TOPIC_NAME.fullmatch(name) is not None and name not in {".", ".."}
+
+
 def refuse_other_lists(**lists: object) -> None:
     """Raises TypeError for what is neither a list nor None."""
     for name, value in lists.items():
@@ -98,7 +103,7 @@ def bad_topic(given: object, decode: str | None, on_bad: str) -> str | None:
         return None
     if not isinstance(given, str):
         raise TypeError(f"bad_records is {given!r}; it takes the name of a topic")
-    if not _TOPIC_NAME.fullmatch(given):
+    if not is_topic_name(given):
         raise ValueError(f"bad_records is {given!r}; no topic can have this name")
     if decode is None:
         raise ValueError(f"bad_records={given!r} is for decoded values: give decode")

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import TypeVar
 
+from pyrklog.scanning.arguments import is_topic_name
 from pyrklog.security import OPTIONS, Security, parse
 from pyrklog.spark.connection import Connection
 from pyrklog.spark.places import Places, shown
@@ -13,7 +14,6 @@ from pyrklog.spark.places import Places, shown
 COUNT_MAX = 2**63 - 1
 SECONDS_MAX = 86_400
 
-_TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
 _DURATION = re.compile(r"([0-9]{1,15})\s*(us|ms|s|m|min|h|d)", re.ASCII | re.IGNORECASE)
 _UNITS_US = {
     "us": 1,
@@ -122,7 +122,7 @@ def _security(given: Given) -> Security:
 
 
 def topic_name(name: str) -> str:
-    if not _TOPIC.fullmatch(name) or name in {".", ".."}:
+    if not is_topic_name(name):
         raise ValueError(f"no topic can have the name {shown(name)}")
     return name
 

@@ -70,6 +70,7 @@ def test_another_type_is_told_by_the_arguments_name(
         ({"bad_records": "b"}, "bad_records='b' is for decoded values: give decode"),
         ({"decode": "json", "bad_records": "a b"}, "bad_records is 'a b'; no topic can have this"),
         ({"decode": "json", "bad_records": ""}, "bad_records is ''; no topic can have this name"),
+        ({"decode": "json", "bad_records": ".."}, "bad_records is '..'; no topic can have this"),
         (
             {"decode": "json", "bad_records": "greetings"},
             "bad_records is 'greetings', which is read",
