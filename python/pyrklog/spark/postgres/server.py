@@ -28,6 +28,10 @@ _SETTINGS = {
 }
 
 
+NOW_US = "(extract(epoch FROM clock_timestamp()) * 1000000)::bigint"
+"""In a query: the server's time, in microseconds since the epoch."""
+
+
 class DatabaseError(Exception):
     """The database does not have what a stream of its changes needs. A sentence."""
 

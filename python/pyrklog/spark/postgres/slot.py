@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from pyrklog.spark.postgres.options import PostgresOptions, Table
 from pyrklog.spark.postgres.positions import Snapshot, lsn_of, shown
-from pyrklog.spark.postgres.server import DatabaseError, connect, describe, value
+from pyrklog.spark.postgres.server import NOW_US, DatabaseError, connect, describe, value
 
 if TYPE_CHECKING:
     from pyrklog.spark.postgres.server import Connection
@@ -103,8 +103,7 @@ class Slot:
         try:
             connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
             row = connection.execute(
-                "SELECT pg_export_snapshot(), pg_current_snapshot()::text, "
-                "(extract(epoch FROM clock_timestamp()) * 1000000)::bigint"
+                f"SELECT pg_export_snapshot(), pg_current_snapshot()::text, {NOW_US}".encode()
             ).fetchone()
             assert row is not None
             name, seen, time_us = row

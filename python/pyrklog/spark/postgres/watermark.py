@@ -17,6 +17,7 @@ from pyrklog.spark.postgres.events import Moment, Record
 from pyrklog.spark.postgres.options import PostgresOptions, Table
 from pyrklog.spark.postgres.positions import START, Json, marks, marks_to_json
 from pyrklog.spark.postgres.server import (
+    NOW_US,
     DatabaseError,
     Description,
     connect,
@@ -149,5 +150,4 @@ def _check_column(options: PostgresOptions, table: Description) -> None:
 
 
 def _now_us(connection: Connection) -> int:
-    query = "SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint"
-    return int(value(connection, query))
+    return int(value(connection, f"SELECT {NOW_US}"))
