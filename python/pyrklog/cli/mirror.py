@@ -77,11 +77,11 @@ def run(
     refuse_empty("--topics", "topic", topics)
     from pyrklog.mirror import MirrorError, Options, Pace, Patterns
 
-    there, here, names = places(options, sides, policy, name)
+    source, target, names = places(options, sides, policy, name)
     try:
         wanted = Options(
-            source=there,
-            target=here,
+            source=source,
+            target=target,
             names=names,
             topics=Patterns(topics, "--topics"),
             groups=Patterns(groups or [], "--groups"),
@@ -138,9 +138,9 @@ def status(
     from pyrklog.cli.mirror_tables import status_listing
     from pyrklog.mirror import MirrorError
 
-    there, here, names = places(options, sides, None, name)
+    source, target, names = places(options, sides, None, name)
     try:
-        listing = status_listing(names, *admins(options, there, here), over_s)
+        listing = status_listing(names, *admins(options, source, target), over_s)
     except MirrorError as error:
         fail(error)
     show(listing, output)
@@ -170,10 +170,10 @@ def verify(
     from pyrklog.mirror import MirrorError, Patterns
     from pyrklog.mirror.verify import Other
 
-    there, here, names = places(options, sides, None, name)
+    source, target, names = places(options, sides, None, name)
     try:
         chosen = Patterns(topics or [".*"], "--topics")
-        listing = verify_listing(names, *admins(options, there, here), chosen)
+        listing = verify_listing(names, *admins(options, source, target), chosen)
     except MirrorError as error:
         fail(error)
     show(listing, output)

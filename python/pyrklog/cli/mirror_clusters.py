@@ -115,10 +115,10 @@ def places(
     if options.properties:
         what = "mirror does not take -X: it has two clusters"
         raise CliError(Exit.USAGE, what, f"give {FROM}-property or {TO}-property")
-    there, here = (_cluster(options, side) for side in sides)
+    source, target = (_cluster(options, side) for side in sides)
     kind = Policy.IDENTITY if policy is None else Policy(policy)
     try:
-        return there, here, Names(there.alias, here.alias, kind, name or there.alias)
+        return source, target, Names(source.alias, target.alias, kind, name or source.alias)
     except MirrorError as error:
         fail(error)
 
@@ -216,10 +216,10 @@ def admins(
     from pyrklog.mirror.cluster import ClusterAdmin
 
     probe(options, source, target)
-    there, here = (ClusterAdmin(one, options.timeout_s) for one in (source, target))
-    for admin in (there, here):
+    found = ClusterAdmin(source, options.timeout_s), ClusterAdmin(target, options.timeout_s)
+    for admin in found:
         admin.check_access()
-    return there, here
+    return found
 
 
 def fail(error: "MirrorError") -> NoReturn:

@@ -172,13 +172,13 @@ def compare(source: Side, target: Side, *, is_compacted: bool) -> Verdict:
 def _compare_ranges(source: Side, target: Side, verdict: Verdict) -> None:
     skips = (0, 0)
     if source.has_lost or target.has_lost:
-        here, there = source.record_count(), target.record_count()
+        source_count, target_count = source.record_count(), target.record_count()
         # Who has lost its beginning may have fewer.
         fewest = min(
-            here if source.has_lost else max(here, there),
-            there if target.has_lost else max(here, there),
+            source_count if source.has_lost else max(source_count, target_count),
+            target_count if target.has_lost else max(source_count, target_count),
         )
-        skips = (max(0, here - fewest), max(0, there - fewest))
+        skips = (max(0, source_count - fewest), max(0, target_count - fewest))
     for at_source, at_target in zip_longest(
         ranges(source.batches(COLUMNS), skips[0]), ranges(target.batches(COLUMNS), skips[1])
     ):
@@ -202,7 +202,7 @@ def _difference(source: RangeDigest | None, target: RangeDigest | None) -> str:
     if source.digests == target.digests:
         return ""
     pairs = zip(_COMPARED, source.digests, target.digests, strict=True)
-    parts = [name for name, here, there in pairs if here != there]
+    parts = [name for name, one, other in pairs if one != other]
     return f"other {' and '.join(parts)} at {where}"
 
 
@@ -236,17 +236,17 @@ def _compare_keys(source: Side, target: Side, verdict: Verdict) -> None:
 
 
 def _compare_pass(source: Side, target: Side, verdict: Verdict, part: tuple[int, int]) -> None:
-    here, there = _keys(source, part), _keys(target, part)
+    at_source, at_target = _keys(source, part), _keys(target, part)
     # Compaction keeps the last record of a key, which may lie behind what is compared.
-    later = here.later | there.later
+    later = at_source.later | at_target.later
     lacking = source.has_lost or target.has_lost
-    verdict.records += here.records
-    verdict.keys = (verdict.keys or 0) + len(here.last)
+    verdict.records += at_source.records
+    verdict.keys = (verdict.keys or 0) + len(at_source.last)
     different = 0
-    for key in here.last.keys() | there.last.keys():
-        if key in later or (lacking and not (key in here.last and key in there.last)):
+    for key in at_source.last.keys() | at_target.last.keys():
+        if key in later or (lacking and not (key in at_source.last and key in at_target.last)):
             continue
-        different += here.last.get(key) != there.last.get(key)
+        different += at_source.last.get(key) != at_target.last.get(key)
     if different:
         keys = "1 key has" if different == 1 else f"{different} keys have"
         verdict.difference = f"{keys} another last record"
