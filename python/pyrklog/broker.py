@@ -44,7 +44,7 @@ from pyrklog.membership.store_connection import store_connection
 from pyrklog.metastore import znodes
 from pyrklog.metastore.interface import Metastore, SessionExpiredError, StoreFailedError
 from pyrklog.observability.sources import Sources, Stage
-from pyrklog.observability.start import Listeners, prepared, run_observability, told_address
+from pyrklog.observability.start import Listeners, bound_address, prepared, run_observability
 from pyrklog.plane.core_plane import Plane, memory_bytes
 from pyrklog.plane.plane_settings import plane_settings
 from pyrklog.plane.seam import PlaneSettings
@@ -205,7 +205,7 @@ class Broker:
         node_id, store = member.node_id, member.store
         in_cluster = self.config.zookeeper is not None
         early, late = self._endpoints(plane)
-        self.http_address = told_address(self._http)
+        self.http_address = bound_address(self._http)
         if not in_cluster:
             await self._adopt(node_id, cluster_id, store, plane)
         metadata = Metadata(node_id, self.config, store, plane)

@@ -192,11 +192,11 @@ class ClusterAdmin:
     def options(self, topics: Iterable[str]) -> dict[str, dict[str, tuple[str | None, bool]]]:
         """Of each topic, its options: value, and whether it is the topic's own. A topic that is
         unknown is asked for again, for a while."""
-        names = list(topics)
+        wanted = list(topics)
         until = time.monotonic() + _UNKNOWN_S
         while True:
             try:
-                return self._options(names)
+                return self._options(wanted)
             except _UnknownError:
                 if time.monotonic() > until:
                     raise

@@ -17,7 +17,7 @@ from pyrklog.observability.metric_table import (
     REQUESTS,
     REQUESTS_PREFIX,
     Metric,
-    Taken,
+    StatisticMetric,
 )
 from pyrklog.observability.tally import Tally
 from pyrklog.plane.values import PartitionImage
@@ -130,7 +130,7 @@ def _of_log_dirs(statistics: Mapping[str, int], log_dirs: Sequence[str]) -> list
     return [Sample(metric, labels, value) for (metric, labels), value in sums.items()]
 
 
-def _taken(statistic: str, places: int) -> Taken | None:
+def _taken(statistic: str, places: int) -> StatisticMetric | None:
     if places == 1:
         return LOG_DIR.get(statistic)
     return QUEUE.get(statistic) if places == 2 else None

@@ -84,7 +84,7 @@ async def _open_listeners(place: HttpPlace | None) -> Listeners:
     return found
 
 
-def told_address(listeners: Listeners) -> tuple[str, int] | None:
+def bound_address(listeners: Listeners) -> tuple[str, int] | None:
     """Host and port of the first; None without any."""
     if not listeners:
         return None
@@ -97,7 +97,7 @@ async def run_observability(
 ) -> None:
     """Serves and reports until cancelled, once the broker has ``loaded``. What fails here does not
     fail it."""
-    told = told_address(listeners)
+    told = bound_address(listeners)
     try:
         if told is not None:
             log.info("http_listening", host=told[0], port=told[1])
