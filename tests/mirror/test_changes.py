@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 import pyarrow as pa
@@ -14,24 +14,11 @@ from pyrklog.mirror import Cluster, Mirror, MirrorError, Names, Options, Pace, P
 from pyrklog.mirror.copy import NO_TIMESTAMP_US
 from pyrklog.mirror.topics import Plan, Topics
 from pyrklog.producing import Producer, ProducerSettings
-from pyrklog.testing import TestBroker
 from tests.support.groups import create_topic
 from tests.support.mirroring import Pair, fill, rows, values, wait_for_values
 from tests.support.waiting import PATIENCE_S, wait_until
 
 pytestmark = pytest.mark.timeout(240)
-
-
-@pytest.fixture(scope="module")
-def brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str]]:
-    folder = tmp_path_factory.mktemp("brokers")
-    with TestBroker(folder / "east") as east, TestBroker(folder / "west") as west:
-        yield east.bootstrap, west.bootstrap
-
-
-@pytest.fixture
-def pair(brokers: tuple[str, str], topic: str) -> Pair:
-    return Pair(*brokers, topic)
 
 
 class EndedError(Exception):
