@@ -132,7 +132,7 @@ fuzz: $(CORE) .venv/.dev ## libFuzzer over frames, batches and files, FUZZ_SECON
 	done
 	FUZZ_RANDOM=1 FUZZ_EXAMPLES=$$((20 * $(FUZZ_SECONDS))) $(BIN)/pytest tests/faults -k fuzz
 
-bench: $(CORE) .venv/.dev .cache/kafka.done .cache/connect.done ## against Apache Kafka on this machine, then the seam alone
+bench: $(CORE) .venv/.dev .cache/kafka.done .cache/connect.done .cache/spark.done ## against Apache Kafka on this machine, then the seam alone
 	cargo build --release --locked -p pyrklog-loadgen -p pyrklog-floors
 	$(BIN)/python -m benches.against_kafka $(BENCH_ARGS)
 	$(BIN)/pytest benches/test_seam.py

@@ -1,8 +1,9 @@
 """``format("pyrklog")`` beside Spark's stock Kafka connector, both at the same broker: jobs of
-``spark_job`` on two local threads, each in a process of its own and warmed by one run.
+``spark_job`` on two local threads, each in a process of its own and warmed up.
 
-``of_stock`` is the ratio of rows a second. With Apache Kafka as the broker the same jobs show the
-stock connector at home.
+``of_stock`` is the ratio of rows a second; of ``spark-follow`` that of the 99th percentiles of
+latency, where less is better. With Apache Kafka as the broker the same jobs show the stock
+connector at home.
 """
 
 import json

@@ -3,8 +3,9 @@ FOLDER [JARS]``. FORMAT is ``pyrklog``, or ``kafka`` for the stock connector wit
 commas. JOB is one of ``JOBS``.
 
 Runs it once to warm up, and once more, and prints a line of JSON: rows, seconds and CPU seconds of
-the second run; those of the driver, Java's process and Python's workers. ``follow`` adds
-percentiles of milliseconds from a record's production until its batch is looked at.
+the second run; those of the driver, Java's process and Python's workers. ``follow`` runs once,
+without its first seconds, and adds percentiles of milliseconds from when a record was due until its
+batch is looked at.
 """
 
 import json

@@ -23,6 +23,7 @@ from pyrklog.admin.producer_ids import ProducerIds
 from pyrklog.admin.service import Administration, Observe
 from pyrklog.admin.topics import TopicAdmin
 from pyrklog.base import logs
+from pyrklog.base.hosts import EVERYWHERE
 from pyrklog.cluster.metadata import Metadata, with_kept_options
 from pyrklog.cluster.settled import wait_for_leaders
 from pyrklog.config.broker import BrokerConfig
@@ -43,7 +44,7 @@ from pyrklog.membership.store_connection import store_connection
 from pyrklog.metastore import znodes
 from pyrklog.metastore.interface import Metastore, SessionExpiredError, StoreFailedError
 from pyrklog.observability.sources import Sources, Stage
-from pyrklog.observability.start import prepare, run_observability, told_address
+from pyrklog.observability.start import Listeners, bound_address, prepared, run_observability
 from pyrklog.plane.core_plane import Plane, memory_bytes
 from pyrklog.plane.plane_settings import plane_settings
 from pyrklog.plane.seam import PlaneSettings
@@ -84,7 +85,6 @@ kill.
 SAME_SIGNAL_SECONDS = 0.1
 """timeout(1) signals the process and then its group: meant as one signal."""
 EXIT_INTERRUPTED = 130
-EVERYWHERE = "0.0.0.0"
 EXIT_BUG = 70
 """An unexpected error; it is in the log."""
 
@@ -133,6 +133,7 @@ class Broker:
         self._end = trio.Event()
         self._exit_code = 0
         self._groups: GroupManager | None = None
+        self._http: Listeners = ()
         self._loaded = trio.Event()
         self._starting: trio.CancelScope | None = None
 
@@ -144,7 +145,7 @@ class Broker:
             log.warning("option_ignored", notice=notice)
         raise_file_limit()
         identities = read_identities(self.config.log_dirs)
-        async with store_connection(self.config) as connect:
+        async with prepared(self.config) as self._http, store_connection(self.config) as connect:
             store = CurrentStore(await connect())
             try:
                 node_id, cluster_id = await self._identify(identities, store)
@@ -204,8 +205,7 @@ class Broker:
         node_id, store = member.node_id, member.store
         in_cluster = self.config.zookeeper is not None
         early, late = self._endpoints(plane)
-        http = await prepare(self.config)
-        self.http_address = told_address(http)
+        self.http_address = bound_address(self._http)
         if not in_cluster:
             await self._adopt(node_id, cluster_id, store, plane)
         metadata = Metadata(node_id, self.config, store, plane)
@@ -239,7 +239,7 @@ class Broker:
             nursery.start_soon(replication.run)
             sources = self._sources(cluster_id, metadata, plane, store, events)
             reports = self.config.reports
-            nursery.start_soon(run_observability, http, reports, sources, self._loaded)
+            nursery.start_soon(run_observability, self._http, reports, sources, self._loaded)
             if peers is not None:
                 nursery.start_soon(peers.run)
             nursery.start_soon(member.keep_session)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 import pyarrow as pa
@@ -14,24 +14,11 @@ from pyrklog.mirror import Cluster, Mirror, MirrorError, Names, Options, Pace, P
 from pyrklog.mirror.copy import NO_TIMESTAMP_US
 from pyrklog.mirror.topics import Plan, Topics
 from pyrklog.producing import Producer, ProducerSettings
-from pyrklog.testing import TestBroker
 from tests.support.groups import create_topic
 from tests.support.mirroring import Pair, fill, rows, values, wait_for_values
 from tests.support.waiting import PATIENCE_S, wait_until
 
 pytestmark = pytest.mark.timeout(240)
-
-
-@pytest.fixture(scope="module")
-def brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str]]:
-    folder = tmp_path_factory.mktemp("brokers")
-    with TestBroker(folder / "east") as east, TestBroker(folder / "west") as west:
-        yield east.bootstrap, west.bootstrap
-
-
-@pytest.fixture
-def pair(brokers: tuple[str, str], topic: str) -> Pair:
-    return Pair(*brokers, topic)
 
 
 class EndedError(Exception):
@@ -140,6 +127,27 @@ def test_verify_tells_a_topic_made_anew_at_the_source_and_one_that_is_gone(
     wait_until(lambda: target not in admin.list_topics(timeout=PATIENCE_S).topics, "still there")
     (one,) = pair.items("verify", code=8)
     assert one["difference"] == "the topic is gone at the target"
+
+
+@pytest.mark.parametrize("side", ["source", "target"])
+def test_verify_tells_a_topic_made_anew_with_fewer_partitions(
+    pair: Pair, topic: str, side: str
+) -> None:
+    """And goes on to the others."""
+    other = f"{topic}-other"
+    for name in (topic, other):
+        create_topic(pair.source, name, 3)
+        fill(pair.source, name, 10)
+    pair.once("--topics", f"{topic}.*")
+    at_source = side == "source"
+    make_anew(*((pair.source, topic) if at_source else (pair.target, f"east.{topic}")), 1)
+    found = pair.items("verify", code=0 if at_source else 8)
+    told = [one["result" if at_source else "difference"] for one in found if one["topic"] == topic]
+    wanted = (
+        "created anew at the source" if at_source else "the topic was created anew at the target"
+    )
+    assert told == [wanted] * 3
+    assert [one["result"] for one in found if one["topic"] == other] == ["same"] * 3
 
 
 def test_a_running_mirror_notices_a_target_made_anew(

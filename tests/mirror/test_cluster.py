@@ -76,6 +76,10 @@ def test_partitions_without_a_leader_hold_up_no_others(
     away = {number for number, leader in led_by.items() if leader == victim}
     found = pair.items("status", "--over", "0")
     assert {one["partition"] for one in found if one["end"] is None} == away
+    results = {one["partition"]: one["result"] for one in pair.items("verify", code=9)}
+    assert results == {
+        number: "no leader at the source" if number in away else "same" for number in everywhere
+    }
     cluster.brokers[victim].start()
     wait_until(lambda: leaders(admin, topic)[0] == victim, "not led again")
     wanted += fill(pair.source, topic, everywhere, "third")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -29,18 +29,6 @@ from tests.support.transactions import produce_by_turns, producer_of
 from tests.support.waiting import PATIENCE_S, wait_until
 
 pytestmark = pytest.mark.timeout(240)
-
-
-@pytest.fixture(scope="module")
-def brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str]]:
-    folder = tmp_path_factory.mktemp("brokers")
-    with TestBroker(folder / "east") as east, TestBroker(folder / "west") as west:
-        yield east.bootstrap, west.bootstrap
-
-
-@pytest.fixture
-def pair(brokers: tuple[str, str], topic: str) -> Pair:
-    return Pair(*brokers, topic)
 
 
 def make(bootstrap: str, topic: str, partitions: int = 1, **options: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 import time
@@ -30,7 +31,7 @@ NOW_MS = 1000 * int(time.time())
 ORDER = {"type": "record", "name": "Order", "fields": [{"name": "id", "type": "long"}]}
 
 
-def scan(bootstrap: str, topic: str, **options: Any) -> Scan:
+def scan(bootstrap: str, topic: Any, **options: Any) -> Scan:
     columns = options.pop("columns", ["partition", "offset", "value"])
     options = {"decode": "json", "schema": ID, "bootstrap_servers": bootstrap, **options}
     return pyrklog.scan(topic, columns=columns, **options)
@@ -208,6 +209,19 @@ def test_a_topic_that_cannot_take_them_is_told(bootstrap: str, topic: str) -> No
     assert found.progress()[0].position == 0
     with pytest.raises(OSError, match=told):
         rows(scan(bootstrap, topic, bad_records=small))
+
+
+def test_a_topic_that_is_read_cannot_take_them(bootstrap: str, topic: str) -> None:
+    bad = f"{topic}-bad"
+    create_topic(bootstrap, bad, 1)
+    produce(bootstrap, topic, [b'{"id": 1}', b"x"])
+    read: list[Any] = [bad, [topic, bad], {topic: [0], bad: [0]}, re.compile(f"{topic}.*")]
+    for topics in read:
+        with pytest.raises(ValueError, match=f"^bad_records is '{bad}', which is read"):
+            scan(bootstrap, topics, bad_records=bad)
+    found = scan(bootstrap, re.compile(topic), bad_records=bad)
+    assert [row["value"] for row in iterated(found)] == [{"id": 1}, None]
+    assert places(bootstrap, bad) == [(topic, 0, 1)]
 
 
 def test_a_broker_that_dies_meanwhile(new_broker: Callable[..., TestBroker], topic: str) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from pyrklog.spark.postgres.changes import ChangesEngine, ChangesLostError
 from pyrklog.spark.postgres.positions import Json, Position, lsn_of
-from pyrklog.spark.postgres.server import DatabaseError
+from pyrklog.spark.postgres.server import UnsuitableDatabaseError
 from tests.support.postgres import PostgresServer
 from tests.support.postgres_reading import Database, read, rest, running, snapshot
 
@@ -19,7 +19,7 @@ pytestmark = [pytest.mark.timeout(120)]
 def refused(database: Database, start: Json | None = None, **options: str) -> str:
     """What is said at a start, or by a stream that goes on."""
     given = database.options(**options)
-    with pytest.raises((DatabaseError, ChangesLostError)) as said:
+    with pytest.raises((UnsuitableDatabaseError, ChangesLostError)) as said:
         snapshot(given) if start is None else rest(given, start)
     return str(said.value)
 
@@ -128,7 +128,7 @@ def test_a_server_whose_log_ends_before(planes: Database) -> None:
 
 
 def test_a_connection_string_that_is_none_is_not_shown(database: Database) -> None:
-    with pytest.raises(DatabaseError) as said:
+    with pytest.raises(UnsuitableDatabaseError) as said:
         ChangesEngine(database.options(conninfo="host=db secret"))
     assert "secret" not in str(said.value)
 

@@ -14,7 +14,7 @@ import pytest
 
 from pyrklog.spark.postgres.options import PostgresOptions
 from pyrklog.spark.postgres.positions import START, Json
-from pyrklog.spark.postgres.server import DatabaseError
+from pyrklog.spark.postgres.server import UnsuitableDatabaseError
 from pyrklog.spark.postgres.upsert import Target, upsert
 from pyrklog.spark.postgres.watermark import WatermarkEngine, read_marks
 from tests.support.changing_table import content
@@ -107,7 +107,10 @@ def test_the_newest_times_are_left_for_later(database: Database) -> None:
     ],
 )
 def test_columns_that_are_no_marks(planes: Database, options: dict[str, str], said: str) -> None:
-    with running(planes.options(**options)) as engine, pytest.raises(DatabaseError, match=said):
+    with (
+        running(planes.options(**options)) as engine,
+        pytest.raises(UnsuitableDatabaseError, match=said),
+    ):
         engine.initial()
 
 

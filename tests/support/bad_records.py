@@ -9,10 +9,10 @@ import pyarrow as pa
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.support.clients import Confluent, Record
+from tests.support.waiting import PATIENCE_S
 
 PREFIX = "__connect.errors."
 ID = pa.schema([pa.field("id", pa.int64(), nullable=False)])
-PATIENCE_S = 30.0
 
 
 class Bad(NamedTuple):

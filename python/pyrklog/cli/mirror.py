@@ -77,11 +77,11 @@ def run(
     refuse_empty("--topics", "topic", topics)
     from pyrklog.mirror import MirrorError, Options, Pace, Patterns
 
-    there, here, names = places(options, sides, policy, name)
+    source, target, names = places(options, sides, policy, name)
     try:
         wanted = Options(
-            source=there,
-            target=here,
+            source=source,
+            target=target,
             names=names,
             topics=Patterns(topics, "--topics"),
             groups=Patterns(groups or [], "--groups"),
@@ -138,9 +138,9 @@ def status(
     from pyrklog.cli.mirror_tables import status_listing
     from pyrklog.mirror import MirrorError
 
-    there, here, names = places(options, sides, None, name)
+    source, target, names = places(options, sides, None, name)
     try:
-        listing = status_listing(names, *admins(options, there, here), over_s)
+        listing = status_listing(names, *admins(options, source, target), over_s)
     except MirrorError as error:
         fail(error)
     show(listing, output)
@@ -163,21 +163,25 @@ def verify(
 ) -> None:
     """Compare what was copied at both sides, by digests.
 
-    Exit code 8 if anything differs.
+    Exit code 8 if anything differs, else 9 if a partition has no leader.
     """
     from pyrklog.cli.admin_common import show
     from pyrklog.cli.mirror_tables import verify_listing
     from pyrklog.mirror import MirrorError, Patterns
+    from pyrklog.mirror.verify import Other
 
-    there, here, names = places(options, sides, None, name)
+    source, target, names = places(options, sides, None, name)
     try:
         chosen = Patterns(topics or [".*"], "--topics")
-        listing = verify_listing(names, *admins(options, there, here), chosen)
+        listing = verify_listing(names, *admins(options, source, target), chosen)
     except MirrorError as error:
         fail(error)
     show(listing, output)
-    if any(one["result"] == "differs" for one in listing.items):
+    results = {one["result"] for one in listing.items}
+    if "differs" in results:
         raise typer.Exit(Exit.DIFFERS)
+    if any(one.startswith(Other.LEADERLESS.value) for one in results):
+        raise typer.Exit(Exit.PARTIAL)
 
 
 def _refuse_others(policy: str, start: str, missing: str) -> None:

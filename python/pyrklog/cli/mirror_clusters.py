@@ -26,8 +26,8 @@ ALIASES = {FROM: "source", TO: "target"}
 _PLACE = re.compile(r"(?:([^=:,]*)=)?(.+)", re.DOTALL)
 _NAME = re.compile(r"[\w.-]+", re.ASCII)
 _SECURITY = ("security.", "sasl.", "ssl.")
-_ABOUT = "Option of TLS or SASL there"
-_FILE = "Client properties of Java or librdkafka with options of TLS and SASL there."
+_ABOUT = "Option of TLS or SASL for that cluster"
+_FILE = "Client properties of Java or librdkafka with options of TLS and SASL for that cluster."
 _TEXT = Parameter.empty
 _OPTIONS: dict[str, tuple[Any, Any]] = {
     "from_place": (
@@ -115,10 +115,10 @@ def places(
     if options.properties:
         what = "mirror does not take -X: it has two clusters"
         raise CliError(Exit.USAGE, what, f"give {FROM}-property or {TO}-property")
-    there, here = (_cluster(options, side) for side in sides)
+    source, target = (_cluster(options, side) for side in sides)
     kind = Policy.IDENTITY if policy is None else Policy(policy)
     try:
-        return there, here, Names(there.alias, here.alias, kind, name or there.alias)
+        return source, target, Names(source.alias, target.alias, kind, name or source.alias)
     except MirrorError as error:
         fail(error)
 
@@ -175,7 +175,7 @@ def _of_file(options: Settings, path: str) -> dict[str, str]:
     found, others = {}, []
     for one in properties:
         if not _NAME.fullmatch(one.key) or not (one.value or one.key.startswith(_SECURITY)):
-            raise CliError(Exit.USAGE, f"{path}, line {one.line}: it can be NAME=VALUE")
+            raise CliError(Exit.USAGE, f"{path}, line {one.line} must be NAME=VALUE")
         if one.key.startswith(_SECURITY):
             found[one.key] = one.value
         else:
@@ -216,10 +216,10 @@ def admins(
     from pyrklog.mirror.cluster import ClusterAdmin
 
     probe(options, source, target)
-    there, here = (ClusterAdmin(one, options.timeout_s) for one in (source, target))
-    for admin in (there, here):
+    found = ClusterAdmin(source, options.timeout_s), ClusterAdmin(target, options.timeout_s)
+    for admin in found:
         admin.check_access()
-    return there, here
+    return found
 
 
 def fail(error: "MirrorError") -> NoReturn:

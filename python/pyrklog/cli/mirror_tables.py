@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from pyrklog.mirror import Names, Patterns
     from pyrklog.mirror.cluster import ClusterAdmin
     from pyrklog.mirror.status import Row
-    from pyrklog.mirror.verify import Verdict
+    from pyrklog.mirror.verify import Other, Verdict
 
 STATUS = columns(
     "topic, partition> PART, position>, end>, lag>, rate> REC/S, records>, skipped> LOST, at, "
@@ -72,31 +72,19 @@ def verify_listing(
     state = stored(names, target)
     chosen = set(topics.matching({topic for topic, _ in state.partitions}))
     known = {key: one for key, one in sorted(state.partitions.items()) if key[0] in chosen}
-    here, there = source.topics()[1], target.topics()[1]
-    both = {key: one for key, one in known.items() if key[0] in here and one.target in there}
-    compared = sides(source, target, both)
+    compared = sides(source, target, known)
     same = {topic for topic, _ in compared.sides}
     compacted = _compacted(source, same) | {
         topic
         for topic in same
-        if _compacted(target, {one.target for key, one in both.items() if key[0] == topic})
+        if _compacted(target, {known[key].target for key in compared.sides if key[0] == topic})
     }
     verdicts = {
         key: _verdict(compare(*pair, is_compacted=key[0] in compacted))
         for key, pair in compared.sides.items()
     }
-    for key, one in known.items():
-        verdict = Verdict(*key, one.target)
-        if key[0] not in here:
-            verdicts[key] = _verdict(verdict, "gone at the source")
-        elif one.target not in there:
-            verdict.difference = "the topic is gone at the target"
-            verdicts[key] = _verdict(verdict)
-        elif compared.anew.get(key) == "source":
-            verdicts[key] = _verdict(verdict, "created anew at the source")
-        elif compared.anew.get(key) == "target":
-            verdict.difference = "the topic was created anew at the target"
-            verdicts[key] = _verdict(verdict)
+    for key, (why, side) in compared.others.items():
+        verdicts[key] = _other(Verdict(*key, known[key].target), why, side)
     items = [verdicts[key] for key in known]
     cluster_id = state.origin.target_id if state.origin is not None else None
     return Listing("pyrklog.mirror-verify/1", VERIFY, items, cluster_id)
@@ -108,6 +96,16 @@ def _compacted(admin: "ClusterAdmin", topics: set[str]) -> set[str]:
         for topic, options in admin.options(sorted(topics)).items()
         if "compact" in (options.get("cleanup.policy", ("", False))[0] or "")
     }
+
+
+def _other(one: "Verdict", why: "Other", side: str) -> dict[str, Any]:
+    """The target is to have what the source has; without a leader nobody knows."""
+    from pyrklog.mirror.verify import Other
+
+    if side == "source" or why is Other.LEADERLESS:
+        return _verdict(one, f"{why.value} at the {side}")
+    one.difference = f"the topic {'is' if why is Other.GONE else 'was'} {why.value} at the {side}"
+    return _verdict(one)
 
 
 def _verdict(one: "Verdict", result: str | None = None) -> dict[str, Any]:

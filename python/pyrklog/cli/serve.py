@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pyrklog.config.broker import BrokerConfig
 
-PORT_MAX = 65535
 _EXAMPLES = {
     "--data": ("a directory", ".data"),
     "--zookeeper": ("HOST:PORT/CHROOT", "127.0.0.1:2181/pyrklog"),
@@ -193,6 +192,7 @@ def _one_of(option: str, text: str, known: Sequence[str]) -> str:
 
 def _listeners(listen: str) -> str:
     """``HOST:PORT`` or ``:PORT`` as Kafka's ``listeners``; a full listener stays."""
+    from pyrklog.base.hosts import PORT_MAX
     from pyrklog.errors import ConfigError
 
     if "://" in listen:

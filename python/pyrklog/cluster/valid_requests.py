@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from pyrklog.base.hosts import PORT_MAX
 from pyrklog.cluster.requests import ControlRequest, StopReplicaRequest, UpdateMetadataRequest
 from pyrklog.cluster.topic_names import wrong_with_name
-from pyrklog.metastore.znode_values import PORT_MAX
 from pyrklog.plane.values import BrokerImage
 from pyrklog.protocol.inter_broker import TopicPartitions
 

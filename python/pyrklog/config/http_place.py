@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from pyrklog.base.hosts import host_and_port
 from pyrklog.config.listeners import Endpoint
 
 NAME = "pyrklog.http.listener"
@@ -12,7 +13,6 @@ OFF = "none"
 LOOPBACK = "127.0.0.1"
 ABOVE_KAFKA = 100
 """The default port above the first Kafka listener's."""
-PORT_MAX = 65535
 ALLOWED = f"HOST:PORT, [HOST]:PORT, {OFF}"
 
 
@@ -57,11 +57,7 @@ def _beside(kafka: Sequence[int]) -> int:
 
 def parse_address(text: str) -> tuple[str, int] | None:
     """Host, which may be empty, and port of ``HOST:PORT`` or ``[HOST]:PORT``; None for others."""
-    host, colon, port = text.strip().rpartition(":")
-    is_bracketed = host.startswith("[") and host.endswith("]")
-    host = host[1:-1] if is_bracketed else host
-    if not colon or not (port.isascii() and port.isdecimal()) or int(port) > PORT_MAX:
+    try:
+        return host_and_port(text.strip(), None, port_min=0)
+    except ValueError:
         return None
-    if any(one in host for one in "/[]@ ") or (":" in host and not is_bracketed):
-        return None
-    return host, int(port)

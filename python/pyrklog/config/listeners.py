@@ -6,6 +6,7 @@ import socket
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from pyrklog.base.hosts import PORT_MAX
 from pyrklog.errors import ConfigError
 
 WILDCARDS = frozenset({"", "0.0.0.0", "::", "[::]"})
@@ -114,8 +115,8 @@ def _parse_one(item: str, option: str) -> Endpoint:
     host, colon, port_text = address.rpartition(":")
     if not (separator and colon and name):
         raise ConfigError(f"{option} has {item!r}, which is not NAME://HOST:PORT.")
-    if not (port_text.isascii() and port_text.isdigit() and int(port_text) <= 65535):
-        raise ConfigError(f"{option} has {item!r}, whose port is not a number up to 65535.")
+    if not (port_text.isascii() and port_text.isdigit() and int(port_text) <= PORT_MAX):
+        raise ConfigError(f"{option} has {item!r}, whose port is not a number up to {PORT_MAX}.")
     if host.startswith("[") and host.endswith("]"):
         host = host[1:-1]
     elif ":" in host:

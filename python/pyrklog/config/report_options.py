@@ -29,7 +29,8 @@ def _wrong_with_statsd(value: object) -> str | None:
 
 
 def _wrong_with_otlp(value: object) -> str | None:
-    if not isinstance(value, str) or not value.strip():
+    """None also for what may have a password: it is refused without being shown."""
+    if not isinstance(value, str) or not value.strip() or "@" in value:
         return None
     try:
         found = urlsplit(value.strip())
@@ -48,8 +49,8 @@ REPORT_OPTIONS = (
         "A line of the broker's log with the main metrics each interval."
     ),
     string(CSV_DIR, None).described(
-        "Directory of CSV files, one for each metric in broker-ID, that get a row each interval; "
-        "not in a log directory. Two files of at most 8 MiB are kept of each."
+        "Directory of CSV files, one for each metric in broker-ID, that get a row for each series "
+        "each interval; not in a log directory. Two files of at most 8 MiB are kept of each."
     ),
     string(
         "pyrklog.metrics.statsd", None, check=_wrong_with_statsd, check_allows=STATSD_ALLOWED
@@ -59,7 +60,8 @@ REPORT_OPTIONS = (
     ),
     string(OTLP, None, check=_wrong_with_otlp, check_allows=OTLP_ALLOWED).described(
         "URL of an OpenTelemetry collector, for instance http://127.0.0.1:4318/v1/metrics, which "
-        "gets the metrics by OTLP over HTTP each interval. Needs pyrklog[otlp]."
+        "gets the metrics by OTLP over HTTP each interval; without a name or password, which are "
+        "for OTEL_EXPORTER_OTLP_METRICS_HEADERS. Needs pyrklog[otlp]."
     ),
 )
 
@@ -80,7 +82,8 @@ class ReportSettings(NamedTuple):
 
 
 def report_settings(config: BrokerConfig) -> ReportSettings:
-    """Raises :class:`ConfigError` for a directory that holds records."""
+    """Raises :class:`ConfigError` for a directory that holds records, and for a URL with a name or
+    password."""
     csv_dir = config.string(CSV_DIR)
     path = None
     if csv_dir is not None:
@@ -89,6 +92,12 @@ def report_settings(config: BrokerConfig) -> ReportSettings:
             if path == log_dir or log_dir in path.parents:
                 what = f"{CSV_DIR} ({path}) lies in the log directory {log_dir}"
                 raise ConfigError(f"{what}; choose a place outside.")
+    otlp = (config.string(OTLP) or "").strip()
+    if "@" in otlp:
+        raise ConfigError(
+            f"{OTLP} has a name or password, which the log would show; it can be {OTLP_ALLOWED}.",
+            fix="give them by the variable OTEL_EXPORTER_OTLP_METRICS_HEADERS",
+        )
     statsd = (config.string("pyrklog.metrics.statsd") or "").strip()
     return ReportSettings(
         config.integer("pyrklog.metrics.interval.seconds"),
@@ -96,5 +105,5 @@ def report_settings(config: BrokerConfig) -> ReportSettings:
         path,
         parse_address(statsd),
         config.boolean("pyrklog.metrics.statsd.tags"),
-        (config.string(OTLP) or "").strip() or None,
+        otlp or None,
     )

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-PORT_MAX = 65535
+from pyrklog.base.hosts import PORT_MAX
+
 INT32_MAX = 2**31 - 1
 
 

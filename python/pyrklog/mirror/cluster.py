@@ -84,8 +84,10 @@ def refusal(error: KafkaError, about: str) -> MirrorError:
 
 
 class Logs(NamedTuple):
-    """Where partitions end, and the ids of their topics; without those of brokers before 2.8."""
+    """Where partitions begin and end, and the ids of their topics; without those of brokers before
+    2.8."""
 
+    starts: dict[tuple[str, int], int]
     ends: dict[tuple[str, int], int]
     topic_ids: dict[str, str]
 
@@ -173,8 +175,8 @@ class ClusterAdmin:
         )
 
     def create_internal(self, topic: str, options: Mapping[str, str]) -> bool:
-        """With one partition, and replicas by the number of brokers: of three, two must have what
-        is acknowledged. False if it exists."""
+        """With one partition, and replicas by the number of brokers; with three replicas
+        ``min.insync.replicas`` is 2. False if it exists."""
         replicas = min(INTERNAL_REPLICAS_MAX, self._brokers)
         in_sync = {"min.insync.replicas": "2"} if replicas == INTERNAL_REPLICAS_MAX else {}
         return self.create(topic, 1, replicas, {**options, **in_sync})
@@ -190,11 +192,11 @@ class ClusterAdmin:
     def options(self, topics: Iterable[str]) -> dict[str, dict[str, tuple[str | None, bool]]]:
         """Of each topic, its options: value, and whether it is the topic's own. A topic that is
         unknown is asked for again, for a while."""
-        names = list(topics)
+        wanted = list(topics)
         until = time.monotonic() + _UNKNOWN_S
         while True:
             try:
-                return self._options(names)
+                return self._options(wanted)
             except _UnknownError:
                 if time.monotonic() > until:
                     raise
@@ -332,14 +334,18 @@ class ClusterAdmin:
             {topic: list(range(count)) for topic, count in topics.items()}, isolation
         ).ends
 
-    def logs(self, partitions: Mapping[str, Sequence[int]], isolation: str) -> Logs:
-        """Of these partitions by topic."""
-        wanted = {topic: some for topic, some in partitions.items() if some}
+    def logs(self, partitions: Mapping[str, Sequence[int] | None], isolation: str) -> Logs:
+        """Of these partitions by topic; None for all of a topic."""
+        wanted = {topic: some for topic, some in partitions.items() if some is None or some}
         if not wanted:
-            return Logs({}, {})
+            return Logs({}, {}, {})
         with scan(wanted, columns=[], threads=1, isolation=isolation, **self.reading()) as planned:
-            ends = {(one.topic, one.partition): one.end for one in planned.progress()}
-            return Logs(ends, planned.topic_ids)
+            progress = planned.progress()
+            return Logs(
+                {(one.topic, one.partition): one.start for one in progress},
+                {(one.topic, one.partition): one.end for one in progress},
+                planned.topic_ids,
+            )
 
     def records(
         self,

@@ -1,6 +1,6 @@
 """Heartbeats as MirrorMaker 2 writes them (KIP-382, ``Heartbeat``): big endian; strings have their
-length in two bytes before them. They show at the target that a mirror runs, and its copies further
-on from which clusters one can be reached.
+length in two bytes before them. Heartbeats at a target show that the mirror runs; copies of them
+further on show from which clusters another one is reached.
 
 Key: aliases of the source and of the target. Value: version (INT16, 0), time in ms (INT64).
 """

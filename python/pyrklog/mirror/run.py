@@ -71,7 +71,8 @@ MARKERS_S = 10.0
 IDLE_S = 3600.0
 """After so long without a transaction a session ends: coordinators forget producers."""
 SESSION_S = 12 * 3600.0
-"""So does any: a partition forgets a producer that has not written to it for a day."""
+"""A session ends after so long in any case; a partition forgets a producer that has not written to
+it for a day."""
 WAIT_MIN_S, WAIT_MAX_S = 1.0, 30.0
 _OUT_OF_TIME_S = 0.9 * TRANSACTION_TIMEOUT_MS / 1000
 _STATE = {"cleanup.policy": "compact", "segment.bytes": str(1 << 20)}
@@ -506,7 +507,7 @@ def starts(
 
 
 def lost_at_target(known: Mapping[Partition, Progress], logs: Logs) -> MirrorError | None:
-    """Why mirrored records are not at the target any more, if they are not."""
+    """Returns a MirrorError if mirrored records are gone at the target; None if they are there."""
     for (topic, partition), one in known.items():
         fix = f"--again {topic} copies the topic from its beginning"
         topic_id = logs.topic_ids.get(one.target, "")

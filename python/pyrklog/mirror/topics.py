@@ -134,11 +134,11 @@ class Topics:
         if self._wanted.is_whole:
             return frozenset()
         names = {self._names.at_target(topic): topic for topic in topics}
-        here = {one for one in self._source.leaderless() if one[0] in topics}
-        there = {one for one in self._target.leaderless() if one[0] in names}
-        offline = frozenset(here | {(names[name], number) for name, number in there})
+        at_source = {one for one in self._source.leaderless() if one[0] in topics}
+        at_target = {one for one in self._target.leaderless() if one[0] in names}
+        offline = frozenset(at_source | {(names[name], number) for name, number in at_target})
         for topic, number in sorted(offline - self._told_offline):
-            where = "source" if (topic, number) in here else "target"
+            where = "source" if (topic, number) in at_source else "target"
             self._note(
                 f"partition {number} of topic {topic} has no leader at the {where}; the others go "
                 "on without it"

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
+from enum import Enum
 from itertools import zip_longest
 from typing import Any, NamedTuple
 
-from pyrklog.mirror.cluster import ClusterAdmin
+from pyrklog.mirror.cluster import ClusterAdmin, Logs
 from pyrklog.mirror.digests import COLUMNS, RangeDigest, key_digest, ranges, record_digest
 from pyrklog.mirror.errors import MirrorError
 from pyrklog.mirror.state import Partition, Progress
@@ -74,11 +75,23 @@ class Verdict:
     difference: str = ""
 
 
+class Other(Enum):
+    """Why a partition is not compared: what has become of its topic, or of itself."""
+
+    GONE = "gone"
+    ANEW = "created anew"
+    LEADERLESS = "no leader"
+
+
+_ORDER = tuple(Other)
+"""If both sides have one, the first is told."""
+
+
 class Compared(NamedTuple):
-    """What is compared, and partitions of topics that are others by now, with where."""
+    """What is compared; why other partitions are not, and whether for the source or the target."""
 
     sides: dict[Partition, tuple[Side, Side]]
-    anew: dict[Partition, str]
+    others: dict[Partition, tuple[Other, str]]
 
 
 def sides(
@@ -87,43 +100,58 @@ def sides(
     partitions: Mapping[Partition, Progress],
 ) -> Compared:
     """Raises MirrorError."""
-    here = _logs(source, list(partitions))
-    there = _logs(target, [(one.target, number) for (_, number), one in partitions.items()])
-    found, anew = {}, {}
+    at_source = _look(source, {topic for topic, _ in partitions})
+    at_target = _look(target, {one.target for one in partitions.values()})
+    found, others = {}, {}
     for (topic, number), one in partitions.items():
-        if _is_another(one.topic_id, here.topic_ids.get(topic)):
-            anew[topic, number] = "source"
-        elif _is_another(one.target_id, there.topic_ids.get(one.target)):
-            anew[topic, number] = "target"
+        copy = (one.target, number)
+        lacks = (
+            (at_source.lacks((topic, number), one.topic_id), "source"),
+            (at_target.lacks(copy, one.target_id), "target"),
+        )
+        known = [(why, side) for why, side in lacks if why is not None]
+        if known:
+            others[topic, number] = min(known, key=lambda one: _ORDER.index(one[0]))
         else:
-            at_source, at_target = here.starts[topic, number], there.starts[one.target, number]
+            starts = at_source.logs.starts[topic, number], at_target.logs.starts[copy]
             found[topic, number] = (
-                Side(source, topic, number, one.begin, one.position, at_source),
-                Side(target, one.target, number, one.target_begin, one.target_end, at_target),
+                Side(source, topic, number, one.begin, one.position, starts[0]),
+                Side(target, *copy, one.target_begin, one.target_end, starts[1]),
             )
-    return Compared(found, anew)
+    return Compared(found, others)
 
 
-def _is_another(known: str, now: str | None) -> bool:
-    """By ids of topics, if brokers have them."""
-    return bool(known and now) and known != now
+class _Found(NamedTuple):
+    """What a cluster has."""
+
+    topics: Mapping[str, int]
+    leaderless: frozenset[Partition]
+    logs: Logs
+
+    def lacks(self, partition: Partition, topic_id: str) -> Other | None:
+        """Whether this partition, of a topic that had this id, cannot be compared."""
+        topic, _ = partition
+        now = self.logs.topic_ids.get(topic)
+        if topic not in self.topics:
+            return Other.GONE
+        if topic_id and now and topic_id != now:
+            return Other.ANEW
+        if partition in self.logs.starts:
+            return None
+        # Partitions do not become fewer.
+        return Other.LEADERLESS if partition in self.leaderless else Other.ANEW
 
 
-class _Logs(NamedTuple):
-    starts: dict[Partition, int]
-    topic_ids: dict[str, str]
-
-
-def _logs(admin: ClusterAdmin, partitions: list[Partition]) -> _Logs:
-    wanted: dict[str, list[int]] = {}
-    for topic, number in partitions:
-        wanted.setdefault(topic, []).append(number)
-    if not wanted:
-        return _Logs({}, {})
+def _look(admin: ClusterAdmin, names: Collection[str]) -> _Found:
+    _, topics = admin.topics()
+    leaderless = admin.leaderless()
+    wanted: dict[str, list[int] | None] = {}
+    for topic in sorted(topics.keys() & names):
+        led = [one for one in range(topics[topic]) if (topic, one) not in leaderless]
+        # All as they are when they are asked: a number that is gone by then would end it.
+        wanted[topic] = None if len(led) == topics[topic] else led
     try:
-        with scan(wanted, columns=[], threads=1, **admin.reading()) as planned:
-            starts = {(one.topic, one.partition): one.start for one in planned.progress()}
-            return _Logs(starts, planned.topic_ids)
+        return _Found(topics, leaderless, admin.logs(wanted, "read_committed"))
     except ScanError as error:
         raise MirrorError(f"{admin.cluster.alias}: {error}") from error
 
@@ -144,13 +172,13 @@ def compare(source: Side, target: Side, *, is_compacted: bool) -> Verdict:
 def _compare_ranges(source: Side, target: Side, verdict: Verdict) -> None:
     skips = (0, 0)
     if source.has_lost or target.has_lost:
-        here, there = source.record_count(), target.record_count()
+        source_count, target_count = source.record_count(), target.record_count()
         # Who has lost its beginning may have fewer.
         fewest = min(
-            here if source.has_lost else max(here, there),
-            there if target.has_lost else max(here, there),
+            source_count if source.has_lost else max(source_count, target_count),
+            target_count if target.has_lost else max(source_count, target_count),
         )
-        skips = (max(0, here - fewest), max(0, there - fewest))
+        skips = (max(0, source_count - fewest), max(0, target_count - fewest))
     for at_source, at_target in zip_longest(
         ranges(source.batches(COLUMNS), skips[0]), ranges(target.batches(COLUMNS), skips[1])
     ):
@@ -174,7 +202,7 @@ def _difference(source: RangeDigest | None, target: RangeDigest | None) -> str:
     if source.digests == target.digests:
         return ""
     pairs = zip(_COMPARED, source.digests, target.digests, strict=True)
-    parts = [name for name, here, there in pairs if here != there]
+    parts = [name for name, one, other in pairs if one != other]
     return f"other {' and '.join(parts)} at {where}"
 
 
@@ -208,17 +236,17 @@ def _compare_keys(source: Side, target: Side, verdict: Verdict) -> None:
 
 
 def _compare_pass(source: Side, target: Side, verdict: Verdict, part: tuple[int, int]) -> None:
-    here, there = _keys(source, part), _keys(target, part)
+    at_source, at_target = _keys(source, part), _keys(target, part)
     # Compaction keeps the last record of a key, which may lie behind what is compared.
-    later = here.later | there.later
+    later = at_source.later | at_target.later
     lacking = source.has_lost or target.has_lost
-    verdict.records += here.records
-    verdict.keys = (verdict.keys or 0) + len(here.last)
+    verdict.records += at_source.records
+    verdict.keys = (verdict.keys or 0) + len(at_source.last)
     different = 0
-    for key in here.last.keys() | there.last.keys():
-        if key in later or (lacking and not (key in here.last and key in there.last)):
+    for key in at_source.last.keys() | at_target.last.keys():
+        if key in later or (lacking and not (key in at_source.last and key in at_target.last)):
             continue
-        different += here.last.get(key) != there.last.get(key)
+        different += at_source.last.get(key) != at_target.last.get(key)
     if different:
         keys = "1 key has" if different == 1 else f"{different} keys have"
         verdict.difference = f"{keys} another last record"

@@ -16,7 +16,8 @@ Kind = Literal["counter", "gauge"]
 
 
 class Metric(NamedTuple):
-    """``name`` as samples have it: counters end in ``_total``."""
+    """``name`` as samples have it: counters end in ``_total``. ``help`` is shown without those of
+    other metrics, so it names what it is of."""
 
     name: str
     kind: Kind
@@ -29,7 +30,7 @@ class Metric(NamedTuple):
         return self.name.removesuffix("_total") if self.kind == "counter" else self.name
 
 
-class Taken(NamedTuple):
+class StatisticMetric(NamedTuple):
     """Where a statistic of the data plane goes; ``scale`` makes base units of it."""
 
     metric: Metric
@@ -48,7 +49,7 @@ def _gauge(name: str, help_: str, *labels: str) -> Metric:
 
 _FETCHED = _counter(
     "pyrklog_fetched_bytes_total",
-    "Bytes of records sent to consumers and followers, by the way that they were read.",
+    "Bytes of records sent to consumers and followers, by the way of reading.",
     "path",
 )
 _THROTTLED = _counter(
@@ -61,174 +62,217 @@ REQUESTS = _counter(
 )
 REQUESTS_PREFIX = "requests."
 
-PLAIN: Mapping[str, Taken] = MappingProxyType(
+PLAIN: Mapping[str, StatisticMetric] = MappingProxyType(
     {
-        "connections": Taken(_gauge("pyrklog_connections", "Open Kafka connections.")),
-        "received_bytes": Taken(_counter("pyrklog_received_bytes_total", "Bytes received.")),
-        "sent_bytes": Taken(_counter("pyrklog_sent_bytes_total", "Bytes sent.")),
-        "produced_bytes": Taken(
+        "connections": StatisticMetric(_gauge("pyrklog_connections", "Open Kafka connections.")),
+        "received_bytes": StatisticMetric(
+            _counter("pyrklog_received_bytes_total", "Bytes received.")
+        ),
+        "sent_bytes": StatisticMetric(_counter("pyrklog_sent_bytes_total", "Bytes sent.")),
+        "produced_bytes": StatisticMetric(
             _counter(
                 "kafka_server_brokertopicmetrics_bytesin_total",
                 "Bytes of record batches that producers appended.",
             )
         ),
-        "fetched_bytes.cached": Taken(_FETCHED, ("cached",)),
-        "fetched_bytes.copy": Taken(_FETCHED, ("copy",)),
-        "fetched_bytes.sendfile": Taken(_FETCHED, ("sendfile",)),
-        "fetched_bytes.window": Taken(_FETCHED, ("window",)),
-        "fetched_bytes.inline": Taken(_FETCHED, ("inline",)),
-        "throttled_replication_bytes.leader": Taken(_THROTTLED, ("leader",)),
-        "throttled_replication_bytes.follower": Taken(_THROTTLED, ("follower",)),
-        "network_threads_worked_ns": Taken(
-            _counter("pyrklog_network_threads_busy_seconds_total", "Time that they worked."),
+        "fetched_bytes.cached": StatisticMetric(_FETCHED, ("cached",)),
+        "fetched_bytes.copy": StatisticMetric(_FETCHED, ("copy",)),
+        "fetched_bytes.sendfile": StatisticMetric(_FETCHED, ("sendfile",)),
+        "fetched_bytes.window": StatisticMetric(_FETCHED, ("window",)),
+        "fetched_bytes.inline": StatisticMetric(_FETCHED, ("inline",)),
+        "throttled_replication_bytes.leader": StatisticMetric(_THROTTLED, ("leader",)),
+        "throttled_replication_bytes.follower": StatisticMetric(_THROTTLED, ("follower",)),
+        "network_threads_worked_ns": StatisticMetric(
+            _counter(
+                "pyrklog_network_threads_busy_seconds_total", "Time that network threads worked."
+            ),
             scale=NS,
         ),
-        "connections_muted": Taken(
+        "connections_muted": StatisticMetric(
             _counter("pyrklog_connections_muted_total", "Times that a connection had to wait.")
         ),
-        "connections_moved": Taken(
+        "connections_moved": StatisticMetric(
             _counter("pyrklog_connections_moved_total", "Moves from one network thread to another.")
         ),
-        "idle_closed": Taken(
+        "idle_closed": StatisticMetric(
             _counter("pyrklog_connections_idle_closed_total", "Connections closed as idle.")
         ),
-        "protocol_errors": Taken(
+        "protocol_errors": StatisticMetric(
             _counter("pyrklog_protocol_errors_total", "Connections closed for protocol errors.")
         ),
-        "accepts_failed": Taken(
+        "accepts_failed": StatisticMetric(
             _counter(
                 "pyrklog_accepts_failed_total",
                 "Connections not accepted for lack of descriptors or memory.",
             )
         ),
-        "connections_at_limit": Taken(
+        "connections_at_limit": StatisticMetric(
             _counter(
                 "pyrklog_connections_at_limit_total",
                 "Times that accepting stopped at max.connections.",
             )
         ),
-        "heavy_requests": Taken(
+        "heavy_requests": StatisticMetric(
             _counter("pyrklog_heavy_requests_total", "Requests of very many elements.")
         ),
-        "fetch_looks": Taken(
+        "fetch_looks": StatisticMetric(
             _counter("pyrklog_fetch_partition_looks_total", "Partitions that fetches looked at.")
         ),
-        "purgatory_produce": Taken(
+        "purgatory_produce": StatisticMetric(
             _gauge("pyrklog_delayed_produces", "Partitions of produces that wait for replicas.")
         ),
-        "purgatory_fetch": Taken(
+        "purgatory_fetch": StatisticMetric(
             _gauge("pyrklog_delayed_fetches", "Partitions of fetches that wait for records.")
         ),
-        "purgatory_internal": Taken(
-            _gauge("pyrklog_delayed_internal_appends", "The broker's own that wait for replicas.")
+        "purgatory_internal": StatisticMetric(
+            _gauge(
+                "pyrklog_delayed_internal_appends",
+                "The broker's own appends that wait for replicas.",
+            )
         ),
-        "control_queue_depth": Taken(
+        "control_queue_depth": StatisticMetric(
             _gauge("pyrklog_control_requests", "Requests at the control plane.")
         ),
-        "control_queue_placeless": Taken(
-            _gauge("pyrklog_control_requests_placeless", "Heartbeats and brokers' requests there.")
+        "control_queue_placeless": StatisticMetric(
+            _gauge(
+                "pyrklog_control_requests_placeless",
+                "Heartbeats and brokers' requests at the control plane.",
+            )
         ),
-        "control_queue_parked": Taken(
-            _gauge("pyrklog_control_requests_parked", "Requests that wait there without a place.")
+        "control_queue_parked": StatisticMetric(
+            _gauge(
+                "pyrklog_control_requests_parked",
+                "Requests that wait at the control plane without a place.",
+            )
         ),
-        "control_queue_waiting": Taken(
-            _gauge("pyrklog_control_connections_waiting", "Connections that wait for a place.")
+        "control_queue_waiting": StatisticMetric(
+            _gauge(
+                "pyrklog_control_connections_waiting",
+                "Connections that wait for a place at the control plane.",
+            )
         ),
-        "control_queue_parked_bytes": Taken(
-            _gauge("pyrklog_control_parked_bytes", "Memory of the requests without a place.")
+        "control_queue_parked_bytes": StatisticMetric(
+            _gauge(
+                "pyrklog_control_parked_bytes",
+                "Memory of the requests without a place at the control plane.",
+            )
         ),
-        "event_queue_depth": Taken(
+        "event_queue_depth": StatisticMetric(
             _gauge("pyrklog_event_queue_depth", "Events that the control plane has not taken.")
         ),
-        "reader_threads": Taken(_gauge("pyrklog_reader_threads", "Threads that wait for disks.")),
-        "reader_jobs": Taken(_counter("pyrklog_reader_jobs_total", "Reads that they have done.")),
-        "validation_waiting": Taken(
+        "reader_threads": StatisticMetric(
+            _gauge("pyrklog_reader_threads", "Threads that read from disks.")
+        ),
+        "reader_jobs": StatisticMetric(
+            _counter("pyrklog_reader_jobs_total", "Reads that reader threads have done.")
+        ),
+        "validation_waiting": StatisticMetric(
             _gauge("pyrklog_validations_waiting", "Produce requests that wait for a validator.")
         ),
-        "validation_running": Taken(
+        "validation_running": StatisticMetric(
             _gauge("pyrklog_validations_running", "Produce requests at a validator.")
         ),
-        "transaction_verifications": Taken(
+        "transaction_verifications": StatisticMetric(
             _gauge(
                 "pyrklog_transaction_verifications",
                 "Questions to transaction coordinators without an answer yet.",
             )
         ),
-        "command_queue_depth": Taken(
+        "command_queue_depth": StatisticMetric(
             _gauge("pyrklog_log_commands_waiting", "Logs that wait to be opened or removed.")
         ),
-        "receive_memory_bytes": Taken(
+        "receive_memory_bytes": StatisticMetric(
             _gauge("pyrklog_receive_memory_bytes", "Memory of requests not worked on yet.")
         ),
-        "reply_memory_bytes": Taken(
+        "reply_memory_bytes": StatisticMetric(
             _gauge("pyrklog_reply_memory_bytes", "Memory of replies that are not sent yet.")
         ),
-        "replies_refused": Taken(
+        "replies_refused": StatisticMetric(
             _counter("pyrklog_replies_refused_total", "Control answers that found no memory.")
         ),
-        "fetch_sessions": Taken(
+        "fetch_sessions": StatisticMetric(
             _gauge("kafka_server_fetchsessioncache_numincrementalfetchsessions", "Fetch sessions.")
         ),
-        "fetch_session_partitions": Taken(
+        "fetch_session_partitions": StatisticMetric(
             _gauge(
                 "kafka_server_fetchsessioncache_numincrementalfetchpartitionscached",
                 "Partitions in fetch sessions.",
             )
         ),
-        "fetch_session_evictions": Taken(
+        "fetch_session_evictions": StatisticMetric(
             _counter(
                 "kafka_server_fetchsessioncache_incrementalfetchsessionevictions_total",
                 "Fetch sessions that made room for others.",
             )
         ),
-        "cache_populated_bytes": Taken(
+        "cache_populated_bytes": StatisticMetric(
             _gauge("pyrklog_cache_populated_bytes", "Memory that the block cache has.")
         ),
-        "cache_free_bytes": Taken(
-            _gauge("pyrklog_cache_free_bytes", "Of it, what holds no records.")
+        "cache_free_bytes": StatisticMetric(
+            _gauge("pyrklog_cache_free_bytes", "Memory of the block cache that holds no records.")
         ),
-        "cache_limit_bytes": Taken(
-            _gauge("pyrklog_cache_limit_bytes", "What the block cache may have.")
+        "cache_limit_bytes": StatisticMetric(
+            _gauge("pyrklog_cache_limit_bytes", "Memory that the block cache may have.")
         ),
-        "cache_transient_bytes": Taken(
+        "cache_transient_bytes": StatisticMetric(
             _gauge("pyrklog_cache_transient_bytes", "Memory of the block cache lent for a moment.")
         ),
-        "cache_held_bytes": Taken(
+        "cache_held_bytes": StatisticMetric(
             _gauge("pyrklog_cache_held_bytes", "Records that readers hold in the block cache.")
         ),
-        "cache_appended_bytes": Taken(
+        "cache_appended_bytes": StatisticMetric(
             _counter("pyrklog_cache_appended_bytes_total", "Bytes appended to the block cache.")
         ),
-        "cache_appends_refused": Taken(
-            _counter("pyrklog_cache_appends_refused_total", "Appends that found no room in it.")
-        ),
-        "cache_chunks_reclaimed": Taken(
-            _counter("pyrklog_cache_chunks_reclaimed_total", "Chunks taken from older records.")
-        ),
-        "cache_chunks_given_back": Taken(
-            _counter("pyrklog_cache_chunks_given_back_total", "Chunks given back to the system.")
-        ),
-        "cache_chunks_populated_by_appends": Taken(
+        "cache_appends_refused": StatisticMetric(
             _counter(
-                "pyrklog_cache_chunks_populated_by_appends_total",
-                "Chunks that an append had to wait for.",
+                "pyrklog_cache_appends_refused_total",
+                "Appends that found no room in the block cache.",
             )
         ),
-        "internal_appends": Taken(
+        "cache_chunks_reclaimed": StatisticMetric(
+            _counter(
+                "pyrklog_cache_chunks_reclaimed_total",
+                "Chunks of the block cache taken from older records.",
+            )
+        ),
+        "cache_chunks_given_back": StatisticMetric(
+            _counter(
+                "pyrklog_cache_chunks_given_back_total",
+                "Chunks of the block cache given back to the system.",
+            )
+        ),
+        "cache_chunks_populated_by_appends": StatisticMetric(
+            _counter(
+                "pyrklog_cache_chunks_populated_by_appends_total",
+                "Chunks of the block cache that an append had to wait for.",
+            )
+        ),
+        "internal_appends": StatisticMetric(
             _counter("pyrklog_internal_appends_total", "Batches appended to internal topics.")
         ),
-        "internal_appended_bytes": Taken(
-            _counter("pyrklog_internal_appended_bytes_total", "Their bytes.")
+        "internal_appended_bytes": StatisticMetric(
+            _counter("pyrklog_internal_appended_bytes_total", "Bytes appended to internal topics.")
         ),
-        "internal_appends_refused": Taken(
-            _counter("pyrklog_internal_appends_refused_total", "Such appends that were refused.")
+        "internal_appends_refused": StatisticMetric(
+            _counter(
+                "pyrklog_internal_appends_refused_total",
+                "Appends to internal topics that were refused.",
+            )
         ),
-        "internal_reads": Taken(
+        "internal_reads": StatisticMetric(
             _counter("pyrklog_internal_reads_total", "The broker's reads of internal topics.")
         ),
-        "internal_read_bytes": Taken(_counter("pyrklog_internal_read_bytes_total", "Their bytes.")),
-        "internal_damaged_batches": Taken(
-            _counter("pyrklog_internal_damaged_batches_total", "Unreadable batches among them.")
+        "internal_read_bytes": StatisticMetric(
+            _counter(
+                "pyrklog_internal_read_bytes_total",
+                "Bytes that the broker read of internal topics.",
+            )
+        ),
+        "internal_damaged_batches": StatisticMetric(
+            _counter(
+                "pyrklog_internal_damaged_batches_total",
+                "Unreadable batches that the broker met in internal topics.",
+            )
         ),
     }
 )
@@ -243,9 +287,9 @@ LEFT_OUT: Mapping[str, str] = MappingProxyType(
 )
 """Statistics that no metric has, and why."""
 
-QUEUE: Mapping[str, Taken] = MappingProxyType(
+QUEUE: Mapping[str, StatisticMetric] = MappingProxyType(
     {
-        f"reader_queue_{name}": Taken(metric, scale=scale)
+        f"reader_queue_{name}": StatisticMetric(metric, scale=scale)
         for name, metric, scale in (
             (
                 "waiting",
@@ -290,7 +334,10 @@ QUEUE: Mapping[str, Taken] = MappingProxyType(
             (
                 "rejected",
                 _counter(
-                    "pyrklog_reader_queue_rejected_total", "Reads refused.", "log_dir", "queue"
+                    "pyrklog_reader_queue_rejected_total",
+                    "Reads that the queue refused.",
+                    "log_dir",
+                    "queue",
                 ),
                 1,
             ),
@@ -299,53 +346,61 @@ QUEUE: Mapping[str, Taken] = MappingProxyType(
 )
 """``<statistic>.<directory>.<queue>``."""
 
-LOG_DIR: Mapping[str, Taken] = MappingProxyType(
+LOG_DIR: Mapping[str, StatisticMetric] = MappingProxyType(
     {
-        "produce_muted_waiting": Taken(
+        "produce_muted_waiting": StatisticMetric(
             _gauge(
                 "pyrklog_produce_muted_connections",
                 "Producers that wait for room in the directory.",
                 "log_dir",
             )
         ),
-        "produce_muted_bytes": Taken(
-            _gauge("pyrklog_produce_muted_bytes", "Memory of their requests.", "log_dir")
+        "produce_muted_bytes": StatisticMetric(
+            _gauge(
+                "pyrklog_produce_muted_bytes",
+                "Memory of the requests of producers that wait for room.",
+                "log_dir",
+            )
         ),
-        "produce_muted_oldest_wait_ms": Taken(
+        "produce_muted_oldest_wait_ms": StatisticMetric(
             _gauge(
                 "pyrklog_produce_muted_oldest_wait_seconds",
-                "How long the first of them has waited.",
+                "How long the first producer that waits for room has waited.",
                 "log_dir",
             ),
             scale=MS,
         ),
-        "produce_muted_rejected": Taken(
+        "produce_muted_rejected": StatisticMetric(
             _counter(
-                "pyrklog_produce_muted_rejected_total", "Such requests refused at once.", "log_dir"
-            )
-        ),
-        "produce_muted_timed_out": Taken(
-            _counter(
-                "pyrklog_produce_muted_timed_out_total",
-                "Such requests refused at their timeout.",
+                "pyrklog_produce_muted_rejected_total",
+                "Produce requests refused at once for lack of room in the directory.",
                 "log_dir",
             )
         ),
-        "writer_queue_waiting": Taken(
-            _gauge("pyrklog_writer_queue_waiting", "Partitions that wait for a writer.", "log_dir")
-        ),
-        "unwritten_bytes": Taken(
-            _gauge(
-                "pyrklog_log_dir_unwritten_bytes", "Bytes that are not in their files.", "log_dir"
+        "produce_muted_timed_out": StatisticMetric(
+            _counter(
+                "pyrklog_produce_muted_timed_out_total",
+                "Produce requests refused at their timeout for lack of room in the directory.",
+                "log_dir",
             )
         ),
-        "read_window_bytes": Taken(
+        "writer_queue_waiting": StatisticMetric(
+            _gauge("pyrklog_writer_queue_waiting", "Partitions that wait for a writer.", "log_dir")
+        ),
+        "unwritten_bytes": StatisticMetric(
+            _gauge(
+                "pyrklog_log_dir_unwritten_bytes",
+                "Bytes of records that are not in files yet.",
+                "log_dir",
+            )
+        ),
+        "read_window_bytes": StatisticMetric(
             _gauge("pyrklog_read_window_bytes", "Memory of readers of old data.", "log_dir")
         ),
-        "read_kept_bytes": Taken(
+        "read_kept_bytes": StatisticMetric(
             _gauge("pyrklog_read_kept_bytes", "Old data kept in the page cache.", "log_dir")
         ),
-        "log_dir_read_only": Taken(
+        "log_dir_read_only": StatisticMetric(
             _gauge(
                 "pyrklog_log_dir_read_only",
                 "1 while the directory takes no records for lack of space.",
@@ -415,42 +470,48 @@ BROKER: Mapping[str, Metric] = MappingProxyType(
             "process_resident_memory_bytes", "Memory of the broker, shared memory included."
         ),
         "start_time_seconds": _gauge(
-            "process_start_time_seconds", "Its start, in seconds since the epoch."
+            "process_start_time_seconds", "Start of the broker, in seconds since the epoch."
         ),
     }
 )
-"""Fields of :class:`.readings.Readings`."""
+"""Fields of :class:`.samples.Readings`."""
 
 _PARTITION = ("topic", "partition")
 DETAIL: Mapping[str, Metric] = MappingProxyType(
     {
         "partitions": _gauge("kafka_topic_partitions", "Partitions of the topic.", "topic"),
         "leader": _gauge(
-            "kafka_topic_partition_leader", "The leader's broker id; -1: none.", *_PARTITION
+            "kafka_topic_partition_leader",
+            "Broker id of the partition's leader; -1: none.",
+            *_PARTITION,
         ),
-        "replicas": _gauge("kafka_topic_partition_replicas", "Its replicas.", *_PARTITION),
+        "replicas": _gauge(
+            "kafka_topic_partition_replicas", "Replicas of the partition.", *_PARTITION
+        ),
         "in_sync": _gauge(
-            "kafka_topic_partition_in_sync_replica", "Its replicas in sync.", *_PARTITION
+            "kafka_topic_partition_in_sync_replica",
+            "Replicas of the partition that are in sync.",
+            *_PARTITION,
         ),
         "is_preferred": _gauge(
             "kafka_topic_partition_leader_is_preferred",
-            "1 where its first replica leads.",
+            "1 where the partition's first replica leads.",
             *_PARTITION,
         ),
         "is_under_replicated": _gauge(
             "kafka_topic_partition_under_replicated_partition",
-            "1 where replicas are not in sync.",
+            "1 where replicas of the partition are not in sync.",
             *_PARTITION,
         ),
         "log_end": _gauge(
             "pyrklog_partition_log_end_offset",
-            "Log end offset of this broker's replica.",
+            "Log end offset of this broker's replica of the partition.",
             *_PARTITION,
         ),
         "members": _gauge("kafka_consumergroup_members", "Members of the group.", "consumergroup"),
         "committed": _gauge(
             "kafka_consumergroup_current_offset",
-            "The committed offset.",
+            "Committed offset of the group in the partition.",
             "consumergroup",
             *_PARTITION,
         ),
@@ -458,7 +519,7 @@ DETAIL: Mapping[str, Metric] = MappingProxyType(
 )
 """Of ``/metrics/detail``."""
 
-BUILD = _gauge("pyrklog_build_info", "1; the version.", "version")
+BUILD = _gauge("pyrklog_build_info", "1, with the version of the broker.", "version")
 LEFT_OUT_SERIES = _gauge(
     "pyrklog_metrics_left_out_series", "Series that the bound of the answer left out."
 )

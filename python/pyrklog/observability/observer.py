@@ -21,7 +21,13 @@ from pyrklog.observability import health, samples
 from pyrklog.observability.exposition import Exposition, render
 from pyrklog.observability.health import Answer, BrokerHealth
 from pyrklog.observability.health_rules import MIN_INSYNC, ClusterState
-from pyrklog.observability.samples import DETAIL_SERIES_MAX, GroupReadings, Readings, Sample
+from pyrklog.observability.samples import (
+    DETAIL_SERIES_MAX,
+    Detail,
+    GroupReadings,
+    Readings,
+    Sample,
+)
 from pyrklog.observability.sources import Sources
 from pyrklog.observability.tally import Tally, TopicPartitions, count
 from pyrklog.plane.values import PartitionImage
@@ -71,12 +77,13 @@ class BrokerObserver:
     async def detail(self, topic: str | None, group: str | None, accept: str) -> Exposition:
         """Raises :class:`DetailUnknownError`."""
         async with self._turn_of_an_answer():
-            of_topic = self._of_topic(topic) if topic is not None else list
-            of_group = await self._of_group(group, topic) if group is not None else list
+            share = samples.share((topic, group), DETAIL_SERIES_MAX)
+            parts = [self._of_topic(topic, share)] if topic is not None else []
+            if group is not None:
+                parts.append(await self._of_group(group, topic, share))
 
             def answer() -> Exposition:
-                found = [*of_topic(), *of_group()]
-                return render(samples.bounded(found, DETAIL_SERIES_MAX), accept)
+                return render(samples.detail([part() for part in parts], share), accept)
 
             return await self._apart(answer)
 
@@ -210,30 +217,46 @@ class BrokerObserver:
 
     # --- detail ----------------------------------------------------------------------------------
 
-    def _of_topic(self, topic: str) -> Callable[[], list[Sample]]:
+    def _of_topic(self, topic: str, share: int) -> Callable[[], Detail]:
         entry = self._sources.metadata.image.topics.get(topic)
         if entry is None:
             raise DetailUnknownError(f"there is no topic {topic}")
-        numbers = sorted(entry.partitions)[: DETAIL_SERIES_MAX // SERIES_A_PARTITION]
-        shown, count = [entry.partitions[one] for one in numbers], len(entry.partitions)
-        ends = self._sources.plane.log_ends([(topic, one) for one in numbers])
-        return lambda: samples.of_topic(topic, shown, count, ends)
+        partitions = [entry.partitions[one] for one in sorted(entry.partitions)]
+        shown = partitions[: (share - 1) // SERIES_A_PARTITION]
+        rest = partitions[len(shown) :]
+        ends = self._sources.plane.log_ends([(topic, one.partition) for one in shown])
+        node_id = self._sources.metadata.node_id
 
-    async def _of_group(self, group_id: str, topic: str | None) -> Callable[[], list[Sample]]:
+        def read() -> Detail:
+            unread = SERIES_A_PARTITION * len(rest)
+            unread -= sum(node_id not in one.replicas for one in rest)  # without a log end
+            return Detail(samples.of_topic(topic, shown, len(partitions), ends), unread)
+
+        return read
+
+    async def _of_group(self, group_id: str, topic: str | None, share: int) -> Callable[[], Detail]:
         manager = self._sources.groups()
         machine = manager.groups.get(group_id) if manager is not None else None
         if machine is None:
             raise DetailUnknownError(f"this broker coordinates no group {group_id}")
-        members = len(machine.group.members)
+        members, table = len(machine.group.members), machine.group.offsets
         offsets: list[tuple[tuple[str, int], int]] = []
+        unread = 0
         after = (topic, -1) if topic is not None else None
-        while page := machine.group.offsets.page(after, OFFSETS_PAGE):
-            offsets += [(key, one.offset) for key, one in page if topic in (None, key[0])]
+        while page := table.page(after, OFFSETS_PAGE):
+            found = [(key, one.offset) for key, one in page if topic in (None, key[0])]
+            room = share - len(offsets)
+            offsets += found[:room]
+            unread += len(found[room:])
             after = page[-1][0]
-            if len(offsets) > DETAIL_SERIES_MAX or topic not in (None, after[0]):
+            if topic is None and len(offsets) == share:
+                unread = max(0, len(table) - len(offsets))
+                break
+            if topic not in (None, after[0]):
                 break
             await trio.lowlevel.checkpoint()
-        return lambda: samples.of_group(GroupReadings(group_id, members, offsets))
+        group = GroupReadings(group_id, members, offsets)
+        return lambda: Detail(samples.of_group(group), unread)
 
     # --- the other thread ------------------------------------------------------------------------
 

@@ -37,6 +37,9 @@ class CsvReporter:
         for metric, found in rows.items():
             self._append(metric, _encoded(found))
 
+    def close(self) -> None:
+        """Nothing is open between reports."""
+
     def _append(self, metric: Metric, rows: bytes) -> None:
         path = self._directory / f"{metric.name}.csv"
         heading = _encoded([("time", *metric.labels, "value")])

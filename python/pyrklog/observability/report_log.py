@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 
 from pyrklog.base.logs import get_logger
@@ -43,13 +44,15 @@ log = get_logger("metrics")
 class LogReporter:
     name = "log"
 
-    def __init__(self, started_at: float) -> None:
-        """``started_at``: of the broker, seconds since the epoch."""
+    def __init__(self, age_seconds: float, clock: Callable[[], float] = time.monotonic) -> None:
+        """``age_seconds``: of the broker; ``clock`` is one that nobody sets."""
         self._growth = Growth()
-        self._last = started_at
+        self._clock = clock
+        self._last = clock() - age_seconds
 
     def report(self, at: float, samples: Sequence[Sample]) -> None:
-        elapsed, self._last = max(at - self._last, 1e-3), at
+        now = self._clock()
+        elapsed, self._last = max(now - self._last, 1e-3), now
         grown: dict[str, float] = {}
         for (name, _), growth in self._growth.take(samples).items():
             grown[name] = grown.get(name, 0) + growth
@@ -61,3 +64,6 @@ class LogReporter:
             field: round(grown[name] / elapsed, 3) for field, name in RATES.items() if name in grown
         }
         log.info("metrics", seconds=round(elapsed, 3), **fields, **rates)
+
+    def close(self) -> None:
+        """Nothing is open."""

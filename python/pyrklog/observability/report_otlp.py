@@ -56,6 +56,9 @@ class OtlpReporter:
         if told is not MetricExportResult.SUCCESS:
             raise OSError(f"{self._url} did not take the metrics")
 
+    def close(self) -> None:
+        self._exporter.shutdown()
+
     def _data(self, at: float, samples: Sequence[Sample]) -> MetricsData:
         points: dict[Metric, list[NumberDataPoint]] = {}
         for metric, labels, value in samples:

@@ -39,6 +39,9 @@ class StatsdReporter:
             for packet in packets(lines(samples, grown, self._broker, tags=self._tags)):
                 sender.sendto(packet, address)
 
+    def close(self) -> None:
+        """Nothing is open between reports."""
+
 
 def lines(
     samples: Sequence[Sample], grown: Mapping[SeriesKey, float], broker: int, *, tags: bool

@@ -27,6 +27,9 @@ class Reporter(Protocol):
     def report(self, at: float, samples: Sequence[Sample]) -> None:
         """May wait. ``at``: seconds since the epoch. Raises :class:`OSError`."""
 
+    def close(self) -> None:
+        """Ends what is under way in another thread, and waits for nothing."""
+
 
 def reporters_of(settings: ReportSettings, origin: Origin) -> list[Reporter]:
     """Loads only what is asked for. Raises :class:`ImportError` for an extra that is missing."""
@@ -34,7 +37,7 @@ def reporters_of(settings: ReportSettings, origin: Origin) -> list[Reporter]:
     if settings.to_log:
         from pyrklog.observability.report_log import LogReporter
 
-        found.append(LogReporter(origin.started_at))
+        found.append(LogReporter(time.time() - origin.started_at))
     if settings.csv_dir is not None:
         from pyrklog.observability.report_csv import CsvReporter
 
@@ -55,7 +58,8 @@ async def run_reporters(
     interval_seconds: float,
     read: Callable[[], Awaitable[Sequence[Sample]]],
 ) -> None:
-    """Until cancelled. What fails is told once, and again when it works."""
+    """Until cancelled; then closes them. What fails is told once for each reason in turn, and again
+    when it works."""
     async with trio.open_nursery() as nursery:
         for one in reporters:
             nursery.start_soon(_run, one, interval_seconds, read)
@@ -67,22 +71,26 @@ async def _run(
     read: Callable[[], Awaitable[Sequence[Sample]]],
 ) -> None:
     thread = trio.CapacityLimiter(1)
-    has_failed = False
+    told: str | None = None
     due = trio.current_time()
-    while True:
-        due = max(due + interval_seconds, trio.current_time())
-        await trio.sleep_until(due)
-        try:
-            found = await read()
-            await trio.to_thread.run_sync(
-                reporter.report, time.time(), found, limiter=thread, abandon_on_cancel=True
-            )
-        except Exception as error:
-            if not has_failed:
-                shown = {} if isinstance(error, OSError) else {"exc_info": error}
-                log.warning("metrics_unreported", to=reporter.name, reason=str(error), **shown)
-            has_failed = True
-        else:
-            if has_failed:
-                log.info("metrics_reported_again", to=reporter.name)
-            has_failed = False
+    try:
+        while True:
+            due = max(due + interval_seconds, trio.current_time())
+            await trio.sleep_until(due)
+            try:
+                found = await read()
+                await trio.to_thread.run_sync(
+                    reporter.report, time.time(), found, limiter=thread, abandon_on_cancel=True
+                )
+            except Exception as error:
+                reason = str(error)
+                if reason != told:
+                    shown = {} if isinstance(error, OSError) else {"exc_info": error}
+                    log.warning("metrics_unreported", to=reporter.name, reason=reason, **shown)
+                told = reason
+            else:
+                if told is not None:
+                    log.info("metrics_reported_again", to=reporter.name)
+                told = None
+    finally:
+        reporter.close()

@@ -17,7 +17,7 @@ from pyrklog.observability.metric_table import (
     REQUESTS,
     REQUESTS_PREFIX,
     Metric,
-    Taken,
+    StatisticMetric,
 )
 from pyrklog.observability.tally import Tally
 from pyrklog.plane.values import PartitionImage
@@ -62,6 +62,13 @@ class GroupReadings:
     offsets: Sequence[tuple[tuple[str, int], int]]
 
 
+class Detail(NamedTuple):
+    """Of a topic or a group: samples, and how many more there would be of what was not read."""
+
+    samples: list[Sample]
+    unread: int
+
+
 def of_broker(
     statistics: Mapping[str, int], tally: Tally, readings: Readings, log_dirs: Sequence[str]
 ) -> list[Sample]:
@@ -91,6 +98,18 @@ def bounded(found: list[Sample], series_max: int) -> list[Sample]:
     return [*found[: series_max - 1], Sample(LEFT_OUT_SERIES, (), left_out)]
 
 
+def share(asked: Iterable[str | None], series_max: int) -> int:
+    """The most series of each of what is asked for, besides the one that counts those left out."""
+    return (series_max - 1) // max(1, sum(one is not None for one in asked))
+
+
+def detail(parts: Sequence[Detail], share: int) -> list[Sample]:
+    """The first of each, and how many more there are."""
+    shown = [sample for part in parts for sample in part.samples[:share]]
+    left_out = sum(max(0, len(part.samples) - share) + part.unread for part in parts)
+    return [*shown, Sample(LEFT_OUT_SERIES, (), left_out)]
+
+
 def _of_log_dirs(statistics: Mapping[str, int], log_dirs: Sequence[str]) -> list[Sample]:
     """Waits of series that are put together are the longest, everything else is added."""
     apart = len(log_dirs) <= LOG_DIRS_APART_MAX
@@ -111,7 +130,7 @@ def _of_log_dirs(statistics: Mapping[str, int], log_dirs: Sequence[str]) -> list
     return [Sample(metric, labels, value) for (metric, labels), value in sums.items()]
 
 
-def _taken(statistic: str, places: int) -> Taken | None:
+def _taken(statistic: str, places: int) -> StatisticMetric | None:
     if places == 1:
         return LOG_DIR.get(statistic)
     return QUEUE.get(statistic) if places == 2 else None

@@ -8,13 +8,15 @@ takes longer than :data:`LOAD_AFTER_SECONDS` answers meanwhile that it is starti
 from __future__ import annotations
 
 import errno
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from importlib.util import find_spec
 from ipaddress import ip_address
 from typing import TYPE_CHECKING
 
 import trio
 
+from pyrklog.base.hosts import EVERYWHERE, PORT_MAX
 from pyrklog.base.logs import get_logger
 from pyrklog.config.broker import BrokerConfig
 from pyrklog.config.http_place import HttpPlace
@@ -27,16 +29,16 @@ if TYPE_CHECKING:
 
 LOAD_AFTER_SECONDS = 1.0
 BACKLOG = 32
-EVERYWHERE = "0.0.0.0"
-PORT_MAX = 65535
 
 log = get_logger("http")
 
 Listeners = Sequence[trio.SocketListener]
 
 
-async def prepare(config: BrokerConfig) -> Listeners:
-    """Listens for HTTP. Empty where it is off, or where the default port cannot be had.
+@asynccontextmanager
+async def prepared(config: BrokerConfig) -> AsyncIterator[Listeners]:
+    """Listens for HTTP until it is left. Empty where that is off, or where the default port cannot
+    be had.
 
     Raises :class:`TemporaryError` where a given address cannot be bound, :class:`ConfigError` where
     a reporter is not installed.
@@ -44,7 +46,12 @@ async def prepare(config: BrokerConfig) -> Listeners:
     if config.reports.otlp is not None and not _has_otlp():
         what = f"{OTLP} needs OpenTelemetry's exporter, which is not installed."
         raise ConfigError(what, fix='pip install "pyrklog[otlp]"')
-    return await _open_listeners(config.http_place)
+    listeners = await _open_listeners(config.http_place)
+    try:
+        yield listeners
+    finally:
+        for one in listeners:
+            one.socket.close()
 
 
 def _has_otlp() -> bool:
@@ -77,7 +84,7 @@ async def _open_listeners(place: HttpPlace | None) -> Listeners:
     return found
 
 
-def told_address(listeners: Listeners) -> tuple[str, int] | None:
+def bound_address(listeners: Listeners) -> tuple[str, int] | None:
     """Host and port of the first; None without any."""
     if not listeners:
         return None
@@ -90,7 +97,7 @@ async def run_observability(
 ) -> None:
     """Serves and reports until cancelled, once the broker has ``loaded``. What fails here does not
     fail it."""
-    told = told_address(listeners)
+    told = bound_address(listeners)
     try:
         if told is not None:
             log.info("http_listening", host=told[0], port=told[1])
@@ -105,14 +112,23 @@ async def run_observability(
             if reports.is_on:
                 nursery.start_soon(_report, reports, observer, sources)
     except Exception as error:
-        _tell("http_failed", error)
+        if told is not None:
+            _tell_http(error)
+        if reports.is_on:
+            _tell_reports(error)
     finally:
         for one in listeners:
             one.socket.close()
 
 
-def _tell(event: str, error: Exception) -> None:
-    log.error(event, exc_info=error, consequence="the broker serves without")
+def _tell_http(error: Exception) -> None:
+    consequence = "the broker serves clients without HTTP"
+    log.error("http_failed", exc_info=error, consequence=consequence)
+
+
+def _tell_reports(error: Exception) -> None:
+    consequence = "the broker serves clients without reporting metrics"
+    log.error("metrics_reports_failed", exc_info=error, consequence=consequence)
 
 
 def _observer(sources: Sources) -> BrokerObserver:
@@ -129,7 +145,7 @@ async def _serve(listeners: Listeners, observer: BrokerObserver) -> None:
         is_loopback = all(map(_is_loopback, listeners))
         await HttpServer(observer, is_loopback=is_loopback).run(listeners)
     except Exception as error:
-        _tell("http_failed", error)
+        _tell_http(error)
 
 
 async def _report(reports: ReportSettings, observer: BrokerObserver, sources: Sources) -> None:
@@ -140,7 +156,7 @@ async def _report(reports: ReportSettings, observer: BrokerObserver, sources: So
         found = await trio.to_thread.run_sync(reporters_of, reports, origin)
         await run_reporters(found, reports.interval_seconds, observer.samples)
     except Exception as error:
-        _tell("metrics_reports_failed", error)
+        _tell_reports(error)
 
 
 def _is_loopback(listener: trio.SocketListener) -> bool:

@@ -82,6 +82,11 @@ def milliseconds(name: str, given: object) -> int:
     return max(1, round(seconds * 1000))
 
 
+def is_topic_name(name: str) -> bool:
+    """By Kafka's rules."""
+    return _TOPIC_NAME.fullmatch(name) is not None and name not in {".", ".."}
+
+
 def refuse_other_lists(**lists: object) -> None:
     """Raises TypeError for what is neither a list nor None."""
     for name, value in lists.items():
@@ -91,24 +96,29 @@ def refuse_other_lists(**lists: object) -> None:
             raise TypeError(f"{name} is {value!r}; it takes a list of names")
 
 
-def bad_topic(
-    given: object, read: list[tuple[str, list[int] | None]], decode: str | None, on_bad: str
-) -> str | None:
+def bad_topic(given: object, decode: str | None, on_bad: str) -> str | None:
     """The topic for records whose values do not fit. Raises TypeError and ValueError for what is
-    none, is read, or has nothing to take."""
+    none, or has nothing to take."""
     if given is None:
         return None
     if not isinstance(given, str):
         raise TypeError(f"bad_records is {given!r}; it takes the name of a topic")
-    if not _TOPIC_NAME.fullmatch(given):
+    if not is_topic_name(given):
         raise ValueError(f"bad_records is {given!r}; no topic can have this name")
-    if given in dict(read):
-        raise ValueError(f"bad_records is {given!r}, which is read: it would never end")
     if decode is None:
         raise ValueError(f"bad_records={given!r} is for decoded values: give decode")
     if on_bad == "fail":
         raise ValueError('bad_records takes nothing with on_bad="fail": choose null or drop')
     return given
+
+
+def refuse_read(bad_records: str | None, read: list[tuple[str, list[int] | None]]) -> None:
+    """Raises ValueError for a topic for bad records that is read."""
+    if bad_records in dict(read):
+        raise ValueError(
+            f"bad_records is {bad_records!r}, which is read: what is written there would be read "
+            "again"
+        )
 
 
 def check(settings: ScanSettings, decode: str | None, on_bad: str) -> None:

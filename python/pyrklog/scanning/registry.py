@@ -14,11 +14,11 @@ def latest_schema(
     request_timeout_s: float = 30.0,
 ) -> str:
     """The latest schema of a subject, as Avro's JSON. ``registry`` is ``http://HOST:PORT``. One
-    question takes ``connect_timeout_s`` at most, and is repeated until ``request_timeout_s`` has
-    passed.
+    question takes ``connect_timeout_s`` at most for each address that HOST has, and is repeated
+    until ``request_timeout_s`` has passed.
 
-    Raises ValueError for no URL, a subject that the registry has not and a schema that is not
-    Avro, RegistryNotAvailableError if there is no answer.
+    Raises ValueError for a registry that is no URL, a subject that the registry has not and a
+    schema that is not Avro, RegistryNotAvailableError if there is no answer.
     """
     for name, text in (("registry", registry), ("subject", subject)):
         if not isinstance(text, str):

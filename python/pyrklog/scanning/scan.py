@@ -17,6 +17,7 @@ from pyrklog.scanning.arguments import (
     core_topics,
     milliseconds,
     refuse_other_lists,
+    refuse_read,
 )
 from pyrklog.scanning.core_scan import (
     CoreScan,
@@ -276,20 +277,17 @@ def scan(
     ``fields`` names those to decode. A value that does not fit is null, has no row (``drop``), or
     ends the scan (``fail``), as ``on_bad`` says; ``bad_records`` names a topic to which its record
     is written, with its place and the reason in headers, before the batch with its row is given.
-    ``decode="avro"`` takes ``schema`` as Avro's JSON:
-    the columns wanted. ``writer_schema`` is what the values were written with, if it is another
-    one; with ``registry``, ``http://HOST:PORT``, each value names its own.
-    ``decode="protobuf"`` takes ``schema`` as a set of file descriptors, and ``message``, a full
-    name; ``framed`` values have a registry's frame.
+    ``decode="avro"`` takes ``schema`` as Avro's JSON: the columns wanted. ``writer_schema`` is what
+    the values were written with, if it is another one; with ``registry``, ``http://HOST:PORT``,
+    each value names its own. ``decode="protobuf"`` takes ``schema`` as a set of file descriptors,
+    and ``message``, a full name; ``framed`` values have a registry's frame.
 
     Raises ValueError or TypeError for an argument, and the exceptions of :mod:`pyrklog.scanning`.
     """
     read = [] if isinstance(topics, re.Pattern) else core_topics(topics)
     refuse_other_lists(columns=columns, fields=fields)
     settings = ScanSettings(
-        bootstrap_servers=core_bootstrap(
-            _bootstrap() if bootstrap_servers is None else bootstrap_servers
-        ),
+        bootstrap_servers=core_bootstrap(_bootstrap(bootstrap_servers)),
         client_id=client_id,
         topics=read,
         start=EARLIEST,
@@ -300,7 +298,7 @@ def scan(
         decode=core_decode(
             decode, schema, fields, on_bad, writer_schema, registry, message, framed
         ),
-        bad_records=bad_topic(bad_records, read, decode, on_bad),
+        bad_records=bad_topic(bad_records, decode, on_bad),
         isolation=_one_of("isolation", isolation, _ISOLATIONS),
         rack=rack,
         missing=_one_of("missing", missing, _MISSING),
@@ -318,6 +316,7 @@ def scan(
     check(settings, decode, on_bad)
     if isinstance(topics, re.Pattern):
         read = core_topics(_matching(topics, settings))
+    refuse_read(settings.bad_records, read)
     first, starts = core_places(start, read, EARLIEST)
     last, ends = core_places(end, read, LATEST)
     return Scan(
@@ -339,9 +338,11 @@ def _security(given: Security | Mapping[str, object] | None) -> Security:
     return given if isinstance(given, Security) else security_of(given or {})
 
 
-def _bootstrap() -> str:
-    """As of the commands."""
-    return os.environ.get("PYRKLOG_BOOTSTRAP") or "127.0.0.1:9092"
+def _bootstrap(given: str | None) -> str:
+    """None as of the commands."""
+    if given is None:
+        return os.environ.get("PYRKLOG_BOOTSTRAP") or "127.0.0.1:9092"
+    return given
 
 
 def _columns(columns: Sequence[str] | None) -> list[str]:

@@ -128,7 +128,7 @@ def _pem(given: Mapping[str, Any], kind: str, mistakes: list[str]) -> Pem | None
         return Pem(name, text=value)
     if "-----BEGIN" in value:
         text = next(one for one in _PEM[kind] if not one.endswith(".location"))
-        mistakes.append(f"{name} has PEM itself: it takes a path; text is for {text}")
+        mistakes.append(f"{name} takes a path to a PEM file; give PEM text as {text}")
         return None
     return Pem(name, file=value)
 

@@ -10,7 +10,7 @@ from pyrklog.spark.conditions import Condition, Operator
 
 _OPERATORS: dict[type[spark.Filter], Operator] = {
     spark.EqualTo: Operator.EQUAL,
-    # Differs for nulls alone, which no condition of ours is told of.
+    # Differs from EqualTo for null columns alone; topic, partition, offset and time are not null.
     spark.EqualNullSafe: Operator.EQUAL,
     spark.LessThan: Operator.LESS,
     spark.LessThanOrEqual: Operator.LESS_OR_EQUAL,

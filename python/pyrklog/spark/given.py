@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import TypeVar
 
+from pyrklog.scanning.arguments import is_topic_name
 from pyrklog.security import OPTIONS, Security, parse
 from pyrklog.spark.connection import Connection
 from pyrklog.spark.places import Places, shown
@@ -13,7 +14,17 @@ from pyrklog.spark.places import Places, shown
 COUNT_MAX = 2**63 - 1
 SECONDS_MAX = 86_400
 
-_TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
+_DURATION = re.compile(r"([0-9]{1,15})\s*(us|ms|s|m|min|h|d)", re.ASCII | re.IGNORECASE)
+_UNITS_US = {
+    "us": 1,
+    "ms": 1000,
+    "s": 1_000_000,
+    "m": 60_000_000,
+    "min": 60_000_000,
+    "h": 3_600_000_000,
+    "d": 86_400_000_000,
+}
+_DURATION_US_MAX = 36_500 * _UNITS_US["d"]
 
 Value = TypeVar("Value")
 
@@ -111,7 +122,7 @@ def _security(given: Given) -> Security:
 
 
 def topic_name(name: str) -> str:
-    if not _TOPIC.fullmatch(name) or name in {".", ".."}:
+    if not is_topic_name(name):
         raise ValueError(f"no topic can have the name {shown(name)}")
     return name
 
@@ -137,3 +148,13 @@ def whole(text: str, most: int) -> int:
     if not (text.isascii() and text.isdigit() and len(text) <= 19 and 0 < int(text) <= most):
         raise ValueError(f"it can be a whole number from 1 to {most}")
     return int(text)
+
+
+def duration_ms(text: str) -> float:
+    """Of a time such as ``10s``, up to a hundred years. Raises ValueError as ``Given.value`` takes
+    it."""
+    found = _DURATION.fullmatch(text.strip())
+    microseconds = int(found[1]) * _UNITS_US[found[2].lower()] if found is not None else None
+    if microseconds is None or microseconds > _DURATION_US_MAX:
+        raise ValueError("it can be a time such as 500ms, 10s, 5m, 1h or 2d")
+    return microseconds / 1000

@@ -16,7 +16,7 @@ from pyrklog.spark.conditions import Condition, Operator, may_hold
 from pyrklog.spark.offsets import TopicPartition
 
 JOINED_OFFSETS = 10_000
-"""Between wanted offsets as many are read, too: another task would take longer."""
+"""As many offsets between two wanted ones are read with them: another task would take longer."""
 
 RANGES_MAX = 16
 """Of a partition."""

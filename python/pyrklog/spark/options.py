@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from pyrklog.spark.admission import Limits
 from pyrklog.spark.connection import Connection
 from pyrklog.spark.decode_options import Decoding, decoding
-from pyrklog.spark.given import Given, connection, topic_name
+from pyrklog.spark.given import Given, connection, duration_ms, topic_name
 from pyrklog.spark.option_names import (
     KAFKA_PREFIX,
     KAFKA_WITHOUT_EFFECT,
@@ -34,9 +34,6 @@ from pyrklog.spark.planning import TASKS_MAX, TaskLimits
 
 TRIGGER_DELAY_DEFAULT_S = 15 * 60.0
 """The stock connector's ``maxTriggerDelay``."""
-
-_DURATION = re.compile(r"([0-9]{1,15})\s*(us|ms|s|m|min|h|d)")
-_UNITS_S = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86_400.0}
 
 _SELECTIONS = ("assign", "subscribe", "subscribePattern", "table")
 _STREAM_ONLY = (
@@ -134,7 +131,7 @@ def parse(options: Mapping[str, str], *, is_stream: bool) -> SourceOptions:
         include_headers=given.flag("includeHeaders", False),
         limits=Limits(given.count("maxOffsetsPerTrigger"), given.count("maxBytesPerTrigger")),
         min_records=given.count("minOffsetsPerTrigger"),
-        max_delay_s=given.value("maxTriggerDelay", _duration, TRIGGER_DELAY_DEFAULT_S),
+        max_delay_s=given.value("maxTriggerDelay", _seconds, TRIGGER_DELAY_DEFAULT_S),
         tasks=TaskLimits(
             given.count("minPartitions", TASKS_MAX),
             given.count("maxRecordsPerPartition"),
@@ -290,8 +287,5 @@ def _group(text: str) -> str | None:
     return text
 
 
-def _duration(text: str) -> float:
-    found = _DURATION.fullmatch(text.lower())
-    if found is None:
-        raise ValueError("it can be a time such as 500ms, 30s, 15m, 2h, 1d")
-    return int(found[1]) * _UNITS_S[found[2]]
+def _seconds(text: str) -> float:
+    return duration_ms(text) / 1000

@@ -10,7 +10,7 @@ from pyspark.sql.types import StructType
 
 from pyrklog.spark.columns import SchemaError, check_schema, columns_to_write, schema, value_of
 from pyrklog.spark.decode_options import Decoding, decoding
-from pyrklog.spark.decoding import known
+from pyrklog.spark.decoding import is_judged, known
 from pyrklog.spark.given import Given
 from pyrklog.spark.options import SourceOptions, parse
 from pyrklog.spark.reader import NarrowedReader, PyrklogReader
@@ -118,8 +118,8 @@ def _check(asked: StructType, options: SourceOptions) -> None:
         return
     fields = known(found) or value_of(asked)
     if fields is None:
-        asking = "badRecords" if found.bad_records is not None else f"onBad={found.on_bad}"
-        if asking != "onBad=null":
+        if is_judged(found):
+            asking = "badRecords" if found.bad_records is not None else f"onBad={found.on_bad}"
             raise SchemaError(f"{asking} needs to know what fits: ask for value, or give a schema")
         check_schema(asked)
         return

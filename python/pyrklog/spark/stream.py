@@ -86,16 +86,16 @@ class PyrklogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             cluster = KafkaCluster(connection)
             try:
                 require_bad_topic(cluster, options)
+                self._engine = StreamEngine(
+                    options,
+                    cluster,
+                    KafkaHighWatermarks(connection),
+                    SampledSizes(connection, with_headers=options.include_headers),
+                    None if group is None else KafkaGroup(connection, group),
+                    time.monotonic,
+                    time.sleep,
+                )
             except Exception:
                 cluster.close()
                 raise
-            self._engine = StreamEngine(
-                options,
-                cluster,
-                KafkaHighWatermarks(connection),
-                SampledSizes(connection, with_headers=options.include_headers),
-                None if group is None else KafkaGroup(connection, group),
-                time.monotonic,
-                time.sleep,
-            )
         return self._engine

@@ -13,8 +13,8 @@ use crate::errors;
 /// How often Python's signals are looked at.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// What `work` gives, on a thread of its own and without the GIL. A signal uses `cancels`, which
-/// are to end it.
+/// What `work` gives, on a thread of its own and without the GIL. On a signal `cancels` are used;
+/// they must end `work`.
 pub fn interruptible<T: Send + 'static>(
     py: Python<'_>,
     name: &str,

@@ -25,9 +25,8 @@ pub struct HttpAnswer {
     pub body: Vec<u8>,
 }
 
-/// Asks for `path`, which begins with a slash and has no spaces. The whole takes `timeout` at most,
-/// after the name was resolved, and as long again for each of its addresses that takes no
-/// connection; a body has at most `limit` bytes.
+/// Asks for `path`, which begins with a slash and has no spaces. Takes `timeout` at most for each
+/// address that the name has, besides resolving it; a body has at most `limit` bytes.
 ///
 /// # Errors
 /// `Connection`, `TimedOut`, `Cancelled`; `Protocol` for what is no HTTP, or is longer.

@@ -3,15 +3,20 @@
 import json
 import socket
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 import trio
 
+from pyrklog import broker as module
+from pyrklog.broker import Broker
+from pyrklog.config.broker import BrokerConfig
+from pyrklog.config.load import load_config
 from pyrklog.errors import TemporaryError
 from pyrklog.start.failed_start import start_error_in
+from pyrklog.testing.broker import free_port
 from tests.unit.broker.harness import Running, running_broker
 
 ANY_PORT = "pyrklog.http.listener=127.0.0.1:0"
@@ -123,6 +128,27 @@ async def test_an_address_that_was_given_and_is_taken_ends_the_start(tmp_path: P
     refused = start_error_in(caught.value)
     assert isinstance(refused, TemporaryError)
     assert f"127.0.0.1:{port} is taken by" in refused.what
+
+
+async def test_a_start_listens_from_its_beginning_and_no_longer_once_it_fails(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    address = ("127.0.0.1", free_port())
+    reached = []
+
+    def no_store(_config: BrokerConfig) -> AbstractAsyncContextManager[object]:
+        with socket.create_connection(address, timeout=30):
+            reached.append(address)
+        raise TemporaryError("no store")
+
+    monkeypatch.setattr(module, "store_connection", no_store)
+    place = {"pyrklog.http.listener": f"{address[0]}:{address[1]}"}
+    broker = Broker(load_config(flags={"pyrklog.data.dir": str(tmp_path), **place}))
+    with pytest.raises(TemporaryError, match="no store"):
+        await broker.run()
+    assert reached
+    with socket.create_server(address):
+        pass
 
 
 async def test_none_opens_no_port(tmp_path: Path) -> None:

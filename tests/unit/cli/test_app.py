@@ -4,7 +4,6 @@ import os
 import socket
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ from typer.testing import CliRunner
 from pyrklog import __version__
 from pyrklog.cli.app import app
 from pyrklog.cli.hints import _COMMANDS, _OF_COMMANDS, property_hint
+from tests.support.deaf_peer import deaf_peer
 
 
 @pytest.fixture
@@ -136,26 +136,8 @@ def test_brokers_among_the_properties_are_refused(name: str, is_before: bool, no
     ids=["HTTP", "TLS", "SSH", "ZooKeeper", "another answer", "nothing"],
 )
 def test_server_of_another_protocol_is_named(answer: bytes, what: str) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        address = f"127.0.0.1:{server.getsockname()[1]}"
-
-        def serve() -> None:
-            while True:
-                try:
-                    connection, _ = server.accept()
-                except OSError:
-                    return
-                with connection:
-                    if connection.recv(1000):
-                        connection.sendall(answer)
-
-        thread = threading.Thread(target=serve)
-        thread.start()
-        try:
-            code, _, err = invoke("topic", "list", "-b", address)
-        finally:
-            server.shutdown(socket.SHUT_RDWR)
-            thread.join()
+    with deaf_peer(answer) as address:
+        code, _, err = invoke("topic", "list", "-b", address)
     assert code == 3
     assert err.startswith(f"error: no broker reached ({address} {what}); fix: give ")
     assert ("security.protocol=ssl" in err) == ("TLS" in what)

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import socket
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -17,6 +13,7 @@ from pyrklog.cli.mirror_clusters import FROM, TO, Side, Sides, places
 from pyrklog.cli.options import Settings
 from pyrklog.mirror import Cluster
 from pyrklog.security import Security
+from tests.support.deaf_peer import deaf_peer
 
 TLS_ALERT = b"\x15\x03\x03\x00\x02\x02\x46"
 SCRAM = ["security.protocol=SASL_SSL", "sasl.mechanism=SCRAM-SHA-512", "sasl.username=alice"]
@@ -116,8 +113,8 @@ def test_the_nearest_option_is_told() -> None:
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        (b"security.protocol=SSL\nhush\n", ", line 2: it can be NAME=VALUE"),
-        (b'password="hush";\n"hush";\n', ", line 2: it can be NAME=VALUE"),
+        (b"security.protocol=SSL\nhush\n", ", line 2 must be NAME=VALUE"),
+        (b'password="hush";\n"hush";\n', ", line 2 must be NAME=VALUE"),
         (b"sasl.password=hu\\uzzzzsh\n", "line 1: \\u must be followed by four"),
         (b"sasl.password=hush\xff\n", "is no text in UTF-8"),
         (b"sasl.pasword=hush\n", "there is no option sasl.pasword of security"),
@@ -177,33 +174,9 @@ def test_options_of_other_commands_are_answered(
     assert told in said
 
 
-@contextmanager
-def peer(answer: bytes) -> Iterator[str]:
-    """Where everybody is answered so, and nothing else."""
-    with socket.create_server(("127.0.0.1", 0)) as server:
-
-        def serve() -> None:
-            while True:
-                try:
-                    connection, _ = server.accept()
-                except OSError:
-                    return
-                with connection:
-                    if connection.recv(1000):
-                        connection.sendall(answer)
-
-        thread = threading.Thread(target=serve)
-        thread.start()
-        try:
-            yield f"127.0.0.1:{server.getsockname()[1]}"
-        finally:
-            server.shutdown(socket.SHUT_RDWR)
-            thread.join()
-
-
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda one: one[0])
 def test_a_listener_with_tls_is_told_with_the_option_of_its_cluster(command: list[str]) -> None:
-    with peer(TLS_ALERT) as address:
+    with deaf_peer(TLS_ALERT) as address:
         code, told = invoke("mirror", *command, "--from", address, "--to", "127.0.0.1:1")
     assert code == Exit.UNREACHABLE
     assert told == (
@@ -214,7 +187,7 @@ def test_a_listener_with_tls_is_told_with_the_option_of_its_cluster(command: lis
 
 def test_a_listener_without_tls_is_told_with_the_option_of_its_cluster() -> None:
     # An answer to ApiVersions, of no use but Kafka's.
-    with peer(b"\x00\x00\x00\x0a\x00\x00\x00\x01" + bytes(6)) as address:
+    with deaf_peer(b"\x00\x00\x00\x0a\x00\x00\x00\x01" + bytes(6)) as address:
         code, told = invoke(
             *("mirror", "status", "--from", address, "--to", address),
             *("--from-X", "security.protocol=SSL"),

@@ -43,6 +43,9 @@ def test_places(text: str | None, place: HttpPlace | None) -> None:
         "h:1/x",
         "h:²",
         "a b:1",
+        "[a b]:1",
+        "[::1/x]:1",
+        "a..b:1",
     ],
 )
 def test_wrong_places(text: str) -> None:

@@ -54,6 +54,16 @@ def test_wrong_places_are_refused_at_the_start(tmp_path: Path, name: str, text: 
         reports(tmp_path, **{name: text})
 
 
+@pytest.mark.parametrize("scheme", ["http", "ftp"])
+def test_a_password_in_a_url_is_refused_and_not_shown(tmp_path: Path, scheme: str) -> None:
+    with pytest.raises(ConfigError) as raised:
+        reports(tmp_path, otlp=f"{scheme}://user:word@c:4318/v1/metrics")
+    told = f"{raised.value} {raised.value.fix}"
+    assert "pyrklog.metrics.otlp has a name or password" in told
+    assert "OTEL_EXPORTER_OTLP_METRICS_HEADERS" in told
+    assert "word@" not in told
+
+
 @pytest.mark.parametrize("below", ["logs", "logs/csv"])
 def test_files_in_a_log_directory_are_refused(tmp_path: Path, below: str) -> None:
     with pytest.raises(ConfigError, match="lies in the log directory"):

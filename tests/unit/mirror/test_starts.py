@@ -29,12 +29,15 @@ def test_partitions_that_are_left_out_get_no_place() -> None:
 @pytest.mark.parametrize(
     ("logs", "told"),
     [
-        (Logs({("east.old", 0): 7}, {"east.old": "B"}), None),
-        (Logs({("east.old", 0): 9}, {}), None),
+        (Logs({}, {("east.old", 0): 7}, {"east.old": "B"}), None),
+        (Logs({}, {("east.old", 0): 9}, {}), None),
         # It has no leader, or is not copied any more.
-        (Logs({}, {}), None),
-        (Logs({("east.old", 0): 6}, {"east.old": "B"}), "ends at 6 at the target, before 7"),
-        (Logs({("east.old", 0): 9}, {"east.old": "C"}), "deleted at the target and created anew"),
+        (Logs({}, {}, {}), None),
+        (Logs({}, {("east.old", 0): 6}, {"east.old": "B"}), "ends at 6 at the target, before 7"),
+        (
+            Logs({}, {("east.old", 0): 9}, {"east.old": "C"}),
+            "deleted at the target and created anew",
+        ),
     ],
 )
 def test_what_was_lost_at_the_target_is_noticed(logs: Logs, told: str | None) -> None:
@@ -49,4 +52,4 @@ def test_what_was_lost_at_the_target_is_noticed(logs: Logs, told: str | None) ->
 
 def test_a_target_whose_id_was_not_known_is_taken() -> None:
     known = {("t", 0): Progress("east.t", 1, 0, 1)}
-    assert lost_at_target(known, Logs({("east.t", 0): 1}, {"east.t": "B"})) is None
+    assert lost_at_target(known, Logs({}, {("east.t", 0): 1}, {"east.t": "B"})) is None

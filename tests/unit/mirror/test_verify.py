@@ -10,8 +10,10 @@ import pyarrow as pa
 import pytest
 
 from pyrklog.mirror import Cluster, verify
-from pyrklog.mirror.cluster import ClusterAdmin
-from pyrklog.mirror.verify import Side, Verdict, compare
+from pyrklog.mirror.cluster import ClusterAdmin, Logs
+from pyrklog.mirror.state import Progress
+from pyrklog.mirror.verify import Other, Side, Verdict, compare
+from pyrklog.scanning import ScanError
 
 HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 Pair = tuple[bytes | None, bytes | None]
@@ -162,3 +164,62 @@ def test_all_that_is_compared_is_waited_for(
     side = Side(ClusterAdmin(Cluster("east", "h:1"), 1.0), "t", 0, 3, 9, log_start)
     assert list(side.batches(("offset",), until)) == []
     assert ranges == asked
+
+
+class Admin:
+    """As :class:`ClusterAdmin`: counts of partitions by topic, and those without a leader."""
+
+    def __init__(self, topics: dict[str, int], *leaderless: tuple[str, int]) -> None:
+        self.cluster = Cluster("east", "h:1")
+        self._topics, self._leaderless = topics, frozenset(leaderless)
+
+    def topics(self) -> tuple[str, dict[str, int]]:
+        return "id", self._topics
+
+    def leaderless(self) -> frozenset[tuple[str, int]]:
+        return self._leaderless
+
+    def logs(self, partitions: dict[str, list[int] | None], _isolation: str) -> Logs:
+        """Fails for a partition that is not there, or has no leader."""
+        starts = {}
+        for topic, numbers in partitions.items():
+            count = COUNTS_LATER.get(topic, self._topics[topic])
+            for number in range(count) if numbers is None else numbers:
+                if number >= count or (topic, number) in self._leaderless:
+                    raise ScanError(f"topic {topic} has no partition {number}")
+                starts[topic, number] = 0
+        return Logs(starts, {}, {topic: IDS[topic] for topic in partitions if topic in IDS})
+
+
+COUNTS_LATER = {"shrunk": 1}
+"""Partitions of topics that are created anew when the cluster has just told its topics."""
+IDS = {"renewed": "new", "lost": "new", "kept": "old"}
+
+
+def test_each_partition_is_compared_or_told_whatever_has_become_of_others() -> None:
+    counts = {"kept": 3, "renewed": 2, "fewer": 1, "dark": 2, "half": 2, "shrunk": 2}
+    source = Admin({**counts, "lost": 2}, ("dark", 0), ("dark", 1), ("half", 1))
+    target = Admin({**dict.fromkeys(counts, 9), "kept": 2}, ("kept", 0))
+    partitions = {
+        (topic, number): Progress(topic, 5, 0, 5, topic_id="old")
+        for topic in (*counts, "gone", "lost")
+        for number in range(3 if topic == "kept" else 2)
+    }
+    admins: tuple[Any, Any] = (source, target)
+    found = verify.sides(*admins, partitions)
+    assert set(found.sides) == {("kept", 1), ("fewer", 0), ("half", 0), ("shrunk", 0)}
+    assert found.others == {
+        ("kept", 0): (Other.LEADERLESS, "target"),
+        ("kept", 2): (Other.ANEW, "target"),
+        ("renewed", 0): (Other.ANEW, "source"),
+        ("renewed", 1): (Other.ANEW, "source"),
+        ("fewer", 1): (Other.ANEW, "source"),
+        ("dark", 0): (Other.LEADERLESS, "source"),
+        ("dark", 1): (Other.LEADERLESS, "source"),
+        ("half", 1): (Other.LEADERLESS, "source"),
+        ("gone", 0): (Other.GONE, "source"),
+        ("gone", 1): (Other.GONE, "source"),
+        ("shrunk", 1): (Other.ANEW, "source"),
+        ("lost", 0): (Other.GONE, "target"),
+        ("lost", 1): (Other.GONE, "target"),
+    }

@@ -12,6 +12,7 @@ from pyrklog.config.load import load_config
 from pyrklog.config.topic import TopicDefaults
 from pyrklog.observability import observer as module
 from pyrklog.observability.observer import REST, BrokerObserver, DetailUnknownError
+from pyrklog.observability.samples import DETAIL_SERIES_MAX
 from pyrklog.plane.values import PartitionImage
 
 TABLE = [((topic, number), number) for topic in ("a", "b", "c") for number in range(5)]
@@ -28,8 +29,9 @@ class FakePlane:
     def pasts(self) -> list[None]:
         return [None]
 
-    def log_ends(self, partitions: list[tuple[str, int]]) -> list[tuple[int, int]]:
-        return [(0, number) for _, number in partitions]
+    def log_ends(self, partitions: list[tuple[str, int]]) -> list[tuple[int, int] | None]:
+        """Partition 99 is not here."""
+        return [(0, number) if number != 99 else None for _, number in partitions]
 
 
 class FakeImage:
@@ -54,6 +56,9 @@ class FakeImage:
 class FakeOffsets:
     def __init__(self) -> None:
         self.pages = 0
+
+    def __len__(self) -> int:
+        return len(TABLE)
 
     def page(self, after: Any, size: int) -> list[Any]:
         self.pages += 1
@@ -170,7 +175,38 @@ async def test_details_are_bounded_and_counted(monkeypatch: pytest.MonkeyPatch) 
     told = (await Observed().detail(None, "g")).splitlines()
     series = [line for line in told if not line.startswith("#")]
     assert len(series) == 10
-    assert series[-1] == "pyrklog_metrics_left_out_series 4.0"
+    assert series[-1] == "pyrklog_metrics_left_out_series 7.0"
+
+
+async def test_a_large_topic_is_cut_and_leaves_a_group_its_half(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(module, "OFFSETS_PAGE", 4)
+    one = Observed()
+    partitions = {n: PartitionImage(n, 1, 0, (1, 2), (1, 2), ()) for n in range(100)}
+    partitions[99] = PartitionImage(99, 2, 0, (2, 3), (2, 3), ())
+    one.image.topics["b"] = SimpleNamespace(partitions=partitions)
+
+    async def counted(group: str | None) -> tuple[int, int, int, float]:
+        """Series of partitions, log ends among them, committed offsets, and what is left out."""
+        lines = (await one.detail("b", group)).splitlines()
+        found = [line for line in lines if not line.startswith("#")]
+        assert len(found) <= bound
+        left_out = float(found[-1].removeprefix("pyrklog_metrics_left_out_series "))
+        committed = sum("current_offset{" in line for line in found)
+        ends = sum("log_end_offset{" in line for line in found)
+        partitions = sum('partition="' in line for line in found) - committed
+        return partitions, ends, committed, left_out
+
+    bound = DETAIL_SERIES_MAX
+    assert await counted("g") == (599, 99, 5, 0)
+    bound = 63
+    monkeypatch.setattr(module, "DETAIL_SERIES_MAX", bound)
+    assert await counted(None) == (60, 10, 0, 90 * 6 - 1)
+    assert await counted("g") == (30, 5, 5, 95 * 6 - 1)
+    bound = 9
+    monkeypatch.setattr(module, "DETAIL_SERIES_MAX", bound)
+    assert await counted("g") == (0, 0, 3, 100 * 6 - 1 + 2)
 
 
 async def test_unknown_names_are_told() -> None:

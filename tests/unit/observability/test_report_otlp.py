@@ -96,6 +96,15 @@ def test_a_collector_that_refuses_is_an_error(collector: Collector) -> None:
     assert len(collector.got) == 2
 
 
+def test_nothing_is_sent_once_it_is_closed(collector: Collector) -> None:
+    reporter = OtlpReporter(collector.url, ORIGIN)
+    reporter.report(AT, SAMPLES)
+    reporter.close()
+    with pytest.raises(OSError, match="did not take the metrics"):
+        reporter.report(AT, SAMPLES)
+    assert len(collector.got) == 1
+
+
 def test_a_collector_that_is_away_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_METRICS_TIMEOUT", "1")
     with socket.socket() as nobody:

@@ -1,6 +1,7 @@
 """Reports: the line of the log, CSV files, StatsD, and reporters that fail or hang."""
 
 import csv
+import errno
 import io
 import json
 import os
@@ -75,9 +76,11 @@ def whole(requests: int, cpu_seconds: float) -> list[Sample]:
 def test_the_line_of_the_log_has_rates_of_the_interval(monkeypatch: pytest.MonkeyPatch) -> None:
     told: list[tuple[str, dict[str, float]]] = []
     monkeypatch.setattr(logs.Logger, "info", lambda _, event, **kw: told.append((event, kw)))
-    reporter = LogReporter(AT - 100)
+    clock = iter((1000.0, 1000.0, 1010.0))
+    reporter = LogReporter(100.0, lambda: next(clock))
     reporter.report(AT, whole(50, 20.0))
-    reporter.report(AT + 10, whole(150, 22.5))
+    # The time of day was set back meanwhile.
+    reporter.report(AT - 3600, whole(150, 22.5))
     assert [event for event, _ in told] == ["metrics", "metrics"]
     (_, first), (_, second) = told
     assert set(first) == {"seconds", *VALUES, *RATES}
@@ -245,11 +248,14 @@ def test_nothing_is_counted_as_sent_while_the_host_is_unknown(
 
 
 class Recorder:
-    """Fails as often as told; ``hangs`` until set."""
+    """Fails with these errors first; ``hangs`` until set."""
 
-    def __init__(self, name: str, failures: int = 0, hangs: threading.Event | None = None) -> None:
+    def __init__(
+        self, name: str, failures: Sequence[int] = (), hangs: threading.Event | None = None
+    ) -> None:
         self.name = name
         self.got: list[Sequence[Sample]] = []
+        self.is_closed = False
         self._failures = failures
         self._hangs = hangs
 
@@ -257,8 +263,11 @@ class Recorder:
         self.got.append(samples)
         if self._hangs is not None:
             self._hangs.wait()
-        if len(self.got) <= self._failures:
-            raise OSError(os.strerror(28))
+        if len(self.got) <= len(self._failures):
+            raise OSError(os.strerror(self._failures[len(self.got) - 1]))
+
+    def close(self) -> None:
+        self.is_closed = True
 
 
 async def reported(reporters: Sequence[Recorder], times: int) -> None:
@@ -281,16 +290,29 @@ async def test_a_reporter_that_hangs_delays_neither_the_others_nor_the_end() -> 
     try:
         await reported([hung, Recorder("well")], 5)
         assert len(hung.got) == 1
+        assert hung.is_closed
     finally:
         release.set()
 
 
-async def test_what_fails_is_told_once_and_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    told: list[tuple[str, str]] = []
+async def test_what_fails_is_told_once_for_each_reason_and_goes_on(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    told: list[tuple[str, str | None]] = []
+
+    def tell(_: object, event: str, to: str, reason: str | None = None) -> None:
+        assert to == "disk"
+        told.append((event, reason))
+
     for level in ("info", "warning"):
-        monkeypatch.setattr(logs.Logger, level, lambda _, event, to, **kw: told.append((event, to)))
-    await reported([Recorder("disk", failures=3)], 6)
-    assert told == [("metrics_unreported", "disk"), ("metrics_reported_again", "disk")]
+        monkeypatch.setattr(logs.Logger, level, tell)
+    full, broken = os.strerror(errno.ENOSPC), os.strerror(errno.EIO)
+    failures = [errno.ENOSPC] * 2 + [errno.EIO] * 2 + [errno.ENOSPC]
+    await reported([Recorder("disk", failures)], 8)
+    assert told == [
+        *(("metrics_unreported", reason) for reason in (full, broken, full)),
+        ("metrics_reported_again", None),
+    ]
 
 
 async def test_a_broken_reader_does_not_end_the_reports() -> None:

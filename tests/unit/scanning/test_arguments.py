@@ -70,6 +70,7 @@ def test_another_type_is_told_by_the_arguments_name(
         ({"bad_records": "b"}, "bad_records='b' is for decoded values: give decode"),
         ({"decode": "json", "bad_records": "a b"}, "bad_records is 'a b'; no topic can have this"),
         ({"decode": "json", "bad_records": ""}, "bad_records is ''; no topic can have this name"),
+        ({"decode": "json", "bad_records": ".."}, "bad_records is '..'; no topic can have this"),
         (
             {"decode": "json", "bad_records": "greetings"},
             "bad_records is 'greetings', which is read",
@@ -91,6 +92,19 @@ def test_what_would_have_no_effect_is_refused(
     with pytest.raises(ValueError, match=f"^{re.escape(said)}"):
         scan(**arguments)
     assert not opened
+
+
+def test_a_pattern_must_not_match_the_topic_for_bad_records(
+    opened: list[ScanSettings], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = ["orders", "orders-bad", "others"]
+    monkeypatch.setattr(sys.modules["pyrklog.scanning.scan"], "topic_names", lambda _: names)
+    given = {"decode": "json", "bad_records": "orders-bad"}
+    with pytest.raises(ValueError, match=r"^bad_records is 'orders-bad', which is read"):
+        scan(topics=re.compile("orders.*"), **given)
+    assert not opened
+    scan(topics=re.compile("o[a-z]*"), **given)
+    assert opened[0].topics == [("orders", None), ("others", None)]
 
 
 def test_what_can_be_used_is_handed_on(opened: list[ScanSettings]) -> None:

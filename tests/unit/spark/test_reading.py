@@ -22,8 +22,8 @@ from pyrklog.scanning import (
     TopicDeletedError,
     UnknownTopicError,
 )
-from pyrklog.spark import reading
-from pyrklog.spark.cluster import ClusterError
+from pyrklog.spark import reading, stream
+from pyrklog.spark.cluster import ClusterError, KafkaCluster
 from pyrklog.spark.columns import SchemaError, check_schema, converted, schema
 from pyrklog.spark.connection import Connection
 from pyrklog.spark.given import OptionError
@@ -343,6 +343,23 @@ def test_readers_are_pickled_without_connections() -> None:
         assert isinstance(again, (PyrklogReader, PyrklogStreamReader))
     task = pickle.loads(pickle.dumps(Task(RANGE)))
     assert task.one == RANGE
+
+
+@pytest.mark.parametrize("failing", ["require_bad_topic", "KafkaHighWatermarks", "KafkaGroup"])
+def test_a_stream_that_cannot_begin_closes_its_cluster(
+    monkeypatch: pytest.MonkeyPatch, failing: str
+) -> None:
+    closed: list[KafkaCluster] = []
+
+    def fail(*_: object) -> None:
+        raise OSError("no descriptor is left")
+
+    monkeypatch.setattr(KafkaCluster, "close", lambda cluster: closed.append(cluster))
+    monkeypatch.setattr(stream, failing, fail)
+    reader = source(commitGroup="g").streamReader(schema(with_headers=False))
+    with pytest.raises(OSError, match="no descriptor"):
+        reader.initialOffset()
+    assert len(closed) == 1
 
 
 def test_filters_are_pushed_down_only_where_it_is_asked_for() -> None:

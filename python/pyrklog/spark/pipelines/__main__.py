@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import importlib
-import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,6 +12,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 import pyrklog.spark
+from pyrklog.spark.given import duration_ms
 from pyrklog.spark.pipelines.run import Run
 
 PROGRAMS = {
@@ -29,8 +29,6 @@ PROGRAMS = {
 }
 """What each does: topics that it reads -> what it writes."""
 _WITH_POSTGRES = ("changes", "upserts")
-_UNITS_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000}
-_TIME = re.compile(r"([0-9]{1,9})(ms|s|m|h)", re.ASCII)
 
 
 def parser() -> argparse.ArgumentParser:
@@ -64,10 +62,11 @@ def parser() -> argparse.ArgumentParser:
 
 def milliseconds(text: str) -> int:
     """Raises ArgumentTypeError for what is no time."""
-    match = _TIME.fullmatch(text)
-    if match is None:
-        raise argparse.ArgumentTypeError(f"{text!r} is no time, such as 500ms, 10s, 5m or 1h")
-    return int(match[1]) * _UNITS_MS[match[2]]
+    try:
+        return round(duration_ms(text))
+    except ValueError:
+        what = f"{text!r} is no time, such as 500ms, 10s, 5m or 1h"
+        raise argparse.ArgumentTypeError(what) from None
 
 
 def records(text: str) -> int:

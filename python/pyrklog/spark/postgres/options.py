@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from pyrklog.spark.given import Given
+from pyrklog.spark.given import Given, duration_ms
 from pyrklog.spark.option_names import nearest
 
 _NAMES = (
@@ -25,8 +25,6 @@ _OF_LOGICAL = ("onTruncate", "publication", "slot")
 _SPELLING = {name.lower(): name for name in _NAMES}
 # As PostgreSQL wants it; 63 bytes of a name count.
 _SLOT = re.compile(r"[a-z0-9_]{1,63}")
-_LAG = re.compile(r"([0-9]{1,6})(ms|s|m|h)", re.ASCII)
-_UNITS_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000}
 
 
 class Table(NamedTuple):
@@ -109,7 +107,4 @@ def _slot(text: str) -> str:
 
 
 def _lag(text: str) -> int:
-    match = _LAG.fullmatch(text)
-    if match is None:
-        raise ValueError("it can be a time such as 500ms, 10s, 5m or 1h")
-    return int(match[1]) * _UNITS_MS[match[2]]
+    return round(duration_ms(text))

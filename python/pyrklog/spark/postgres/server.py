@@ -28,7 +28,11 @@ _SETTINGS = {
 }
 
 
-class DatabaseError(Exception):
+NOW_US = "(extract(epoch FROM clock_timestamp()) * 1000000)::bigint"
+"""In a query: the server's time, in microseconds since the epoch."""
+
+
+class UnsuitableDatabaseError(Exception):
     """The database does not have what a stream of its changes needs. A sentence."""
 
 
@@ -43,18 +47,21 @@ class Description:
 
 
 def connect(options: PostgresOptions) -> Connection:
-    """Each statement is a transaction of its own. Raises DatabaseError and psycopg's errors."""
+    """Each statement is a transaction of its own. Raises UnsuitableDatabaseError and psycopg's
+    errors."""
     psycopg = _psycopg()
     password = {} if options.password is None else {"password": options.password}
     try:
         psycopg.conninfo.conninfo_to_dict(options.conninfo)
     except psycopg.ProgrammingError:
         # Its message has a part of the text, which may be a password.
-        raise DatabaseError("option conninfo is no connection string or URL of libpq's") from None
+        raise UnsuitableDatabaseError(
+            "option conninfo is no connection string or URL of libpq's"
+        ) from None
     connection: Connection = psycopg.connect(options.conninfo, autocommit=True, **password)
     try:
         if connection.info.server_version < RELEASE_LEAST:
-            raise DatabaseError("PostgreSQL 13 or later is needed")
+            raise UnsuitableDatabaseError("PostgreSQL 13 or later is needed")
         for name, value in _SETTINGS.items():
             connection.execute("SELECT set_config(%s, %s, false)", [name, value])
     except BaseException:
@@ -64,7 +71,7 @@ def connect(options: PostgresOptions) -> Connection:
 
 
 def describe(connection: Connection, tables: Iterable[Table]) -> dict[Table, Description]:
-    """Raises DatabaseError for a table that does not exist or has no primary key."""
+    """Raises UnsuitableDatabaseError for a table that does not exist or has no primary key."""
     return {table: _describe(connection, table) for table in tables}
 
 
@@ -75,7 +82,7 @@ def _describe(connection: Connection, table: Table) -> Description:
         table,
     ).fetchone()
     if found is None:
-        raise DatabaseError(f"there is no table {table}")
+        raise UnsuitableDatabaseError(f"there is no table {table}")
     # Of an index its own order of columns counts.
     key = connection.execute(
         "SELECT a.attname FROM pg_index i "
@@ -85,7 +92,9 @@ def _describe(connection: Connection, table: Table) -> Description:
         found,
     ).fetchall()
     if not key:
-        raise DatabaseError(f"table {table} has no primary key, which records need for theirs")
+        raise UnsuitableDatabaseError(
+            f"table {table} has no primary key, which records need for theirs"
+        )
     columns = connection.execute(
         "SELECT attname, atttypid::bigint FROM pg_attribute "
         "WHERE attrelid = %s AND attnum > 0 AND NOT attisdropped AND attgenerated = '' "

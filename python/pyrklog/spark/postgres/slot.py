@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from pyrklog.spark.postgres.options import PostgresOptions, Table
 from pyrklog.spark.postgres.positions import Snapshot, lsn_of, shown
-from pyrklog.spark.postgres.server import DatabaseError, connect, describe, value
+from pyrklog.spark.postgres.server import NOW_US, UnsuitableDatabaseError, connect, describe, value
 
 if TYPE_CHECKING:
     from pyrklog.spark.postgres.server import Connection
@@ -48,7 +48,7 @@ class Slot:
 
     def prepare(self) -> None:
         """Makes publication and slot, if they are not there. Waits for transactions that run at
-        that time. Raises DatabaseError."""
+        that time. Raises UnsuitableDatabaseError."""
         self._check_server()
         # Before the slot: the plug-in looks at the catalog as it was at each change.
         self._publish()
@@ -58,7 +58,8 @@ class Slot:
             )
 
     def check(self) -> None:
-        """Raises DatabaseError if there is no slot, no publication, or something was lost."""
+        """Raises UnsuitableDatabaseError if there is no slot, no publication, or something was
+        lost."""
         self.confirmed()
         self._check_publication()
 
@@ -66,7 +67,7 @@ class Slot:
         """Transactions whose commits begin before this are not shown any more."""
         place = self._place()
         if place is None:
-            raise DatabaseError(
+            raise UnsuitableDatabaseError(
                 f"the replication slot {self._options.slot} is gone, and changes with it: "
                 "start anew, with a new checkpoint and another slot"
             )
@@ -92,7 +93,7 @@ class Slot:
         return row[0], row[1]
 
     def advance(self, lsn: int) -> None:
-        """Lets go what is before ``lsn``. Further ahead it stays where it is."""
+        """Lets go what is before ``lsn``. A slot that is further ahead stays where it is."""
         if lsn > self.confirmed():
             slot = self._options.slot
             query = "SELECT 1 FROM pg_replication_slot_advance(%s, %s)"
@@ -104,8 +105,7 @@ class Slot:
         try:
             connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
             row = connection.execute(
-                "SELECT pg_export_snapshot(), pg_current_snapshot()::text, "
-                "(extract(epoch FROM clock_timestamp()) * 1000000)::bigint"
+                f"SELECT pg_export_snapshot(), pg_current_snapshot()::text, {NOW_US}".encode()
             ).fetchone()
             assert row is not None
             name, seen, time_us = row
@@ -129,11 +129,11 @@ class Slot:
             return None
         place, status, plugin, is_here = row
         if plugin != "pgoutput" or not is_here:
-            raise DatabaseError(
+            raise UnsuitableDatabaseError(
                 f"the replication slot {self._options.slot} is of another database or plug-in"
             )
         if status == "lost" or place is None:
-            raise DatabaseError(
+            raise UnsuitableDatabaseError(
                 f"the replication slot {self._options.slot} was invalidated, and changes are lost: "
                 "start anew, with a new checkpoint and another slot (max_slot_wal_keep_size says "
                 "how much the server keeps)"
@@ -143,7 +143,7 @@ class Slot:
     def _check_server(self) -> None:
         level = value(self._connection, "SHOW wal_level")
         if level != "logical":
-            raise DatabaseError(
+            raise UnsuitableDatabaseError(
                 f"wal_level is {level}: logical decoding needs logical, and a restart of the "
                 "server; option watermark does without, but sees no deletions"
             )
@@ -155,7 +155,7 @@ class Slot:
                 *table,
             )
             if identity not in ("d", "f"):
-                raise DatabaseError(
+                raise UnsuitableDatabaseError(
                     f"table {table} has another replica identity than its primary key: "
                     f"ALTER TABLE {table} REPLICA IDENTITY DEFAULT"
                 )
@@ -183,7 +183,9 @@ class Slot:
             name,
         )
         if not kinds:
-            raise DatabaseError(f"publication {name} is gone, or does not publish all changes")
+            raise UnsuitableDatabaseError(
+                f"publication {name} is gone, or does not publish all changes"
+            )
         # Filters are newer than some servers.
         rows = self._connection.execute(
             "SELECT schemaname, tablename FROM pg_publication_tables p "
@@ -192,7 +194,7 @@ class Slot:
         ).fetchall()
         missing = sorted(set(self._options.tables) - {Table(*row) for row in rows})
         if missing:
-            raise DatabaseError(
+            raise UnsuitableDatabaseError(
                 f"publication {name} does not have all of table {missing[0]}: for other tables "
                 "start anew, with a new checkpoint and another slot"
             )

@@ -17,8 +17,9 @@ from pyrklog.spark.postgres.events import Moment, Record
 from pyrklog.spark.postgres.options import PostgresOptions, Table
 from pyrklog.spark.postgres.positions import START, Json, marks, marks_to_json
 from pyrklog.spark.postgres.server import (
-    DatabaseError,
+    NOW_US,
     Description,
+    UnsuitableDatabaseError,
     connect,
     describe,
     value,
@@ -139,15 +140,14 @@ def _between(options: PostgresOptions, start: str | None, end: str | None) -> An
 
 
 def _check_column(options: PostgresOptions, table: Description) -> None:
-    """Raises DatabaseError."""
+    """Raises UnsuitableDatabaseError."""
     name = options.watermark
     found = next((one for one in table.columns if one.name == name), None)
     if found is None:
-        raise DatabaseError(f"table {table.table} has no column {name}")
+        raise UnsuitableDatabaseError(f"table {table.table} has no column {name}")
     if options.lag_ms and found.type_oid not in _TIMES:
-        raise DatabaseError(f"option lag needs a column of times, which {name} is not")
+        raise UnsuitableDatabaseError(f"option lag needs a column of times, which {name} is not")
 
 
 def _now_us(connection: Connection) -> int:
-    query = "SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint"
-    return int(value(connection, query))
+    return int(value(connection, f"SELECT {NOW_US}"))

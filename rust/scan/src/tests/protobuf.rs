@@ -429,6 +429,41 @@ fn what_is_taken_back_again_and_again_is_bounded() {
 }
 
 #[test]
+fn names_of_enums_that_did_not_come_count() {
+    // A message of two bytes has an enum whose zero has a long name.
+    let zero = bytes(2, [bytes(1, "Z".repeat(10_000)), int(2, 0)].concat());
+    let kinds = bytes(5, [bytes(1, "E"), zero].concat());
+    let item = message("I", &[field("kind", 1, 1, 14, &[bytes(6, ".p.E")])]);
+    let entry = message(
+        "CountsEntry",
+        &[
+            field("key", 1, 1, 5, &[]),
+            field("value", 2, 1, 14, &[bytes(6, ".p.E")]),
+            bytes(7, int(7, 1)),
+        ],
+    );
+    let root = message(
+        "M",
+        &[
+            field("items", 1, 3, 11, &[bytes(6, ".p.I")]),
+            field("counts", 2, 3, 11, &[bytes(6, ".p.M.CountsEntry")]),
+            bytes(3, entry),
+        ],
+    );
+    let set = file("proto3", &[bytes(4, root), bytes(4, item), kinds]);
+    let few = read_of(&set, "p.M", &bytes(1, "").repeat(10)).unwrap();
+    assert_eq!(few["items"][9]["kind"], json!("Z".repeat(10_000)));
+    let pairs: Vec<_> = (0..1000).map(|key| bytes(2, int(1, key))).collect();
+    for many in [bytes(1, "").repeat(1000), pairs.concat()] {
+        let found = read_of(&set, "p.M", &many).unwrap_err();
+        assert!(
+            found.ends_with("it takes more than 8388608 bytes as columns"),
+            "{found}"
+        );
+    }
+}
+
+#[test]
 fn a_oneof_of_messages_is_the_last_one_whatever_is_asked_for() {
     let first = bytes(1, int(1, 7));
     let cases = [
