@@ -25,6 +25,8 @@ _JARS = ROOT / ".cache" / "spark"
 _PATIENCE_S = 1_200.0
 _SHOWN = ("rows_per_s", "stock_rows_per_s", "of_stock", "job_cpu_s", "stock_job_cpu_s", "cpu_s")
 
+_WRITTEN = (*_SHOWN[:3], "floor_rows_per_s", *_SHOWN[3:])
+
 
 def _run(format_: str, job: str, broker: Broker, topic: str, rows: int) -> Row:
     jars = sorted(map(str, _JARS.glob("*.jar")))
@@ -90,7 +92,10 @@ def _write(job: str, broker: Broker, effort: Effort) -> Row:
     names = {format_: f"spark-{job}-{format_}" for format_ in ("kafka", "pyrklog")}
     for name in names.values():
         topics.create(broker, name)
-    return _beside_stock(job, broker, names.__getitem__, effort.spark_rows // 2)
+    rows = effort.spark_rows // 2
+    found = _beside_stock(job, broker, names.__getitem__, rows)
+    floor = _run("floor", job, broker, names["pyrklog"], rows)
+    return {**found, "floor_rows_per_s": floor["rows"] / floor["seconds"]}
 
 
 def _follow(broker: Broker, effort: Effort) -> Row:
@@ -118,12 +123,12 @@ CASES = (
         "spark-stream", "Spark: a stream with availableNow", partial(_read, "stream"), shown=_SHOWN
     ),
     Case("spark-read-json", "Spark: JSON to five fields, grouped", _read_json, shown=_SHOWN),
-    Case("spark-write", "Spark: raw write", partial(_write, "write"), shown=_SHOWN),
+    Case("spark-write", "Spark: raw write", partial(_write, "write"), shown=_WRITTEN),
     Case(
         "spark-write-json",
         "Spark: five fields to JSON",
         partial(_write, "write-json"),
-        shown=_SHOWN,
+        shown=_WRITTEN,
     ),
     Case(
         "spark-follow",

@@ -1,6 +1,6 @@
 """One job of Spark on ``local[2]``: ``python -m benches.spark_job FORMAT JOB BOOTSTRAP TOPIC ROWS
-FOLDER [JARS]``. FORMAT is ``pyrklog``, or ``kafka`` for the stock connector with its jars, with
-commas. JOB is one of ``JOBS``.
+FOLDER [JARS]``. FORMAT is ``pyrklog``, ``floor`` (of writes), or ``kafka`` for the stock connector
+with its jars, with commas. JOB is one of ``JOBS``.
 
 Runs it once to warm up, and once more, and prints a line of JSON: rows, seconds and CPU seconds of
 the second run; those of the driver, Java's process and Python's workers. ``follow`` runs once,
@@ -23,9 +23,12 @@ from pyspark.sql.types import DataType
 
 import pyrklog.spark
 from benches import process, spark_feed
+from benches.spark_floor import Floor
 
 VALUE_BYTES = 100
-EVENT = "id LONG, user STRING, amount DOUBLE, paid BOOLEAN, at STRING"
+EVENT_FIELDS = "id: LONG, user: STRING, amount: DOUBLE, paid: BOOLEAN, at: STRING"
+EVENT = EVENT_FIELDS.replace(":", "")
+VALUE = "value BINARY"
 _SPREAD = 9_973
 
 
@@ -41,13 +44,17 @@ class Job:
         self._options = {"kafka.bootstrap.servers": bootstrap}
         self._runs = 0
 
-    def read(self, **options: str) -> Any:
-        return self._read(self.session.read.options(**options))
+    def read(self, columns: str | None = None, **options: str) -> Any:
+        return self._read(self.session.read.options(**options), columns)
 
-    def stream(self) -> Any:
-        return self._read(self.session.readStream.option("startingOffsets", "earliest"))
+    def stream(self, columns: str | None = None) -> Any:
+        reader = self.session.readStream.option("startingOffsets", "earliest")
+        return self._read(reader, columns)
 
-    def _read(self, reader: Any) -> Any:
+    def _read(self, reader: Any, columns: str | None) -> Any:
+        """``columns`` for ours alone: the stock connector refuses a schema."""
+        if columns is not None and self.format == "pyrklog":
+            reader = reader.schema(columns)
         return reader.format(self.format).options(**self._options, subscribe=self.topic).load()
 
     def write(self, frame: Any) -> None:
@@ -73,7 +80,8 @@ def read_json(job: Job, folder: Path) -> None:
     """Five typed fields of JSON, and a group by one of them."""
     if job.format == "pyrklog":
         schema = DataType.fromDDL(EVENT).json()
-        frame = job.read(decode="json", schema=schema).select("value.*")
+        columns = f"value STRUCT<{EVENT_FIELDS}>"
+        frame = job.read(columns, decode="json", schema=schema).select("value.*")
     else:
         event = F.from_json(F.col("value").cast("string"), EVENT).alias("event")
         frame = job.read().select(event).select("event.*")
@@ -110,7 +118,7 @@ def stream(job: Job, folder: Path) -> None:
         row = frame.agg(F.count("*"), F.sum(F.length("value"))).first()
         found += row[0]
 
-    writer = job.stream().writeStream.foreachBatch(take).trigger(availableNow=True)
+    writer = job.stream(VALUE).writeStream.foreachBatch(take).trigger(availableNow=True)
     query = writer.option("checkpointLocation", job.checkpoint(folder)).start()
     query.awaitTermination()
     job.check(found)
@@ -168,6 +176,7 @@ def session(format_: str, folder: Path, jars: str) -> Any:
         return builder.config("spark.jars", jars).getOrCreate()
     made = builder.getOrCreate()
     pyrklog.spark.register(made)
+    made.dataSource.register(Floor)
     return made
 
 
