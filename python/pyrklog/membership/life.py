@@ -37,12 +37,14 @@ def has_all(
     used: Collection[str],
 ) -> bool:
     """Whether the log directories have what they had in the last life: each was closed cleanly at
-    its end or reattached with its block cache. ``pasts`` has one per directory; ``used`` hold
-    partitions.
+    its end or reattached with its block cache. ``pasts`` has one per usable directory; ``used``
+    hold partitions.
 
-    An added directory that is empty lacks nothing. Where a directory of the last life is no longer
+    Where a directory cannot be used, what it has is missing. An added directory that is empty lacks nothing. Where a directory of the last life is no longer
     named, an empty one may replace it and counts.
     """
+    if len(pasts) < len(log_dirs):
+        return False
     are_whole = [past.is_reattached or past.closed_at_epoch == last.epoch for past in pasts]
     if last.log_dirs is None or not last.log_dirs.issubset(log_dirs):
         return all(are_whole)

@@ -21,6 +21,11 @@ def test_cleanly_closed_or_cached_directories_are_whole() -> None:
     assert not whole(["a"], "a", a=EARLIER)
 
 
+def test_what_a_directory_that_cannot_be_used_has_is_missing() -> None:
+    for last in (None, frozenset("ab"), frozenset("a")):
+        assert not has_all(LastLife(EPOCH, last), ["a", "b"], [CLEAN], ["a"])
+
+
 def test_added_directory_lacks_no_records() -> None:
     assert whole(["a"], "a", a=CLEAN, b=CRASHED)
     assert whole(["a"], "a", a=CLEAN, b=EARLIER), "used once, and empty since"
