@@ -118,6 +118,7 @@ METRICS = (
     "of_mirrormaker",
     # jobs of Spark
     "stock_rows_per_s",
+    "floor_rows_per_s",
     "of_stock",
     "stock_p99_ms",
     "job_cpu_s",
