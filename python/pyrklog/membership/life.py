@@ -40,8 +40,9 @@ def has_all(
     its end or reattached with its block cache. ``pasts`` has one per usable directory; ``used``
     hold partitions.
 
-    Where a directory cannot be used, what it has is missing. An added directory that is empty lacks nothing. Where a directory of the last life is no longer
-    named, an empty one may replace it and counts.
+    Where a directory cannot be used, what it has is missing. An added directory that is empty lacks
+    nothing. Where a directory of the last life is no longer named, an empty one may replace it and
+    counts.
     """
     if len(pasts) < len(log_dirs):
         return False
