@@ -22,7 +22,8 @@ RUST := $(shell find rust -type f \( -name '*.rs' -o -name Cargo.toml \) -not -p
 CORE := .venv/.core
 # The same extension with what the simulation drives by hand.
 SIM_CORE := target/sim/lib_core.so
-PACKAGE := $(shell find python -name '*.py' -o -name '*.pyi' -o -name py.typed) README.md LICENSE
+PACKAGE := $(shell find python -name '*.py' -o -name '*.pyi' -o -name py.typed -o -path '*/templates/*') \
+           README.md LICENSE
 
 HOST = $(shell rustc -vV | sed -n 's/^host: //p')
 
@@ -38,21 +39,21 @@ FUZZ_TARGETS := frames responses batches message_sets indexes snapshots checkpoi
 OLD_CLIENTS := .cache/old-clients.done .cache/old-0.9.done .cache/old-0.10.done .cache/old-0.11.done
 
 # How much of each fault `make test-faults` tries; test-long tries ten times that and more.
-LOG_KILLS ?= 60
-LOG_CRASH_CASES ?= 6000
-CHURN_SECONDS ?= 60
-SOAK_SECONDS ?= 60
-HOSTS_ROUNDS ?= 6
-BUSY_SECONDS ?= 60
-HOSTILE_SECONDS ?= 30
-KILLS ?= 60
-FUZZ_SCRIPTS ?= 20000
-FUZZ_EXAMPLES ?= 1000
+LOG_KILLS ?= 40
+LOG_CRASH_CASES ?= 3000
+CHURN_SECONDS ?= 25
+SOAK_SECONDS ?= 25
+HOSTS_ROUNDS ?= 3
+BUSY_SECONDS ?= 25
+HOSTILE_SECONDS ?= 20
+KILLS ?= 30
+FUZZ_SCRIPTS ?= 8000
+FUZZ_EXAMPLES ?= 500
 SIM_SEEDS ?= 10000
 # Of `make fuzz`, each target.
 FUZZ_SECONDS ?= 60
 
-.PHONY: build run zookeeper test lint test-rust test-python parity-answers test-faults test-checker test-long test-soak simulate fuzz bench demo wheel clean help
+.PHONY: build run zookeeper test lint check-alerts promtool-there test-rust test-python parity-answers test-faults test-checker test-long test-soak simulate fuzz bench demo wheel clean help
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -76,14 +77,27 @@ lint: .venv/.dev ## format, lints, types, structure; all as errors
 	cargo clippy --workspace --all-targets --locked -- -D warnings
 	cargo clippy -p pyrklog-bridge -p pyrklog-dataplane -p pyrklog-requests -p pyrklog-storage -p pyrklog-replica -p pyrklog-base -p pyrklog-log --features pyrklog-bridge/sim --locked -- -D warnings
 
+check-alerts: promtool-there .venv/.dev ## promtool over the alert rules, their tests and the scrape configuration
+	rm -rf .cache/alerts
+	for kind in alerts prometheus; do \
+	  PYTHONPATH=python $(BIN)/python -m pyrklog deploy $$kind --to .cache/alerts; \
+	done
+	cp tests/unit/deploy/alerts_test.yml .cache/alerts
+	cd .cache/alerts && promtool check config prometheus.yml && promtool test rules alerts_test.yml
+
+promtool-there:
+	@command -v promtool > /dev/null || { \
+	  echo "promtool is not on the PATH, so the alert rules were not checked: it comes with" \
+	       "Prometheus (Debian: prometheus; others: prometheus.io/download)" >&2; exit 1; }
+
 test-rust: ## cargo's tests of all crates but the binding, which has no logic
-	cargo test --workspace --exclude pyrklog-bridge --locked
+	$(PYTHON) ci/rust_tests.py --workspace --exclude pyrklog-bridge --locked
 
 # A file's tests stay together: they share brokers and clusters. The units come last, and fill what
 # one of the processes has left. Many tests wait for brokers: three processes keep two cores busy.
 test-python: $(CORE) $(SIM_CORE) .venv/.dev dist/.made .cache/kafka.done .cache/kafka4.done .cache/streams.done .cache/connect.done .cache/spark.done .cache/zookeeper.done .cache/postgres.done $(OLD_CLIENTS) ## pytest in three processes, or in one with PYTEST_ARGS
-	$(BIN)/pytest --ignore=tests/faults --benchmark-disable \
-	  $(if $(PYTEST_ARGS),$(PYTEST_ARGS),-n 3 --dist loadfile --no-loadscope-reorder --durations=15)
+	$(BIN)/pytest --ignore=tests/faults --benchmark-disable -m "not long" \
+	  $(if $(PYTEST_ARGS),$(PYTEST_ARGS),-n 3 --dist loadfile --no-loadscope-reorder --durations=40)
 
 parity-answers: $(CORE) .venv/.dev .cache/kafka.done ## asks Apache Kafka the requests of tests/parity anew, and keeps its answers
 	$(BIN)/python -m tests.parity
@@ -108,6 +122,7 @@ test-long: $(CORE) $(SIM_CORE) .venv/.dev ## more of everything, under three hou
 	  tests/cluster/test_exactly_once.py tests/sim/test_seeds.py \
 	  tests/clients/test_compaction.py::test_kills_of_a_broker_that_compacts_lose_nothing
 	SINK_ROUNDS=100 $(BIN)/pytest -s tests/spark/test_sink_kills.py
+	WORKER_MEMORY_GB=20 $(BIN)/pytest -s -m long tests/spark tests/cluster/test_checker.py
 	$(MAKE) test-faults LOG_KILLS=1000 LOG_CRASH_CASES=300000 CHURN_SECONDS=600 KILLS=1000 HOSTS_ROUNDS=100 BUSY_SECONDS=3600 HOSTILE_SECONDS=600 \
 	  FUZZ_SCRIPTS=3000000 FUZZ_EXAMPLES=10000
 

@@ -31,7 +31,12 @@ def measure(stage: Stage, effort: Effort) -> Row:
 
 def _dev(home: Path, *arguments: str) -> None:
     program = Path(sys.executable).with_name("pyrklog")
-    environment = {**os.environ, "HOME": str(home), "XDG_DATA_HOME": str(home)}
+    environment = {
+        **os.environ,
+        "HOME": str(home),
+        "XDG_DATA_HOME": str(home),
+        "PYRKLOG_CONFIG": str(home / "config.toml"),
+    }
     done = subprocess.run(
         [str(program), "dev", *arguments], capture_output=True, text=True, env=environment
     )

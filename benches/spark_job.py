@@ -1,6 +1,6 @@
 """One job of Spark on ``local[2]``: ``python -m benches.spark_job FORMAT JOB BOOTSTRAP TOPIC ROWS
-FOLDER [JARS]``. FORMAT is ``pyrklog``, ``floor`` (of writes), or ``kafka`` for the stock connector
-with its jars, with commas. JOB is one of ``JOBS``.
+FOLDER [JARS]``. FORMAT is ``pyrklog``, ``floor`` (of raw reads and writes, without a broker), or
+``kafka`` for the stock connector with its jars, with commas. JOB is one of ``JOBS``.
 
 Runs it once to warm up, and once more, and prints a line of JSON: rows, seconds and CPU seconds of
 the second run; those of the driver, Java's process and Python's workers. ``follow`` runs once,
@@ -55,6 +55,8 @@ class Job:
         """``columns`` for ours alone: the stock connector refuses a schema."""
         if columns is not None and self.format == "pyrklog":
             reader = reader.schema(columns)
+        if self.format == "floor":
+            return reader.format("floor").option("rows", self.rows).load()
         return reader.format(self.format).options(**self._options, subscribe=self.topic).load()
 
     def write(self, frame: Any) -> None:

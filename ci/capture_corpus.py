@@ -170,7 +170,8 @@ def chosen(frames: Iterable[Frame], label: str) -> dict[str, bytes]:
 def main() -> None:
     port = free_port()
     advertised = {"advertised.listeners": f"PLAINTEXT://127.0.0.1:{port}"}
-    with TestBroker(options=advertised) as broker, CapturingProxy(broker.bootstrap, port) as proxy:
+    own = TestBroker(options=advertised, faults=False)
+    with own as broker, CapturingProxy(broker.bootstrap, port) as proxy:
         bootstrap = f"127.0.0.1:{port}"
         for number, (label, drive) in enumerate(clients().items()):
             proxy.label = label

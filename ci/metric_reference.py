@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from pyrklog.observability import metric_table as table
+from pyrklog.observability.client_samples import CLIENT_METRICS
 from pyrklog.observability.metric_table import Metric
 
 PAGE = Path(__file__).parents[1] / "docs" / "understanding" / "observability.md"
@@ -21,18 +22,27 @@ def reference() -> str:
             *_table(_scraped()),
             "## Metrics of /metrics/detail\n",
             *_table((metric, "") for metric in table.DETAIL.values()),
+            "## Own metrics of /metrics/clients\n",
+            *_table((metric, "control plane") for metric in CLIENT_METRICS.values()),
         ]
     )
+
+
+def metrics() -> list[Metric]:
+    """All of ``/metrics`` and ``/metrics/detail``, each once."""
+    return list(dict.fromkeys([*(one for one, _ in _scraped()), *table.DETAIL.values()]))
 
 
 def _scraped() -> Iterator[tuple[Metric, str]]:
     """Each metric, and where it comes from; once for each source."""
     yield from ((metric, "metadata") for metric in table.CLUSTER.values())
     yield from ((metric, "control plane") for metric in table.BROKER.values())
+    yield table.GROUP_LAG_SECONDS, "control plane"
     for statistics, suffix in ((table.PLAIN, ""), (table.LOG_DIR, ".D"), (table.QUEUE, ".D.Q")):
         for name, taken in statistics.items():
             yield taken.metric, f"`{name}{suffix}`"
     yield table.REQUESTS, f"`{table.REQUESTS_PREFIX}API`"
+    yield table.FINDINGS, "[health](health.md#of-a-broker)"
     yield table.BUILD, "the package"
     yield table.LEFT_OUT_SERIES, "the answer"
 

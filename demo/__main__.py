@@ -64,7 +64,7 @@ def broker(bootstrap: str | None, folder: Path, console: Console) -> Iterator[st
 
     with ExitStack() as stack:
         try:
-            own = stack.enter_context(TestBroker(folder / "broker"))
+            own = stack.enter_context(TestBroker(folder / "broker", faults=False))
         except BrokerExited as error:
             raise DemoError(f"the broker did not start: {error}") from error
         console.print(f"pyrklog listens on {own.bootstrap}, data in {own.data}", highlight=False)

@@ -8,12 +8,14 @@ from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 from typing import Any
 
+import hypothesis
 import pytest
 
 from pyrklog.testing import TestBroker
 from tests.support.cluster import BrokerCluster
 from tests.support.zookeeper_server import ZooKeeperServer
 
+_SPARK = "tests/spark/"
 _SHOWN_LOG_LINES = 200
 _numbers = itertools.count()
 _run = secrets.token_hex(3)  # a broker of ``--against`` remembers earlier runs
@@ -30,10 +32,39 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure() -> None:
     """Child processes must accept signals, even if this run itself ignores some (as a shell's
-    background job or under nohup). They leave no block cache in memory unless a test says so."""
+    background job or under nohup). They leave no block cache in memory unless a test says so,
+    and no profile of the user's chooses a broker. Brokers under test are those of production,
+    without a door for faults."""
     os.environ["PYRKLOG_CACHE_KEEP"] = "false"
+    os.environ["PYRKLOG_CONFIG"] = f"{os.devnull}/config.toml"
+    os.environ.pop("PYRKLOG_PROFILE", None)
+    TestBroker.faults_by_default = False
+    # An example on a busy machine may take any time.
+    hypothesis.settings.register_profile("without-deadline", deadline=None)
+    hypothesis.settings.load_profile("without-deadline")
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """For ``--dist loadfile``: a process takes a file at a time, and all of Spark's. An application
+    of Spark has a dozen processes, with ten seconds each to begin; two applications at the same
+    time are too many for two cores."""
+    if config.getoption("dist") != "loadfile":
+        return None
+    from xdist.scheduler import LoadFileScheduling
+
+    class SparkAlone(LoadFileScheduling):  # type: ignore[misc]
+        def _split_scope(self, nodeid: str) -> str:
+            return _SPARK if nodeid.startswith(_SPARK) else str(super()._split_scope(nodeid))
+
+    return SparkAlone(config, log)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The longest share comes first."""
+    items.sort(key=lambda item: not item.nodeid.startswith(_SPARK))
 
 
 @pytest.fixture(scope="session")

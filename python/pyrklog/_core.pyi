@@ -50,6 +50,7 @@ __all__ = [
     "OffsetTable",
     "PartitionFailed",
     "PartitionsDone",
+    "Pattern",
     "PlaneClosedError",
     "ProduceError",
     "Producer",
@@ -76,7 +77,9 @@ __all__ = [
     "api_table",
     "check_access",
     "commit_error",
+    "crc32c",
     "decoded_schema",
+    "decompress",
     "drain_arena",
     "drop_arenas",
     "dump_file",
@@ -89,6 +92,8 @@ __all__ = [
     "open_scan",
     "open_transactions",
     "remove_arena",
+    "run_load",
+    "set_clock_ahead_ms",
     "topic_names",
 ]
 
@@ -180,8 +185,11 @@ class Session:
     connection: int
     principal: str
     host: str
+    port: int
     client_id: str | None
     listener: str
+    software_name: str | None
+    software_version: str | None
 
 @final
 class Request:
@@ -566,6 +574,8 @@ class DataPlane:
     def transaction_verified(self, id: int, errors: Sequence[int]) -> None:
         """One error code of the coordinator for each partition; an unknown id is ignored."""
     def set_transaction_verification(self, is_on: bool) -> None: ...
+    def offer_client_metrics(self, is_on: bool) -> None:
+        """Whether ApiVersions lists the requests by which clients push metrics; at first not."""
     def active_producers(
         self, topic: str, partition: int, *, max: int
     ) -> tuple[int, list[tuple[int, int, int, int, int, int]]]:
@@ -604,11 +614,31 @@ def feature_table() -> list[tuple[str, int, int, int]]:
     """Features of ApiVersions (KIP-584): name, lowest and highest supported version, finalized
     version."""
 
+@final
+class Pattern:
+    """A regular expression without backtracking: matching takes linear time."""
+
+    def __new__(cls, text: str) -> Pattern:
+        """Raises ``ValueError`` where it cannot be read or is too large."""
+    def matches(self, text: str) -> bool:
+        """The whole text."""
+
+def crc32c(bytes: bytes) -> int: ...
+def decompress(codec: int, body: bytes, max_bytes: int) -> bytes:
+    """``codec`` as in a batch's attributes. Raises ``ValueError`` for no such codec or corrupt
+    bytes, ``OverflowError`` beyond ``max_bytes``.
+    """
+
 def java_hash(utf16: bytes) -> int:
     """``String.hashCode`` of a text in UTF-16, big endian."""
 
 def commit_error(error: int) -> int:
     """What a client is told when its offsets could not be written for this reason."""
+
+def run_load(arguments: list[str]) -> str:
+    """Runs the load generator with this command line; what it prints, a line of JSON. Prints how
+    far it is on standard error. Raises ValueError for a command line that is not understood
+    (``--help`` tells them), RuntimeError with the reason if the run fails."""
 
 def dump_file(path: str, *, records: bool, verify: bool) -> Iterator[dict[str, object]]:
     """Rows of one file of a partition folder or checkpoint, for ``pyrklog log dump``."""
@@ -620,6 +650,9 @@ def list_arenas(
     when it is kept in milliseconds since the epoch, partitions with records that are not in their
     files, bytes of these, what is wrong. Raises OSError.
     """
+
+def set_clock_ahead_ms(ahead_ms: int) -> None:
+    """Sets the time of day of the data plane so far ahead of the machine's, for tests."""
 
 def memory_bytes() -> int:
     """The smaller of RAM and the limit of this process's memory groups."""
@@ -648,9 +681,12 @@ class Scan:
         """(position, leader epoch, records, bytes, skipped, bad), in the order of the splits."""
     def schema_capsule(self) -> object: ...
     def stream_capsule(self) -> object: ...
-    def next_batch(self) -> tuple[object, object] | None:
-        """(schema, array)."""
+    def next_batch(self, most_ms: int | None) -> tuple[tuple[object, object] | None, bool]:
+        """(schema, array), and whether the scan has ended. Without a batch it has, or none came in
+        time."""
     def failure(self) -> Exception | None: ...
+    def left_out(self) -> list[tuple[str, int, str]]:
+        """(topic, partition, why)."""
     def close(self) -> None: ...
 
 def open_scan(settings: ScanSettings) -> Scan:

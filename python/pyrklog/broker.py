@@ -7,8 +7,6 @@ refuses work, writes and syncs; then the session and the store close.
 
 from __future__ import annotations
 
-import os
-import signal
 import sys
 import time
 from collections.abc import Callable, Collection, Sequence
@@ -34,9 +32,11 @@ from pyrklog.controller.local_channel import Channels, LocalChannel
 from pyrklog.controller.settings import controller_settings
 from pyrklog.controller.state_log import StateChangeLog
 from pyrklog.controller.takeover.standby import Patience, Standby
-from pyrklog.errors import EX_IO, StartError, TemporaryError
+from pyrklog.errors import StartError, TemporaryError
+from pyrklog.handlers.client_table import ClientTable
 from pyrklog.handlers.events import EventHandler
 from pyrklog.handlers.service import ClusterService
+from pyrklog.lag.start import Lag
 from pyrklog.membership.current_store import CurrentStore
 from pyrklog.membership.life import LastLife, has_all
 from pyrklog.membership.member import Member
@@ -44,12 +44,13 @@ from pyrklog.membership.store_connection import store_connection
 from pyrklog.metastore import znodes
 from pyrklog.metastore.interface import Metastore, SessionExpiredError, StoreFailedError
 from pyrklog.observability.sources import Sources, Stage
-from pyrklog.observability.start import Listeners, bound_address, prepared, run_observability
-from pyrklog.plane.core_plane import Plane, memory_bytes
+from pyrklog.observability.start import Listeners, Observability, bound_address, prepared
+from pyrklog.plane.core_plane import Plane, api_table, memory_bytes
 from pyrklog.plane.plane_settings import plane_settings
 from pyrklog.plane.seam import PlaneSettings
 from pyrklog.replication.driver import ReplicationDriver
 from pyrklog.start import banner
+from pyrklog.start.end import EXIT_INTERRUPTED, BrokerEnd
 from pyrklog.start.failed_start import StartAttempt, start_error_in
 from pyrklog.start.file_limit import raise_file_limit
 from pyrklog.start.folders import compare_folders, warn_of_full_disks, warn_of_unconfirmed
@@ -64,8 +65,10 @@ from pyrklog.start.identity import (
     read_identities,
 )
 from pyrklog.start.overruled import tell_overruled
+from pyrklog.start.service_manager import ServiceManager
 from pyrklog.start.slow_start import tell_slow_start
 from pyrklog.start.standing import note_standing
+from pyrklog.telemetry.client_metrics import ClientMetrics
 
 if TYPE_CHECKING:
     from pyrklog.admin.coordinators import Coordinators
@@ -76,27 +79,19 @@ if TYPE_CHECKING:
 
 SESSION_END_SECONDS = 3.0
 """ZooKeeper notices the end of a session a tick or two after its time-out."""
-SHUTDOWN_GRACE_MS = 1200
-SHUTDOWN_LIMIT_SECONDS = 8.0
-"""SIGTERM to exit takes a tenth of a second on an idle disk. But a sync also waits for others'
-writes, and logs that are cut short must recover. Container managers wait ten seconds before they
-kill.
-"""
-SAME_SIGNAL_SECONDS = 0.1
-"""timeout(1) signals the process and then its group: meant as one signal."""
-EXIT_INTERRUPTED = 130
 EXIT_BUG = 70
 """An unexpected error; it is in the log."""
 
 log = logs.get_logger("broker")
 
 
-def run_broker(config: BrokerConfig) -> int:
+def run_broker(config: BrokerConfig, make_plane: Callable[[PlaneSettings], Plane] = Plane) -> int:
     """Runs a broker until a signal ends it; returns the exit code.
 
-    Raises :class:`StartError` or a subclass when it cannot start.
+    Raises :class:`StartError` or a subclass when it cannot start. Tests have a plane of their own
+    (:mod:`pyrklog.testing.door`).
     """
-    attempt = StartAttempt(config)
+    attempt = StartAttempt(config, make_plane)
     broker = Broker(config, attempt.make_plane)
     try:
         return trio.run(broker.run)
@@ -130,15 +125,16 @@ class Broker:
         self.service: ClusterService | None = None
         self._make_plane = make_plane
         self._state_log = StateChangeLog(config.meta_dir)
-        self._end = trio.Event()
-        self._exit_code = 0
+        self._end = BrokerEnd(self.ready)
+        self._manager = ServiceManager()
         self._groups: GroupManager | None = None
+        self._lag = Lag()
+        self._clients = ClientTable(lambda: {row.key: row.name for row in api_table()})
         self._http: Listeners = ()
         self._loaded = trio.Event()
-        self._starting: trio.CancelScope | None = None
 
     def stop(self) -> None:
-        self._end.set()
+        self._end.ask()
 
     async def run(self) -> int:
         for notice in self.config.notices:
@@ -176,8 +172,8 @@ class Broker:
             finally:
                 self._state_log.close()
                 await store.close()
-        log.info("stopped", exit_code=self._exit_code)
-        return self._exit_code
+        log.info("stopped", exit_code=self._end.exit_code)
+        return self._end.exit_code
 
     async def _identify(
         self, identities: Sequence[DirectoryIdentity], store: Metastore
@@ -215,11 +211,12 @@ class Broker:
         def known_controller() -> int:
             return controller.controller_id
 
+        observability = Observability(self._http, self.config.reports)
         api = ControllerApi(controller)
         peers = self._peers(metadata, replication, controller, api, plane)
         producer_ids = _producer_ids(peers, api, member)
         service = self.service = self._service(
-            cluster_id, store, plane, metadata, replication, controller, producer_ids
+            member, plane, metadata, replication, controller, producer_ids, observability
         )
         coordinators = cache(partial(self._coordinators, metadata, replication, service, plane))
         async with trio.open_nursery() as nursery:
@@ -231,23 +228,25 @@ class Broker:
                 replication=replication,
                 load_handlers=lambda: _load_handlers(service, coordinators(), replication, api),
                 log_dir_count=len(self.config.log_dirs),
-                on_all_log_dirs_failed=self._all_log_dirs_failed,
+                on_all_log_dirs_failed=self._end.all_log_dirs_failed,
                 nursery=nursery,
+                clients=self._clients,
             )
-            nursery.start_soon(self._watch_signals)
+            nursery.start_soon(self._end.watch_signals)
+            nursery.start_soon(self._manager.extend_start, self.ready)
             nursery.start_soon(plane.run, events)
             nursery.start_soon(replication.run)
-            sources = self._sources(cluster_id, metadata, plane, store, events)
-            reports = self.config.reports
-            nursery.start_soon(run_observability, self._http, reports, sources, self._loaded)
+            observability.begin(
+                self._sources(member, metadata, plane, service, replication, events)
+            )
+            nursery.start_soon(observability.run, self._loaded)
             if peers is not None:
                 nursery.start_soon(peers.run)
             nursery.start_soon(member.keep_session)
             nursery.start_soon(
                 tell_slow_start, self.ready, member.registered, metadata, known_controller
             )
-            with trio.CancelScope() as starting:
-                self._starting = starting
+            with self._end.start:
                 self._listen(plane, early)
                 being_deleted = await store.children(znodes.DELETE_TOPICS)
                 await nursery.start(
@@ -262,12 +261,17 @@ class Broker:
                 await wait_for_leaders(metadata, replication.replicas.is_settled)
                 self._listen(plane, late)
                 await self._announce(banner.seconds_since_exec(), cluster_id, node_id, plane)
-                await self._load(nursery, coordinators, metadata, events)
-            await self._end.wait()
-            if peers is not None:
-                await peers.leave(member.broker_epoch)
-            await self._shut_down(plane)
+                await self._load(nursery, coordinators, metadata, events, plane, service)
+            await self._end.wait_asked()
+            await self._leave(member, peers, plane)
             nursery.cancel_scope.cancel()
+
+    async def _leave(self, member: Member, peers: Peers | None, plane: Plane) -> None:
+        """The orderly end."""
+        self._manager.stopping()
+        if peers is not None:
+            await peers.leave(member.broker_epoch)
+        await self._end.shut_down(plane)
 
     async def _load(
         self,
@@ -275,6 +279,8 @@ class Broker:
         coordinators: Callable[[], Coordinators],
         metadata: Metadata,
         events: EventHandler,
+        plane: Plane,
+        service: ClusterService,
     ) -> None:
         """Loading code takes longer than starting; early clients wait for it."""
         await trio.to_thread.run_sync(_import_coordinators)
@@ -283,6 +289,8 @@ class Broker:
         await trio.to_thread.run_sync(events.preload)
         collect_garbage_from_now_on()
         self._loaded.set()
+        nursery.start_soon(self._lag.run, metadata, plane, self._groups)
+        nursery.start_soon(service.client_metrics.run)
 
     def _look_at_folders(
         self,
@@ -382,18 +390,18 @@ class Broker:
 
     def _service(
         self,
-        cluster_id: str,
-        store: Metastore,
+        member: Member,
         plane: Plane,
         metadata: Metadata,
         replication: ReplicationDriver,
         controller: ControllerDriver,
         producer_ids: ProducerIds,
+        observability: Observability,
     ) -> Administration:
-        node_id = metadata.node_id
+        node_id, store = member.node_id, member.store
         return Administration(
             node_id=node_id,
-            cluster_id=cluster_id,
+            cluster_id=member.cluster_id,
             plane=plane,
             metadata=metadata,
             topics=TopicAdmin(store, metadata, replication.replicas, controller),
@@ -402,7 +410,12 @@ class Broker:
             # Without the store the leader is unknown, even the last one.
             controller_id=lambda: controller.controller_id if store.is_reachable else -1,
             state_log=self._state_log,
+            client_metrics=ClientMetrics(
+                metadata.client_metrics, self.config.integer("telemetry.max.bytes")
+            ),
             observe=self._witness(metadata),
+            health=observability.health,
+            lag=self._lag,
         )
 
     def _witness(self, metadata: Metadata) -> Observe | None:
@@ -426,26 +439,32 @@ class Broker:
 
     def _sources(
         self,
-        cluster_id: str,
+        member: Member,
         metadata: Metadata,
         plane: Plane,
-        store: Metastore,
+        service: ClusterService,
+        replication: ReplicationDriver,
         events: EventHandler,
     ) -> Sources:
         return Sources(
-            cluster_id,
+            member.cluster_id,
             metadata,
             plane,
-            store,
+            member.store,
             list(map(str, self.config.log_dirs)),
             stage=self._stage,
             failed_log_dirs=lambda: events.failed_log_dirs,
             groups=lambda: self._groups,
+            lag=lambda: self._lag.service,
             started_at=time.time() - banner.seconds_since_exec(),
+            adding=replication.replicas.adding,
+            store_clock=lambda: member.store_clock,
+            clients=self._clients,
+            client_metrics=service.client_metrics,
         )
 
     def _stage(self) -> Stage:
-        if self._end.is_set():
+        if self._end.is_asked:
             return "ending"
         return "serving" if self.ready.is_set() else "starting"
 
@@ -490,6 +509,7 @@ class Broker:
 
     async def _announce(self, seconds: float, cluster_id: str, node_id: int, plane: Plane) -> None:
         self.ready.set()
+        self._manager.ready(f"broker {node_id} of cluster {cluster_id}")
         bound = [item._replace(port=self.ports[item.name]) for item in self.config.listeners.bound]
         terminal = sys.stdout.isatty()
         if terminal:
@@ -511,48 +531,6 @@ class Broker:
         )
         await trio.to_thread.run_sync(logs.load)
         logs.ensure_configured()
-
-    # --- end -------------------------------------------------------------------------------------
-
-    def _all_log_dirs_failed(self) -> None:
-        log.error("all_log_dirs_failed", fix="look at the disks; nothing can be served")
-        self._exit_code = EX_IO
-        self._end.set()
-
-    async def _watch_signals(self) -> None:
-        """The first signal ends the broker cleanly, a second one at once."""
-        numbers = [signal.SIGTERM, signal.SIGINT]
-        if signal.getsignal(signal.SIGHUP) is signal.SIG_DFL:  # nohup ignores it
-            numbers.append(signal.SIGHUP)
-        told_at = 0.0
-        with trio.open_signal_receiver(*numbers) as received:
-            async for number in received:
-                if self._end.is_set():
-                    if trio.current_time() - told_at < SAME_SIGNAL_SECONDS:
-                        continue
-                    # A hanging part must not block the exit; the logs recover at the next start.
-                    os._exit(EXIT_INTERRUPTED)
-                log.info("shutting_down", signal=signal.Signals(number).name)
-                told_at = trio.current_time()
-                self._end.set()
-                # It may wait for a ZooKeeper or controller that does not answer.
-                if self._starting is not None and not self.ready.is_set():
-                    self._starting.cancel()
-
-    async def _shut_down(self, plane: Plane) -> None:
-        began = trio.current_time()
-        clean = False
-        log.info("flushing")
-        with trio.move_on_after(SHUTDOWN_LIMIT_SECONDS):
-            clean = await plane.shutdown(SHUTDOWN_GRACE_MS)
-        seconds = round(trio.current_time() - began, 3)
-        if clean:
-            log.info("flushed", seconds=seconds)
-        else:
-            log.warning(
-                "not_flushed", seconds=seconds, consequence="logs recover at the next start"
-            )
-            self._exit_code = self._exit_code or 1
 
 
 def _producer_ids(peers: Peers | None, api: ControllerApi, member: Member) -> ProducerIds:

@@ -1,13 +1,17 @@
 """HTTP of a real broker, read by prometheus-client's parser: what clients did is counted."""
 
+import http.client
 import json
 import socket
+from collections import deque
 from collections.abc import Iterator
+from threading import Event, Thread
 from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, Producer
 
+from pyrklog.observability.http_places import SERVED_MAX, WAITING_MAX
 from pyrklog.observability.samples import SERIES_MAX
 from pyrklog.testing import BrokerExited, TestBroker
 from pyrklog.testing.broker import free_port
@@ -124,9 +128,102 @@ def test_a_flood_of_connections_keeps_kafka_and_the_next_scrape_served() -> None
         held = [socket.create_connection(address) for _ in range(40)]
         produced(broker, "flooded")
         found = scrape(broker)
-        assert found["pyrklog_http_connections",] <= 16
+        assert found["pyrklog_http_connections",] <= SERVED_MAX
         for one in held:
             one.close()
+
+
+class Flood:
+    """Opens connections from one address, without a pause, until it is left. Each thread holds some
+    and closes its oldest; every other one sends half a request, the rest ask for metrics."""
+
+    THREADS = 4
+    HELD = 100
+
+    def __init__(self, address: tuple[str, int], source: str) -> None:
+        self._address = address
+        self._source = source
+        self._is_over = Event()
+        self._ended = [0] * self.THREADS
+        """Connections that the server has ended, by thread."""
+        self._threads = [Thread(target=self._run, args=[n]) for n in range(self.THREADS)]
+
+    def fill(self) -> None:
+        """Waits until it has had all places, and more."""
+        enough = sum(self._ended) + 3 * (SERVED_MAX + WAITING_MAX)
+        wait_until(lambda: sum(self._ended) > enough, "the server does not end connections")
+
+    def __enter__(self) -> "Flood":
+        for one in self._threads:
+            one.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._is_over.set()
+        for one in self._threads:
+            one.join()
+
+    def _run(self, thread: int) -> None:
+        held: deque[socket.socket] = deque()
+        while not self._is_over.is_set():
+            try:
+                one = socket.create_connection(self._address, 5, (self._source, 0))
+            except OSError:
+                continue  # the queue of the port is full
+            held.append(one)
+            whole = b"GET /metrics HTTP/1.1\r\nhost: localhost\r\n\r\n"
+            self._send(one, whole if len(held) % 2 else whole[:9])
+            if len(held) > self.HELD:
+                oldest = held.popleft()
+                self._ended[thread] += self._has_ended(oldest)
+                oldest.close()
+        for one in held:
+            one.close()
+
+    @staticmethod
+    def _send(one: socket.socket, request: bytes) -> None:
+        try:
+            one.sendall(request)
+        except OSError:
+            return  # it was ended already, which is counted later
+
+    @staticmethod
+    def _has_ended(one: socket.socket) -> bool:
+        one.setblocking(False)
+        try:
+            while piece := one.recv(1 << 16):
+                assert piece
+        except BlockingIOError:
+            return False
+        except OSError:
+            return True
+        return True
+
+
+def status_of(kept: http.client.HTTPConnection, path: str) -> int:
+    """Of a request on this connection, which is not opened again."""
+    kept.request("GET", path)
+    answer = kept.getresponse()
+    answer.read()
+    return answer.status
+
+
+def test_probes_are_answered_while_another_address_floods() -> None:
+    """A connection that is kept stays, and new ones are served."""
+    with TestBroker(options=ANY_PORT) as broker:
+        assert ask(broker, "/health/live")[0] == 200
+        kept = http.client.HTTPConnection("127.0.0.1", http_port(broker), timeout=60)
+        kept.connect()
+        kept.auto_open = 0
+        assert status_of(kept, "/health/live") == 200
+        with Flood(("127.0.0.1", http_port(broker)), "127.0.0.2") as flood:
+            for path in ("/health/live", "/health/ready", "/health/live", "/health/ready"):
+                flood.fill()
+                assert status_of(kept, path) == 200
+                assert ask(broker, path)[0] == 200
+            produced(broker, "flooded")
+            assert scrape(broker)["pyrklog_http_connections",] <= SERVED_MAX
+        kept.close()
 
 
 def test_an_address_that_is_taken() -> None:

@@ -138,6 +138,8 @@ def invoke(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[list[
             "PYRKLOG_BOOTSTRAP": broker.bootstrap,
             "PYTHONPATH": os.pathsep.join(map(str, (ROOT / "python", ROOT))),
         }
+        environment["PYRKLOG_CONFIG"] = str(home / "config.toml")
+        environment["EDITOR"] = environment["VISUAL"] = "true"
         environment.pop("XDG_DATA_HOME", None)
         with Commands(environment, home) as run:
             assert run(["topic", "create", "orders"]).exit_code == 0

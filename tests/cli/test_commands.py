@@ -408,7 +408,7 @@ def test_an_option_letter_for_numbers_means_how_many_are_wanted() -> None:
         found.update(one.name for one in command.params if "-n" in one.opts)
 
     look(typer.main.get_command(app))
-    assert found == {"count", "lines"}
+    assert found == {"count", "limit", "lines", "records"}
 
 
 def test_every_schema_has_our_name() -> None:

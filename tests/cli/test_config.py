@@ -178,20 +178,43 @@ def test_a_dynamic_option_that_kafka_refuses_is_explained(apache_kafka: str) -> 
     assert told.endswith("fix: see `pyrklog config explain log.cleaner.threads`\n")
 
 
-@pytest.mark.jvm
-def test_subscriptions_of_client_metrics(apache_kafka: str, topic: str) -> None:
-    run = runner(apache_kafka)
+def test_subscriptions_of_client_metrics(run: Run, topic: str) -> None:
     told = run("config", "alter", "client-metrics", topic, "--set", "interval.ms=60000")
     assert told.startswith(f"client-metrics {topic}: interval.ms ")
     assert told.endswith(" -> 60000\n")
     await_value(run, "client-metrics", topic, "interval.ms", "60000")
     assert entries(run, "client-metrics", topic)["interval.ms"]["source"] == "client-metrics"
+    listed = json.loads(run("config", "describe", "client-metrics", "-o", "json"))["items"]
+    assert topic in [one["resource"] for one in listed]
+    told = run("config", "alter", "client-metrics", topic, "--unset", "interval.ms")
+    assert told == f"client-metrics {topic}: interval.ms 60000 -> default\n"
+
+    def is_default() -> bool:
+        """Apache Kafka names no option that is not set."""
+        found = entries(run, "client-metrics", topic).get("interval.ms", {"value": "300000"})
+        return bool(found["value"] == "300000")
+
+    wait_until(is_default, "the interval is not the default")
 
 
-def test_a_kind_that_a_broker_does_not_serve(broker: Any) -> None:
-    told = runner(broker.bootstrap)("config", "describe", "client-metrics", "a", code=1)
-    assert told.startswith("error: client-metrics a: ")
-    assert "has no client metrics (KIP-714); fix: other Kafkas have them since 3.7" in told
+def test_items_of_client_metrics_are_added_and_taken(broker: Any, topic: str) -> None:
+    run = runner(broker.bootstrap)
+    alter = ["config", "alter", "client-metrics", topic]
+    told = run(*alter, "--append", "metrics=a.,b.")
+    assert told == f"client-metrics {topic}: metrics  -> a.,b.\n"
+    run(*alter, "--subtract", "metrics=a.", "--set", "match=client_id=x")
+    found = entries(run, "client-metrics", topic)
+    assert (found["metrics"]["value"], found["match"]["value"]) == ("b.", "client_id=x")
+
+
+def test_wrong_client_metrics_are_refused(broker: Any, topic: str) -> None:
+    run = runner(broker.bootstrap)
+    alter = ["config", "alter", "client-metrics", topic]
+    told = run(*alter, "--set", "interval.ms=5", code=1)
+    assert "interval must be between 100 and 3600000 (1 hour)" in told
+    assert "did you mean interval.ms?" in run(*alter, "--set", "interval=500", code=1)
+    assert "Illegal client matching pattern: a=b" in run(*alter, "--set", "match=a=b", code=1)
+    assert "which topic?" in run("config", "describe", "topic", code=2)
 
 
 @pytest.mark.parametrize(

@@ -38,7 +38,7 @@ from tests.support.waiting import PATIENCE_S, wait_until
 
 pytestmark = pytest.mark.timeout(300)
 
-KILLS = int(os.environ.get("COMPACTION_KILLS", "10"))
+KILLS = int(os.environ.get("COMPACTION_KILLS", "5"))
 SEED = int(os.environ.get("COMPACTION_SEED", "0")) or random.randrange(2**32)
 
 

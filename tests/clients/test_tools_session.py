@@ -207,7 +207,7 @@ OTHER_VERSIONS = {
     "WriteTxnMarkers": "1 to 2",
 }
 """Transactions of version 2 (KIP-890)."""
-WITHOUT_ZOOKEEPER = {"DescribeTopicPartitions"}
+WITHOUT_ZOOKEEPER = {"DescribeTopicPartitions", "ListClientMetricsResources"}
 """Apache's brokers serve these without ZooKeeper only."""
 _VARIABLE = (
     (r"TopicId: \S+", "TopicId: ID"),

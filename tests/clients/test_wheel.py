@@ -59,6 +59,16 @@ def test_the_wheel_needs_nothing_but_python(
         env=environment,
     )
     assert wheel.name.split("-")[1] in shown.stdout
+    # Files that are not Python came with it.
+    unit = subprocess.run(
+        [binaries / "pyrklog", "deploy", "systemd"],
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd=tmp_path,
+        env=environment,
+    )
+    assert f"ExecStart={binaries / 'pyrklog'} serve " in unit.stdout
 
     assert str(binaries) not in sys.executable
     broker = new_broker(python=str(binaries / "python"), environment=environment).start()

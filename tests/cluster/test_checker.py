@@ -20,7 +20,7 @@ from tests.support.verifying import verify
 
 pytestmark = pytest.mark.jvm
 
-ROUNDS = int(os.environ.get("CHECKER_ROUNDS", "10"))
+ROUNDS = int(os.environ.get("CHECKER_ROUNDS", "6"))
 SEED = int(os.environ.get("CHECKER_SEED", "0")) or secrets.randbelow(1 << 31)
 FAULTS = [name for name in os.environ.get("CHECKER_FAULTS", "").split(",") if name]
 
@@ -61,6 +61,7 @@ def test_random_faults(wired: WiredCluster, tmp_path: Path) -> None:
     assert not differing, f"replicas differ after {SEED=}, see {tmp_path / 'kept'}"
 
 
+@pytest.mark.long
 @pytest.mark.timeout(900)
 def test_a_loss_is_found(wired: WiredCluster) -> None:
     """All machines crash at once under load: what was not in files is gone, and clients know."""

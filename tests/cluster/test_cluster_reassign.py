@@ -161,6 +161,8 @@ def test_ongoing_reassignment_is_shown_and_cancelled(
         assert (item["topic"], item["adding"], item["removing"]) == (topic, [still], [old])
         assert item["bytes_left"] > 50_000
         assert item["percent"] == 0
+        out, _ = run(cluster, "cancel", "--all", "--dry-run", bootstrap=bootstrap)
+        assert out == f"{topic}-0: would be cancelled\n"
         out, _ = run(cluster, "cancel", "--all", bootstrap=bootstrap)
         assert out == f"{topic}-0: cancelled\n"
         out, _ = run(cluster, "cancel", str(file), bootstrap=bootstrap)

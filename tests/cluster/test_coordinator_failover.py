@@ -47,7 +47,7 @@ ALL = {1, 2, 3}
 OFFSETS_PARTITIONS = 3
 PARTITIONS = 6
 EACH = 10
-OFFSETS_LOADED = 300_000
+OFFSETS_LOADED = 1_500_000
 OPTIONS: dict[str, Any] = {
     "group.initial.rebalance.delay.ms": 0,
     "offsets.topic.num.partitions": OFFSETS_PARTITIONS,

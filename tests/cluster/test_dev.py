@@ -28,7 +28,7 @@ class Dev:
 
     def __init__(self, home: Path) -> None:
         self.home = home
-        hidden = ("XDG_DATA_HOME", "PYRKLOG_BOOTSTRAP")
+        hidden = ("XDG_DATA_HOME", "XDG_CONFIG_HOME", "PYRKLOG_BOOTSTRAP", "PYRKLOG_CONFIG")
         self._environment = {key: text for key, text in os.environ.items() if key not in hidden}
         self._environment["HOME"] = str(home)
         self.started: set[int] = set()
@@ -115,6 +115,8 @@ def test_a_cluster_on_a_laptop(dev: Dev, topic: str) -> None:
     )
     again = dev.run("dev", "start", code=5)
     assert "default runs already" in again
+    assert dev.run("profile", "list", "-o", "name") == "dev\n"
+    assert dev.run("topic", "list", "-o", "name") == "", "the profile has chosen the cluster"
 
     client = Client(dev.bootstrap(), topic)
     client.create()
@@ -131,6 +133,7 @@ def test_a_cluster_on_a_laptop(dev: Dev, topic: str) -> None:
     dev.run("dev", "kill", "3")  # its shared memory goes, too
     dev.run("dev", "purge")
     assert list(dev.home.glob(".local/share/pyrklog/dev/*")) == []
+    assert dev.run("profile", "list", "-o", "name") == ""
     assert not any(folder.exists() for folder in data)
     assert not [pid for pid in dev.started if _runs_here(pid, dev.home)]
     assert not [line for line in _arenas() if str(dev.home) in line]

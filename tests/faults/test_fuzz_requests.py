@@ -18,6 +18,7 @@ from pyrklog.groups import fencing, syncing
 from pyrklog.groups.options import GroupSettings
 from pyrklog.handlers.dispatch import BETWEEN_BROKERS
 from pyrklog.handlers.service import TopicInfo
+from pyrklog.protocol.lag import PARTITION_OFFSETS
 from pyrklog.protocol.primitives import DecodeError
 from pyrklog.protocol.registry import API_KEYS, ROWS, find_api
 from pyrklog.protocol.topics import CreatePartitionsRequest, CreateTopicsRequest
@@ -133,7 +134,8 @@ _WAITS = b""
 def _is_served_alone(frame: Frame) -> bool:
     """Whether a broker that has no cluster knows the API."""
     module, _ = ROWS[frame.key]
-    return module not in BETWEEN_BROKERS and module != "observation"
+    is_between = module in BETWEEN_BROKERS or frame.key == PARTITION_OFFSETS.key
+    return not is_between and module != "observation"
 
 
 def _answer(client: RawClient, frame: Frame) -> bytes | None:

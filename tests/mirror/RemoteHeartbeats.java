@@ -13,13 +13,16 @@ import org.apache.kafka.connect.mirror.RemoteClusterUtils;
  * What MirrorMaker's own reader finds at a cluster: clusters whose topics are there ("upstream NAME
  * HOPS"), and the heartbeats of one topic ("heartbeat SOURCE TARGET MILLISECONDS").
  *
- * <p>Arguments: bootstrap servers, topic.
+ * <p>Arguments: bootstrap servers, topic, class of the replication policy.
  */
 public class RemoteHeartbeats {
     public static void main(String[] arguments) throws Exception {
         Map<String, Object> settings = Map.of("bootstrap.servers", arguments[0]);
-        for (String name : new TreeSet<>(RemoteClusterUtils.upstreamClusters(settings))) {
-            int hops = RemoteClusterUtils.replicationHops(settings, name);
+        Map<String, Object> policy = Map.of(
+                "bootstrap.servers", arguments[0],
+                "replication.policy.class", arguments[2]);
+        for (String name : new TreeSet<>(RemoteClusterUtils.upstreamClusters(policy))) {
+            int hops = RemoteClusterUtils.replicationHops(policy, name);
             System.out.println("upstream " + name + " " + hops);
         }
         ByteArrayDeserializer bytes = new ByteArrayDeserializer();

@@ -5,7 +5,7 @@ import org.apache.kafka.connect.mirror.RemoteClusterUtils;
 
 /**
  * What MirrorMaker's own reader finds at a target: topics with checkpoints ("topic NAME"), and
- * where a group of the source goes on there ("offset TOPIC PARTITION OFFSET").
+ * where a group of the source goes on there ("offset TOPIC PARTITION OFFSET METADATA").
  *
  * <p>Arguments: bootstrap servers, the source's alias, group, class of the replication policy.
  */
@@ -20,6 +20,7 @@ public class RemoteOffsets {
         RemoteClusterUtils
                 .translateOffsets(settings, arguments[1], arguments[2], Duration.ofSeconds(30))
                 .forEach((place, offset) -> System.out.println(String.join(" ", "offset",
-                        place.topic(), "" + place.partition(), "" + offset.offset())));
+                        place.topic(), "" + place.partition(), "" + offset.offset(),
+                        offset.metadata())));
     }
 }

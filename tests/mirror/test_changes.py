@@ -10,9 +10,20 @@ import pyarrow as pa
 import pytest
 from confluent_kafka.admin import AdminClient
 
-from pyrklog.mirror import Cluster, Mirror, MirrorError, Names, Options, Pace, Patterns, Policy, run
+from pyrklog.mirror import (
+    Cluster,
+    Mirror,
+    MirrorError,
+    Names,
+    Options,
+    Pace,
+    Patterns,
+    Policy,
+    run,
+    target_logs,
+)
 from pyrklog.mirror.copy import NO_TIMESTAMP_US
-from pyrklog.mirror.topics import Plan, Topics
+from pyrklog.mirror.topics import Look, Topics
 from pyrklog.producing import Producer, ProducerSettings
 from tests.support.groups import create_topic
 from tests.support.mirroring import Pair, fill, rows, values, wait_for_values
@@ -119,8 +130,10 @@ def test_verify_tells_a_topic_made_anew_at_the_source_and_one_that_is_gone(
     pair.once("--topics", topic)
     make_anew(pair.source, topic, 1)
     fill(pair.source, topic, 10, partitions=1)
-    (one,) = pair.items("verify")
+    (one,) = pair.items("verify", code=9)
     assert one["result"] == "created anew at the source"
+    (one,) = pair.items("status", "--over", "0")
+    assert one["state"] == "created anew"
     admin = AdminClient({"bootstrap.servers": pair.target})
     target = f"east.{topic}"
     admin.delete_topics([target])[target].result(PATIENCE_S)
@@ -141,7 +154,7 @@ def test_verify_tells_a_topic_made_anew_with_fewer_partitions(
     pair.once("--topics", f"{topic}.*")
     at_source = side == "source"
     make_anew(*((pair.source, topic) if at_source else (pair.target, f"east.{topic}")), 1)
-    found = pair.items("verify", code=0 if at_source else 8)
+    found = pair.items("verify", code=9 if at_source else 8)
     told = [one["result" if at_source else "difference"] for one in found if one["topic"] == topic]
     wanted = (
         "created anew at the source" if at_source else "the topic was created anew at the target"
@@ -155,7 +168,7 @@ def test_a_running_mirror_notices_a_target_made_anew(
 ) -> None:
     """Else it would write on into the new topic, and what was there before is missing."""
     monkeypatch.setattr(run, "REFRESH_S", 0.1)
-    monkeypatch.setattr(run, "MARKERS_S", 0.5)
+    monkeypatch.setattr(target_logs, "MARKERS_S", 0.5)
     create_topic(pair.source, topic, 1)
     fill(pair.source, topic, 10, partitions=1)
     changed: list[str] = []
@@ -247,13 +260,13 @@ def test_two_mirrors_of_a_circle_that_start_at_once_copy_nothing(
         raise EndedError
 
     class Slow(Topics):
-        def sync(self, mirrored: Collection[str] = ()) -> Plan:
-            plan = super().sync(mirrored)
+        def look(self, mirrored: Collection[str] = ()) -> Look:
+            found = super().look(mirrored)
             if not begun:
                 begun.append(topic)
                 with pytest.raises(EndedError):
                     mirrored_of(back)
-            return plan
+            return found
 
     def mirrored_of(one: Pair) -> None:
         mirrored(one, topic, policy=Policy.IDENTITY, began=begin)
@@ -269,12 +282,46 @@ def test_a_second_mirror_to_the_same_topic_is_refused(pair: Pair, topic: str) ->
     create_topic(pair.source, topic, 1)
     wanted = fill(pair.source, topic, 10, partitions=1)
     pair.once("--topics", topic, "--policy", "identity")
+    other = f"{topic}-other"
+    create_topic(pair.source, other, 1)
     again = Pair(pair.source, pair.target, f"{topic}-again")
-    said = again.once("--topics", topic, "--policy", "identity", code=1)
+    words = ("--topics", f"{topic}.*", "--policy", "identity")
+    said = again.once(*words, code=1)
     assert f"topic {topic} is copied to {topic} by another mirror" in said
     assert values(pair.target, topic) == wanted
+    there = AdminClient({"bootstrap.servers": pair.target}).list_topics(timeout=PATIENCE_S).topics
+    assert not {one for one in there if again.between[-1] in one}, "it has left something behind"
+    assert other not in there
     again.once("--topics", topic)
     assert values(pair.target, f"east.{topic}") == wanted
+
+
+def test_two_mirrors_that_start_at_once_do_not_both_copy_a_topic(
+    pair: Pair, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both look when nobody has written which topics it copies: the second one then writes that,
+    and begins, while the first one is about to."""
+    create_topic(pair.source, topic, 1)
+    wanted = fill(pair.source, topic, 10, partitions=1)
+    second = Pair(pair.source, pair.target, f"{topic}-second")
+    words = ("--topics", topic, "--policy", "identity")
+    started: list[str] = []
+    announce = Mirror._announce
+
+    def late(*given: Any) -> None:
+        if not started:
+            started.append(topic)
+            second.once(*words)
+        announce(*given)
+
+    monkeypatch.setattr(Mirror, "_announce", late)
+    said = pair.once(*words, code=1)
+    assert f"topic {topic} is copied to {topic} by another mirror" in said
+    assert values(pair.target, topic) == wanted
+    # What the refused one wrote does not stand in the other's way.
+    wanted += fill(pair.source, topic, 10, first=10, partitions=1)
+    second.once(*words)
+    assert values(pair.target, topic) == wanted
 
 
 def test_a_mirror_of_other_clusters_does_not_end_the_one_of_its_name(

@@ -6,14 +6,22 @@ import time
 from collections.abc import Iterator
 
 import pytest
-from confluent_kafka import ConsumerGroupTopicPartitions
-from confluent_kafka.admin import AdminClient
+from confluent_kafka import ConsumerGroupTopicPartitions, Producer
+from confluent_kafka.admin import AdminClient, NewTopic
 
 from pyrklog.testing import TestBroker
 from tests.support.clients import CODECS, Confluent, Record
 from tests.support.groups import create_topic
 from tests.support.kafka_broker import KafkaBroker
-from tests.support.mirroring import Pair, commit, copied_more, fill, rows, values
+from tests.support.mirroring import (
+    Pair,
+    commit,
+    copied_more,
+    fill,
+    rows,
+    values,
+    wait_for_values,
+)
 from tests.support.transactions import produce_by_turns
 from tests.support.waiting import PATIENCE_S
 
@@ -21,17 +29,21 @@ pytestmark = [pytest.mark.jvm, pytest.mark.timeout(240)]
 
 
 @pytest.fixture(scope="module")
-def clusters(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
+def brokers(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[dict[str, KafkaBroker | TestBroker]]:
     folder = tmp_path_factory.mktemp("clusters")
     with KafkaBroker(folder / "kafka") as kafka, TestBroker(folder / "data") as ours:
-        yield {"kafka": kafka.bootstrap, "pyrklog": ours.bootstrap}
+        yield {"kafka": kafka, "pyrklog": ours}
 
 
 @pytest.fixture(params=["from kafka", "to kafka"])
-def pair(request: pytest.FixtureRequest, clusters: dict[str, str], topic: str) -> Pair:
+def pair(
+    request: pytest.FixtureRequest, brokers: dict[str, KafkaBroker | TestBroker], topic: str
+) -> Pair:
     names = ["kafka", "pyrklog"]
     source, target = names if request.param == "from kafka" else reversed(names)
-    return Pair(clusters[source], clusters[target], topic)
+    return Pair(brokers[source].bootstrap, brokers[target].bootstrap, topic)
 
 
 def test_records_of_every_codec(pair: Pair, topic: str) -> None:
@@ -50,7 +62,7 @@ def test_transactions_and_groups(pair: Pair, topic: str) -> None:
     create_topic(pair.source, topic, 1)
     produce_by_turns(pair.source, topic, 30)
     # Two offsets a transaction, its record and its marker.
-    commit(pair.source, topic, topic, {0: 2 * 15})
+    commit(pair.source, topic, topic, {0: 2 * 15}, "batch 7")
     pair.once("--topics", topic, "--groups", topic)
     found = [row["value"] for row in rows(pair.target, f"east.{topic}", ["value"])[0]]
     assert found == [b"%d" % number for number in range(30) if number % 3 != 1]
@@ -58,6 +70,21 @@ def test_transactions_and_groups(pair: Pair, topic: str) -> None:
     future = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(topic)])[topic]
     (one,) = future.result(PATIENCE_S).topic_partitions
     assert (one.topic, found[one.offset]) == (f"east.{topic}", b"15")
+    assert one.metadata == "batch 7"
+
+
+def test_a_record_of_tens_of_megabytes(pair: Pair, topic: str) -> None:
+    new = NewTopic(topic, 1, config={"max.message.bytes": str(40 << 20)})
+    admin = AdminClient({"bootstrap.servers": pair.source})
+    admin.create_topics([new])[topic].result(PATIENCE_S)
+    producer = Producer({"bootstrap.servers": pair.source, "message.max.bytes": 40 << 20})
+    for size in (1, 30 << 20, 2):
+        producer.produce(topic, bytes(size), partition=0)
+        assert producer.flush(PATIENCE_S) == 0
+    pair.once("--topics", topic)
+    found = rows(pair.target, f"east.{topic}", ["value"])[0]
+    assert [len(row["value"]) for row in found] == [1, 30 << 20, 2]
+    pair.verified()
 
 
 def test_a_killed_mirror_neither_loses_nor_doubles(pair: Pair, topic: str) -> None:
@@ -73,4 +100,26 @@ def test_a_killed_mirror_neither_loses_nor_doubles(pair: Pair, topic: str) -> No
     assert values(pair.target, f"east.{topic}").total() < wanted.total(), "killed too late"
     pair.once("--topics", topic)
     assert values(pair.target, f"east.{topic}") == wanted
+    pair.verified()
+
+
+@pytest.mark.parametrize("victim", ["kafka", "pyrklog"])
+def test_a_broker_that_is_killed_stops_nothing(
+    brokers: dict[str, KafkaBroker | TestBroker], pair: Pair, topic: str, victim: str
+) -> None:
+    create_topic(pair.source, topic, 3)
+    wanted = fill(pair.source, topic, 150_000)
+    words = ("--rate", "100kB/s", "--commit", "1", "--interval", "0.05")
+    with pair.start("--topics", topic, *words) as running:
+        try:
+            copied_more(pair, topic, 0)
+            brokers[victim].kill()
+            brokers[victim].__enter__()
+            assert values(pair.target, f"east.{topic}").total() < 150_000, "killed too late"
+            wanted += fill(pair.source, topic, 300, first=150_000)
+            wait_for_values(pair.target, f"east.{topic}", wanted)
+            assert running.poll() is None
+        finally:
+            running.kill()
+    assert rows(pair.target, f"east.{topic}") == rows(pair.source, topic)
     pair.verified()

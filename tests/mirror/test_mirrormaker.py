@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from confluent_kafka.admin import AdminClient
 
 import pyrklog
 from pyrklog.mirror import Policy
@@ -14,6 +15,7 @@ from pyrklog.testing import TestBroker
 from tests.support import jvm
 from tests.support.groups import create_topic
 from tests.support.mirroring import Pair, commit, fill
+from tests.support.waiting import PATIENCE_S
 
 pytestmark = [pytest.mark.jvm, pytest.mark.timeout(240)]
 
@@ -57,39 +59,65 @@ def test_mirrormakers_reader_translates_a_groups_offsets(
         pair.once(*copying)
     committed = {0: 120, 1: 50}
     commit(pair.source, "other", topic, {0: 7})
-    commit(pair.source, "group", topic, committed)
+    commit(pair.source, "group", topic, committed, "batch 7")
     pair.once(*copying)
     told = jvm.run(
         str(PROGRAM), pair.target, "east", "group", POLICIES[policy], jars=jvm.CONNECT_JARS
     ).splitlines()
     assert "topic east.checkpoints.internal" in told
-    offsets = [line.split()[1:] for line in told if line.startswith("offset ")]
-    assert [(name, int(partition)) for name, partition, _ in sorted(offsets)] == [
+    offsets = [line.split(maxsplit=4)[1:] for line in told if line.startswith("offset ")]
+    assert [(name, int(partition)) for name, partition, *_ in sorted(offsets)] == [
         (mirrored, 0),
         (mirrored, 1),
     ]
-    for name, partition, offset in offsets:
+    for name, partition, offset, metadata in offsets:
+        assert metadata == "batch 7"
         at_source = committed[int(partition)]
         assert int(offset) > at_source
         wanted = value_at(pair.source, topic, int(partition), at_source)
         assert value_at(pair.target, name, int(partition), int(offset)) == wanted
 
 
-def test_mirrormakers_reader_finds_heartbeats_and_upstream_clusters(pair: Pair, topic: str) -> None:
-    """Those of the way back are copied, and show that what is written there arrives."""
+def heartbeats_at(bootstrap: str, topic: str, policy: Policy) -> list[list[str]]:
+    """What MirrorMaker's reader tells: first upstream clusters, then the topic's heartbeats."""
+    arguments = (bootstrap, topic, POLICIES[policy])
+    told = jvm.run(str(HEARTBEATS), *arguments, jars=jvm.CONNECT_JARS)
+    return [line.split() for line in told.splitlines()]
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_mirrormakers_reader_finds_heartbeats_of_a_single_mirror(
+    pair: Pair, topic: str, policy: Policy
+) -> None:
+    """But no upstream cluster: only copies of heartbeats tell that."""
+    create_topic(pair.source, topic, 1)
+    before_ms = time.time_ns() // 1_000_000
+    pair.once("--topics", topic, "--policy", policy, "--heartbeats", "1")
+    own = heartbeats_at(pair.target, "heartbeats", policy)
+    assert [one[:3] for one in own] == [["heartbeat", "east", "west"]] * len(own)
+    assert before_ms <= int(own[0][3]) <= time.time_ns() // 1_000_000
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_mirrormakers_reader_finds_upstream_clusters_of_two_mirrors(
+    pair: Pair, topic: str, policy: Policy
+) -> None:
+    """Heartbeats of the way back are copied, and show that what is written there arrives."""
     back = Pair(pair.target, pair.source, topic)
     places = ("--from", f"west={pair.target}", "--to", f"east={pair.source}")
     back.between = (*places, "--name", topic)
+    copying = ("--policy", policy, "--heartbeats", "1")
     create_topic(pair.source, topic, 1)
-    before_ms = time.time_ns() // 1_000_000
-    for one in (back, pair):
-        one.once("--topics", topic, "--heartbeats", "1")
-    told = jvm.run(str(HEARTBEATS), pair.target, "heartbeats", jars=jvm.CONNECT_JARS).splitlines()
-    *upstream, own = (line.split() for line in told)
-    assert upstream == [["upstream", "east", "1"]]
-    assert own[:3] == ["heartbeat", "east", "west"]
-    assert before_ms <= int(own[3]) <= time.time_ns() // 1_000_000
-    told = jvm.run(
-        str(HEARTBEATS), pair.target, "east.heartbeats", jars=jvm.CONNECT_JARS
-    ).splitlines()
-    assert told[-1].split()[:3] == ["heartbeat", "west", "east"]
+    back.once("--topics", "heartbeats", *copying)
+    pair.once("--topics", topic, *copying)
+    upstream, *own = heartbeats_at(pair.target, "heartbeats", policy)
+    assert upstream == ["upstream", "east", "1"]
+    assert {tuple(one[:3]) for one in own} == {("heartbeat", "east", "west")}
+    told = heartbeats_at(pair.target, "east.heartbeats", policy)
+    assert told[-1][:3] == ["heartbeat", "west", "east"]
+    # And on: the copy of a copy comes back to neither.
+    for one, word in ((back, "heartbeats"), (pair, topic)):
+        one.once("--topics", word, *copying)
+    names = AdminClient({"bootstrap.servers": pair.source}).list_topics(timeout=PATIENCE_S).topics
+    found = {name for name in names if name.endswith("heartbeats")}
+    assert found == {"heartbeats", "west.heartbeats"}

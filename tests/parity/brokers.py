@@ -18,7 +18,9 @@ _ALIKE = {
 
 @contextmanager
 def pyrklog(folder: Path) -> Iterator[str]:
-    with TestBroker(folder / "data", options={**_ALIKE, "broker.id": NODE_ID}) as broker:
+    with TestBroker(
+        folder / "data", options={**_ALIKE, "broker.id": NODE_ID}, faults=False
+    ) as broker:
         yield broker.bootstrap
 
 

@@ -19,6 +19,10 @@ from tests.support.raw_client import RawClient
 from tests.support.waiting import PATIENCE_S
 
 REQUESTS_MIN = 300
+NOT_ASKED = {74}
+"""ListClientMetricsResources: Apache Kafka does not serve it with ZooKeeper. The requests by which
+clients push metrics (71, 72) are listed with a subscription only, as there with a class that
+receives them; tests/unit/handlers/test_telemetry.py has each refusal."""
 SCENARIOS = [(module, scenario) for module in MODULES for scenario in scenarios(module)]
 
 
@@ -97,4 +101,4 @@ def test_each_api_that_is_advertised_is_asked(bootstrap: str) -> None:
         for row in scenario.rows
         if isinstance(row, Row)
     }
-    assert {one.api_key for one in told.api_keys} - asked == set()
+    assert {one.api_key for one in told.api_keys} - asked == NOT_ASKED

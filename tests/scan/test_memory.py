@@ -5,14 +5,22 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import time
 
+import zstandard
 from confluent_kafka import Producer
 
+from tests.support import wire
 from tests.support.groups import create_topic
 
 MIB = 1 << 20
 # Of a process with Python, pyrklog and what the allocator keeps.
 SLACK_BYTES = 96 * MIB
+
+LARGE_BYTES = 100_000_000
+# As it was expanded and as a column, each in a vector that is copied into one twice as large when
+# it is full; in the queue, and with the caller.
+LARGE_TIMES = 8
 
 _READER = """
 import json, sys, time, pyrklog
@@ -84,3 +92,21 @@ def _read(topic: str, bootstrap: str, memory: int, fields: int = 0) -> dict[str,
     output = subprocess.run(command, capture_output=True, text=True, check=True)
     told: dict[str, int] = json.loads(output.stdout)
     return told
+
+
+def test_records_of_a_hundred_megabytes_are_read_one_at_a_time(bootstrap: str, topic: str) -> None:
+    """Twenty of them: their number does not count."""
+    create_topic(bootstrap, topic, 1)
+    count = 20
+    value = b"some words that come again and again, ".ljust(LARGE_BYTES, b"-")
+    payload = zstandard.ZstdCompressor(3).compress(wire.record(0, None, value))
+    records = wire.record_batch(
+        [b""], attributes=4, payload=payload, timestamp_ms=time.time_ns() // 1_000_000
+    )
+    with wire.Connection(bootstrap) as connection:
+        for _ in range(count):
+            assert wire.produce(connection, topic, records).error == 0
+    memory = 32 * MIB
+    told = _read(topic, bootstrap, memory)
+    assert told["rows"] == count
+    assert told["grown"] < memory + LARGE_TIMES * LARGE_BYTES + SLACK_BYTES, told

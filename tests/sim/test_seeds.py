@@ -13,7 +13,7 @@ from tests.sim.injected_faults import BUGS
 from tests.sim.run import Outcome, plain_settings_of, run, script_of, settings_of, shrink
 
 ROOT = Path(__file__).parents[2]
-SEEDS = int(os.environ.get("SIM_SEEDS", "200"))
+SEEDS = int(os.environ.get("SIM_SEEDS", "120"))
 SEEDS_TO_FIND_MAX = 1_000
 
 # First seeds of searches, close to a find. FIND_FROM_ZERO searches from 0.

@@ -95,6 +95,7 @@ def test_what_cannot_be_written_ends_the_query(
         our_source(spark.read, bootstrap, None, **pattern, **DECODE).collect()
 
 
+@pytest.mark.long
 def test_none_is_lost_when_tasks_and_drivers_die(
     spark: Any, bootstrap: str, topic: str, tmp_path: Path
 ) -> None:

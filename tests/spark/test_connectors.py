@@ -6,10 +6,6 @@ from __future__ import annotations
 import contextlib
 import io
 import json
-import os
-import signal
-import subprocess
-import sys
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -29,9 +25,10 @@ from tests.support.flights_input import MARKER, seconds
 from tests.support.postgres import PostgresServer
 from tests.support.postgres_reading import Database
 from tests.support.sinking import visible
+from tests.support.spark_drivers import run_and_kill
 from tests.support.waiting import wait_until
 
-pytestmark = [pytest.mark.jvm, pytest.mark.spark, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.jvm, pytest.mark.spark, pytest.mark.timeout(400)]
 
 STREAM_S = 100
 QUERIES = ("planes-changes", "planes-upserts", "lake")
@@ -77,7 +74,7 @@ def killed(tmp_path_factory: pytest.TempPathFactory, postgres: PostgresServer) -
         flights_input.produce(broker.bootstrap, "flights", given.flights, "tailnum")
         with ChangingTable(origin.connect, pause_s=0.05) as table:
             made = Killed(broker.bootstrap, folder, origin, target, table, planes)
-            run_and_kill(made)
+            run_until_killed(made)
             later = table.transactions + 100
             wait_until(lambda: table.transactions > later, "nothing changes")
         flights_input.produce(broker.bootstrap, "flights", [MARKER], "tailnum")
@@ -86,22 +83,15 @@ def killed(tmp_path_factory: pytest.TempPathFactory, postgres: PostgresServer) -
     target.connection.close()
 
 
-def run_and_kill(made: Killed) -> None:
-    command = [sys.executable, "-m", "tests.support.connectors_driver", made.bootstrap]
-    command += [str(made.folder), made.origin.conninfo, made.target.conninfo]
-    log = made.folder / "driver.log"
-    with log.open("w") as errors:
-        process = subprocess.Popen(command, stdout=errors, stderr=errors, start_new_session=True)
-    try:
-
-        def is_under_way() -> bool:
-            assert process.poll() is None, log.read_text()[-3000:]
-            return all(made.commits(name) >= 2 for name in QUERIES)
-
-        wait_until(is_under_way, "a pipeline does not begin", 150)
-    finally:
-        os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
+def run_until_killed(made: Killed) -> None:
+    arguments = [made.bootstrap, str(made.folder), made.origin.conninfo, made.target.conninfo]
+    run_and_kill(
+        "tests.support.connectors_driver",
+        arguments,
+        made.folder / "driver.log",
+        lambda: all(made.commits(name) >= 2 for name in QUERIES),
+        wait_s=240,
+    )
 
 
 def test_from_a_database(spark: Any, killed: Killed) -> None:

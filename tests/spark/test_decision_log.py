@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 from confluent_kafka.admin import AdminClient
 
 from pyrklog.producing import OpenTransaction, ProduceError, ProducerSettings
+from pyrklog.scanning import Scan, UnknownTopicError, scan
+from pyrklog.spark import decisions
 from pyrklog.spark.connection import Connection
 from pyrklog.spark.decisions import (
     TOPIC,
     Decision,
     DecisionLogError,
     KafkaDecisions,
+    encoded,
     partition_of,
 )
 from pyrklog.testing import TestBroker
@@ -69,18 +73,49 @@ def test_who_was_overtaken_writes_nothing(broker: TestBroker) -> None:
     assert log_of(broker, "sink").last() == Decision(2)
 
 
-def test_a_topic_that_a_broker_did_not_know_is_read_first(broker: TestBroker) -> None:
-    """Else a number would be decided twice."""
-    blind = log_of(broker, "sink")
-    blind.take_over()
-    assert blind.last() is None
+def test_a_topic_that_a_broker_does_not_know_yet_is_read(
+    broker: TestBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else a number would be decided twice, or what is decided aborted."""
     log = log_of(broker, "sink")
     log.last()
     log.write(Decision(1, (ONE,)))
-    blind.take_over()
-    with pytest.raises(DecisionLogError, match="nothing is decided"):
-        blind.write(Decision(1))
+    failures = iter([UnknownTopicError("it has just started")])
+
+    def blind(*places: Any, **arguments: Any) -> Scan:
+        for failure in failures:
+            raise failure
+        return scan(*places, **arguments)
+
+    monkeypatch.setattr(decisions, "scan", blind)
     assert log_of(broker, "sink").last() == Decision(1, (ONE,))
+    assert next(failures, None) is None
+
+
+def test_what_a_former_leader_shows_is_not_all(
+    broker: TestBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is cut off, and knows nothing of the last decision."""
+    log = log_of(broker, "sink")
+    log.last()
+    log.write(Decision(1, (ONE,)))
+    shown = [one.end for one in scan_of(broker).progress()]
+    log.write(Decision(1, is_done=True))
+    reads = []
+
+    def former(*places: Any, **arguments: Any) -> Scan:
+        reads.append(arguments)
+        if "end" in arguments and len(reads) < 5:
+            arguments["end"] = {TOPIC: {partition_of("sink"): shown[0]}}
+        return scan(*places, **arguments)
+
+    monkeypatch.setattr(decisions, "scan", former)
+    assert log_of(broker, "sink").last() == Decision(1, is_done=True)
+    assert len(reads) == 5, "a look for the topic, and twice an end and what is before it"
+
+
+def scan_of(broker: TestBroker) -> Scan:
+    return scan({TOPIC: [partition_of("sink")]}, bootstrap_servers=broker.bootstrap)
 
 
 def test_what_an_open_transaction_hides_is_waited_for(broker: TestBroker) -> None:
@@ -94,7 +129,7 @@ def test_what_an_open_transaction_hides_is_waited_for(broker: TestBroker) -> Non
     hanging.take_over()
     producer = hanging._producer
     assert producer is not None
-    producer.send(hanging._row(Decision(9)))
+    producer.send(hanging._row(other.encode(), encoded(Decision(9))))
     producer.flush()
     before.write(Decision(2))
     assert log_of(broker, "sink").peek() == Decision(1), "without waiting"

@@ -4,10 +4,6 @@ result is beside the same computed plainly."""
 from __future__ import annotations
 
 import json
-import os
-import signal
-import subprocess
-import sys
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -32,9 +28,9 @@ from pyrklog.testing import TestBroker
 from tests.support import flights_input
 from tests.support.flights_input import MARKER, PARTITIONS, seconds, utc
 from tests.support.sinking import values, visible
-from tests.support.waiting import wait_until
+from tests.support.spark_drivers import run_and_kill
 
-pytestmark = [pytest.mark.jvm, pytest.mark.spark, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.jvm, pytest.mark.spark, pytest.mark.timeout(500)]
 
 STREAM_S = 100
 QUERIES = (*flights_input.OUTPUTS, "dashboard", "files", "mirror")
@@ -84,28 +80,20 @@ def killed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Killed]:
         again = flights_input.twice(given.flights)
         flights_input.produce(broker.bootstrap, "flights-twice", again, "tailnum")
         made = Killed(broker.bootstrap, mirror.bootstrap, folder, planes)
-        run_and_kill(made)
+        run_until_killed(made)
         for topic, origin in (("flights", "~"), ("weather", "~~"), ("flights-twice", "~")):
             flights_input.produce(broker.bootstrap, topic, [MARKER | {"origin": origin}], "tailnum")
         yield made
 
 
-def run_and_kill(made: Killed) -> None:
-    command = [sys.executable, "-m", "tests.support.pipelines_driver"]
-    command += [made.bootstrap, made.mirror, str(made.folder)]
-    log = made.folder / "driver.log"
-    with log.open("w") as errors:
-        process = subprocess.Popen(command, stdout=errors, stderr=errors, start_new_session=True)
-    try:
-
-        def is_under_way() -> bool:
-            assert process.poll() is None, log.read_text()[-3000:]
-            return all(made.commits(name) >= 1 for name in QUERIES)
-
-        wait_until(is_under_way, "a pipeline does not begin", 150)
-    finally:
-        os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
+def run_until_killed(made: Killed) -> None:
+    run_and_kill(
+        "tests.support.pipelines_driver",
+        [made.bootstrap, made.mirror, str(made.folder)],
+        made.folder / "driver.log",
+        lambda: all(made.commits(name) >= 1 for name in QUERIES),
+        wait_s=300,
+    )
 
 
 def test_windows_and_sessions(spark: Any, killed: Killed) -> None:

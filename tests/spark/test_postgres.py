@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 
 import pytest
 
@@ -98,6 +99,46 @@ def test_a_snapshot_that_dies_begins_anew_and_tells_later_changes_again(planes: 
     seats = [(op, row and row["seats"]) for op, row in told(records)["N1"]]
     assert seats == [("r", 101), ("u", 101), ("u", 102)]
     assert len(told(records)) == len(PLANES)
+
+
+def test_what_is_committed_between_slot_and_snapshot_is_told_once(planes: Database) -> None:
+    """The slot is made first, and waits for transactions: each change is in the snapshot's rows or
+    behind them, wherever its commit is."""
+    options = planes.options()
+    open_before, open_across = planes.connect(), planes.connect()
+    with running(options) as engine, closing(open_before), closing(open_across):
+        # Begun before the slot, which waits for its end.
+        open_before.execute("BEGIN")
+        open_before.execute("UPDATE planes SET seats = 100 WHERE tailnum = 'N1'")
+        with ThreadPoolExecutor(1) as pool:
+            made = pool.submit(engine.initial)
+            waits = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
+            wait_until(lambda: planes.value(waits) == 1, "the slot waits for nobody")
+            open_before.execute("COMMIT")
+            start = made.result(60)
+        # Between both, and across the snapshot.
+        planes.run(
+            "UPDATE planes SET seats = 200 WHERE tailnum = 'N2'",
+            "DELETE FROM planes WHERE tailnum = 'N3'",
+            "INSERT INTO planes VALUES ('new', 'BOEING', 400)",
+        )
+        open_across.execute("BEGIN")
+        open_across.execute("UPDATE planes SET seats = 500 WHERE tailnum = 'N5'")
+        end = engine.latest(start)
+        open_across.execute("COMMIT")
+        planes.run("UPDATE planes SET seats = 600 WHERE tailnum = 'N2'")
+        records = read(options, engine, start, end)
+    records += rest(options, end)
+    steps = told(records)
+    seen = {
+        key: [(op, row and row["seats"]) for op, row in steps[key]] for key in steps if key != "N3"
+    }
+    expected = {f"N{number}": [("r", number)] for number in range(40) if number != 3}
+    expected["N1"] = [("r", 100)]
+    expected["N2"] = [("r", 200), ("u", 600)]
+    expected["N5"] = [("r", 5), ("u", 500)]
+    expected["new"] = [("r", 400)]
+    assert (seen, "N3" in steps) == (expected, False)
 
 
 def test_one_slot_serves_a_start_that_died_before_its_first_batch(planes: Database) -> None:

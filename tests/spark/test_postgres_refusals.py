@@ -11,7 +11,7 @@ from pyrklog.spark.postgres.changes import ChangesEngine, ChangesLostError
 from pyrklog.spark.postgres.positions import Json, Position, lsn_of
 from pyrklog.spark.postgres.server import UnsuitableDatabaseError
 from tests.support.postgres import PostgresServer
-from tests.support.postgres_reading import Database, read, rest, running, snapshot
+from tests.support.postgres_reading import Database, batch, read, rest, running, snapshot
 
 pytestmark = [pytest.mark.timeout(120)]
 
@@ -49,6 +49,11 @@ def refused(database: Database, start: Json | None = None, **options: str) -> st
             "CREATE TABLE things (id integer PRIMARY KEY); "
             "CREATE PUBLICATION few FOR TABLE things WHERE (id > 3)",
             "publication few does not have all of table public.things",
+        ),
+        (
+            "CREATE TABLE things (id integer PRIMARY KEY, size integer, name text); "
+            "CREATE PUBLICATION few FOR TABLE things (id, name)",
+            "publication few does not publish column size of table public.things",
         ),
     ],
 )
@@ -118,6 +123,22 @@ def test_a_publication_that_is_gone(planes: Database) -> None:
         f"DROP PUBLICATION {options.publication}",
     )
     assert "is gone, or does not publish all changes" in refused(planes, start)
+
+
+def test_a_publication_that_lost_a_column_under_way(planes: Database) -> None:
+    """Its changes would be told without it."""
+    options = planes.options()
+    start = snapshot(options)
+    with running(options) as engine:
+        planes.run("UPDATE planes SET seats = 1 WHERE tailnum = 'N1'")
+        start, _ = batch(options, engine, start)
+        planes.run(
+            f"ALTER PUBLICATION {options.publication} SET TABLE ONLY planes (tailnum, seats)",
+            "UPDATE planes SET seats = 2 WHERE tailnum = 'N1'",
+        )
+        end = engine.latest(start)
+        with pytest.raises(UnsuitableDatabaseError, match="does not publish column manufacturer"):
+            read(options, engine, start, end)
 
 
 def test_a_server_whose_log_ends_before(planes: Database) -> None:

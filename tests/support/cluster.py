@@ -51,6 +51,7 @@ class BrokerCluster(Site):
     def _broker(self, number: int, data: Path, options: Mapping[str, Any]) -> TestBroker:
         return TestBroker(
             data,
+            faults=False,
             environment=self._environment,
             options={"zookeeper.session.timeout.ms": SESSION_TIMEOUT_MS, **options},
             arguments=["--zookeeper", self.zookeeper, "--broker-id", str(number)],

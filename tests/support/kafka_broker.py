@@ -31,6 +31,7 @@ class KafkaBroker:
         self.port, controller = free_port() if port is None else port, free_port()
         self.data = data or folder / "data"
         self._is_formatted = data is not None
+        self._log = folder / "output.log"
         self._process: subprocess.Popen[bytes] | None = None
         settings = {
             "process.roles": "broker,controller",
@@ -58,25 +59,43 @@ class KafkaBroker:
         return f"127.0.0.1:{self.port}"
 
     def __enter__(self) -> Self:
+        return self.start()
+
+    def start(self) -> Self:
+        """Returns once it answers."""
+        self.begin()
+        try:
+            self.wait()
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def begin(self) -> None:
+        """Starts it, and waits for nothing: one of several may need the others."""
         cluster_id = "MkU3OEVBNTcwNTJENDM2Qg"
         arguments = ("format", "-t", cluster_id, "-c", str(self._properties))
         if not self._is_formatted:
             jvm.run("kafka.tools.StorageTool", *arguments)
             self._is_formatted = True
-        log = self._folder / "output.log"
-        with log.open("wb") as output:
+        with self._log.open("wb") as output:
             self._process = subprocess.Popen(
                 jvm.command("kafka.Kafka", str(self._properties)),
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
             )
-        try:
-            wait_until_serves(self._process, log, self._answers, _START_S)
-        except BaseException:
-            self.__exit__()
-            raise
-        return self
+
+    def wait(self) -> None:
+        """Until it answers; AssertionError with its output if it ends before."""
+        assert self._process is not None
+        wait_until_serves(self._process, self._log, self._answers, _START_S)
+
+    def kill(self) -> None:
+        """As kill -9; its data stays."""
+        assert self._process is not None
+        self._process.kill()
+        self._process.wait()
 
     def __exit__(self, *_: object) -> None:
         assert self._process is not None
@@ -90,7 +109,7 @@ class KafkaBroker:
     def restart(self) -> None:
         """With the same data; leaders get new epochs."""
         self.__exit__()
-        self.__enter__()
+        self.start()
 
     def _answers(self) -> bool:
         try:

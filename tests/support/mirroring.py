@@ -10,6 +10,13 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
+from confluent_kafka.admin import (
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    ResourceType,
+)
 from typer.testing import CliRunner
 
 import pyrklog
@@ -98,6 +105,10 @@ def values(bootstrap: str, topic: str) -> Counter[bytes]:
     return Counter(row["value"] for some in found.values() for row in some)
 
 
+QUEUED_MAX = 90_000
+"""Of a producer's 100,000."""
+
+
 def fill(
     bootstrap: str, topic: str, records: int, *, first: int = 0, partitions: int = 3
 ) -> Counter[bytes]:
@@ -105,6 +116,9 @@ def fill(
     producer = Producer({"bootstrap.servers": bootstrap, "enable.idempotence": True})
     wanted = [b"%d" % number for number in range(first, first + records)]
     for number, value in enumerate(wanted):
+        # A cluster that has just started gives no producer id for a while.
+        while len(producer) >= QUEUED_MAX:
+            producer.poll(0.1)
         producer.produce(topic, value, key=b"k%d" % (number % 100), partition=number % partitions)
         producer.poll(0)
     assert producer.flush(PATIENCE_S) == 0
@@ -140,10 +154,17 @@ def copied_more(pair: Pair, topic: str, than: int) -> int:
     return wait_until(more, f"nothing is copied behind {than}", 2 * PATIENCE_S)
 
 
-def commit(bootstrap: str, group: str, topic: str, offsets: dict[int, int]) -> None:
+def commit(
+    bootstrap: str,
+    group: str,
+    topic: str,
+    offsets: dict[int, int],
+    metadata: str | None = None,
+) -> None:
     """For a group without members; a coordinator that is new may take a while."""
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": group})
-    wanted = [TopicPartition(topic, *one) for one in offsets.items()]
+    note = () if metadata is None else (metadata,)
+    wanted = [TopicPartition(topic, *one, *note) for one in offsets.items()]
 
     def is_committed() -> bool:
         try:
@@ -156,3 +177,10 @@ def commit(bootstrap: str, group: str, topic: str, offsets: dict[int, int]) -> N
 
     wait_until(is_committed, f"group {group} has no coordinator")
     consumer.close()
+
+
+def set_option(bootstrap: str, topic: str, name: str, value: str) -> None:
+    entry = ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
+    resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[entry])
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    admin.incremental_alter_configs([resource])[resource].result(PATIENCE_S)

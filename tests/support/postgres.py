@@ -26,7 +26,7 @@ _SETTINGS = {
     "wal_level": "logical",
     # Tests end processes, not machines.
     "fsync": "off",
-    "max_replication_slots": "30",
+    "max_replication_slots": "200",
 }
 
 

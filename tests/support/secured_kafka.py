@@ -7,6 +7,7 @@ import json
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,9 +20,12 @@ from confluent_kafka.admin import (
     UserScramCredentialUpsertion,
 )
 
+from pyrklog.scanning import AuthenticationError, check_access
+from pyrklog.security import security_of
 from pyrklog.testing.broker import free_port
 from tests.support.certificates import Certificates, make_certificates
 from tests.support.kafka_broker import KafkaBroker
+from tests.support.waiting import wait_until
 
 NAME = "alice"
 PASSWORD = "wonder"
@@ -60,10 +64,21 @@ class SecuredKafka(NamedTuple):
         return login(mechanism, password, name) | self.tls_options("SASL_SSL")
 
     def add_user(self, name: str, password: str) -> None:
-        """Of both kinds of SCRAM."""
+        """Of both kinds of SCRAM. Returns when the broker lets the user in: it learns of names from
+        ZooKeeper, a while after it has answered."""
         for kind in (ScramMechanism.SCRAM_SHA_256, ScramMechanism.SCRAM_SHA_512):
             info = ScramCredentialInfo(kind, 4096)
             self._alter(UserScramCredentialUpsertion(name, info, password.encode()))
+        for mechanism in ("SCRAM-SHA-256", "SCRAM-SHA-512"):
+            options = login(mechanism, password, name)
+            wait_until(partial(self._lets_in, options), f"{name} is not let in")
+
+    def _lets_in(self, options: Mapping[str, Any]) -> bool:
+        try:
+            check_access(self.sessions, "", 10, security_of(options))
+        except AuthenticationError:
+            return False
+        return True
 
     def remove_user(self, name: str, kind: ScramMechanism) -> None:
         self._alter(UserScramCredentialDeletion(name, kind))

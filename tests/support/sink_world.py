@@ -12,7 +12,7 @@ from pyrklog.producing import (
     TransactionFencedError,
     UnsupportedClusterError,
 )
-from pyrklog.spark.decisions import Decision, decoded, encoded
+from pyrklog.spark.decisions import Decision, DecisionLog, decoded, encoded
 from pyrklog.spark.sink_commit import Committer
 from pyrklog.spark.sink_slots import Slots
 from pyrklog.spark.sink_task import Attempt
@@ -199,15 +199,19 @@ class Stream:
     def committer(self) -> Committer:
         return Committer(
             SINK,
-            WorldLog(self.world),
+            self.log(),
             WorldEnds(self.world),
             is_stream=True,
             fail_on_data_loss=self._fail_on_data_loss,
         )
 
+    def log(self) -> DecisionLog:
+        """Of a new driver, or of a task."""
+        return WorldLog(self.world)
+
     def attempts(self, number: int) -> list[Attempt]:
         """Two tasks and a half: one has no rows, and one of the others fails first."""
-        last = WorldLog(self.world).last()
+        last = self.log().peek()
         if last is not None and last.number >= number:
             return [Attempt(SINK, number, is_skipped=True)] * 3
         self._attempt(number, 0, ["never"])

@@ -5,7 +5,7 @@ use crate::partition::Found;
 use crate::relay::Relay;
 use crate::store::{Store, Topic};
 use pyrklog_wire::api::{key, max_version};
-use pyrklog_wire::api_versions::{ApiVersion, ApiVersionsResponse};
+use pyrklog_wire::api_versions::{ApiVersion, ApiVersionsResponse, Offer};
 use pyrklog_wire::fetch::{
     FetchPartitionHead, FetchPartitionTail, FetchRequest, FetchResponseHead, FetchResponseWriter,
 };
@@ -72,7 +72,7 @@ pub fn api_versions(out: &mut Vec<u8>, request: &RequestHeader<'_>) -> io::Resul
     if version > max_version(key::API_VERSIONS) {
         return Err(wrong(format!("ApiVersions {version} is not spoken here")));
     }
-    let mut response = ApiVersionsResponse::of_table(false);
+    let mut response = ApiVersionsResponse::of_table(Offer::default());
     response.apis.retain(|api| SPOKEN.contains(&api.key));
     response.apis.push(ApiVersion {
         key: key::INIT_PRODUCER_ID,

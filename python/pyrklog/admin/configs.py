@@ -10,6 +10,7 @@ import trio
 from pyrklog.admin import broker_loggers
 from pyrklog.admin.config_changes import (
     NotYet,
+    OptionOf,
     apply_incremental,
     broker_option,
     check_broker,
@@ -25,6 +26,7 @@ from pyrklog.admin.underway import Underway
 from pyrklog.base.logs import get_logger
 from pyrklog.cluster.metadata import Metadata
 from pyrklog.cluster.topic_names import wrong_with_name
+from pyrklog.config import client_metrics
 from pyrklog.config.broker import OPTIONS
 from pyrklog.config.dynamic import OF_EACH_LISTENER, without_listener
 from pyrklog.config.entry import ConfigEntry, OptionType, Source, Synonym
@@ -39,6 +41,7 @@ from pyrklog.errors import ApiError, ErrorCode
 from pyrklog.handlers.service import (
     RESOURCE_BROKER,
     RESOURCE_BROKER_LOGGER,
+    RESOURCE_CLIENT_METRICS,
     RESOURCE_TOPIC,
     STORE_AWAY,
     AlteredConfigs,
@@ -52,6 +55,7 @@ from pyrklog.metastore.interface import (
     BadVersionError,
     Check,
     Create,
+    Delete,
     Metastore,
     MetastoreError,
     NodeExistsError,
@@ -60,6 +64,7 @@ from pyrklog.metastore.interface import (
     SessionExpiredError,
     Set,
 )
+from pyrklog.telemetry.subscriptions import RESOURCES_MAX, check_room, read_subscription
 
 EFFECT_WAIT_SECONDS = 5.0
 """How long an answer waits for its change to take effect on this broker."""
@@ -74,6 +79,11 @@ log = get_logger("configs")
 
 Change = Callable[[Mapping[str, str]], dict[str, str]]
 """Options before -> options after; raises :class:`ApiError`."""
+
+_OPTIONS_OF: Mapping[int, OptionOf] = {
+    RESOURCE_TOPIC: topic_option,
+    RESOURCE_CLIENT_METRICS: client_metrics.OPTIONS.get,
+}
 
 
 class ConfigAdmin:
@@ -118,6 +128,8 @@ class ConfigAdmin:
                 self._metadata.defaults,
                 names,
             )
+        if resource.type == RESOURCE_CLIENT_METRICS:
+            return client_metrics.describe_client_metrics(options, names)
         if resource.name:
             effective = describe_broker_options(
                 self._metadata.config,
@@ -159,6 +171,12 @@ class ConfigAdmin:
             if resource.name not in self._metadata.image.topics:
                 raise _unknown_topic(resource.name, is_change=is_change)
             return znodes.topic_config_path(resource.name)
+        if resource.type == RESOURCE_CLIENT_METRICS:
+            if not resource.name:
+                text = "Client metrics subscription name must not be empty"
+                text = "Subscription name can't be empty" if is_change else text
+                raise ApiError(ErrorCode.INVALID_REQUEST, text)
+            return znodes.client_metrics_path(resource.name)
         if resource.type != RESOURCE_BROKER:
             raise _unknown_type(resource)
         if not resource.name:
@@ -201,7 +219,7 @@ class ConfigAdmin:
         def change_of(resource: ConfigResource, items: Sequence[ConfigAlteration]) -> Change:
             if resource.type == RESOURCE_BROKER_LOGGER:
                 return partial(self._change_levels, resource.name, items, validate_only)
-            option_of = topic_option if resource.type == RESOURCE_TOPIC else broker_option
+            option_of = _OPTIONS_OF.get(resource.type, broker_option)
             return lambda before: apply_incremental(before, items, option_of)
 
         changes = [(resource, change_of(resource, items)) for resource, items in alterations]
@@ -300,6 +318,8 @@ class ConfigAdmin:
         self, resource: ConfigResource, change: Change, validate_only: bool
     ) -> str | None:
         path = self._path(resource, is_change=True)
+        if resource.type == RESOURCE_CLIENT_METRICS:
+            return await self._try_to_alter_metrics(path, resource.name, change, validate_only)
         before, version = await self._read(path)
         operations: list[Operation] = []
         not_yet = NotYet([], [], [])
@@ -320,16 +340,49 @@ class ConfigAdmin:
         check_kept(not_yet)
         data = znodes.encode_config(after)
         operations.append(Create(path, data) if version is None else Set(path, data, version))
-        announcement = znodes.encode_config_change(entity)
-        operations.append(Create(znodes.CONFIG_CHANGE_PREFIX, announcement, sequence=True))
-        announced = (await self._store.multi(operations))[-1]
-        assert isinstance(announced, str)
+        announced = await self._write(operations, entity)
         if not_yet.without_effect:
             log.warning(
                 "options_without_effect", options=not_yet.without_effect[:10], entity=entity
             )
         if not_yet.at_start:
             log.warning("options_act_at_start", options=not_yet.at_start[:10], entity=entity)
+        return announced
+
+    async def _try_to_alter_metrics(
+        self, path: str, name: str, change: Change, validate_only: bool
+    ) -> str | None:
+        """A subscription exists as long as it has options, as in Kafka."""
+        before, version = await self._read(path)
+        after = change(before)
+        kept = self._metadata.client_metrics.options
+        others = [options for other, options in kept.items() if other != name]
+        check_room(before, read_subscription(name, after), others)
+        if version is None and after:
+            await self._check_room()
+        if validate_only or (version is None and not after):
+            return None
+        operation: Operation
+        if version is None:
+            operation = Create(path, znodes.encode_config(after))
+        elif after:
+            operation = Set(path, znodes.encode_config(after), version)
+        else:
+            operation = Delete(path, version)
+        entity = f"client-metrics/{path.rpartition('/')[2]}"
+        return await self._write([operation], entity)
+
+    async def _check_room(self) -> None:
+        if len(await self._store.children(znodes.CONFIG_CLIENT_METRICS)) >= RESOURCES_MAX:
+            text = f"There are {RESOURCES_MAX} client metrics subscriptions, as many as may be."
+            raise ApiError(ErrorCode.INVALID_REQUEST, text)
+
+    async def _write(self, operations: Sequence[Operation], entity: str) -> str:
+        """Writes and announces; returns the path of the announcement."""
+        announcement = znodes.encode_config_change(entity)
+        created = Create(znodes.CONFIG_CHANGE_PREFIX, announcement, sequence=True)
+        announced = (await self._store.multi([*operations, created]))[-1]
+        assert isinstance(announced, str)
         return announced
 
 

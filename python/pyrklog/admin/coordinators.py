@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 import uuid
 from collections.abc import Callable
 
@@ -14,6 +13,7 @@ from pyrklog.coordinators.calls import BrokerCalls
 from pyrklog.groups.options import GroupOptions, group_settings
 from pyrklog.groups.requests import GroupCoordinator
 from pyrklog.handlers.service import ClusterService
+from pyrklog.plane import clock
 from pyrklog.plane.core_plane import Plane, memory_bytes
 from pyrklog.replication.machine import Replicas
 from pyrklog.transactions.marking.sender import MarkerSender, MarkerWriter
@@ -35,7 +35,7 @@ class Coordinators:
         service: ClusterService,
         plane: Plane,
         *,
-        wall_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
+        wall_ms: Callable[[], int] = clock.wall_ms,
         fresh_id: Callable[[], str] = lambda: str(uuid.uuid4()),
     ) -> None:
         self.groups = GroupCoordinator(
@@ -65,14 +65,9 @@ class Coordinators:
 def _broker_calls(config: BrokerConfig, metadata: Metadata) -> BrokerCalls | None:
     if config.zookeeper is None:
         return None
-    from pyrklog.peers.broker_calls import PeerCalls
-    from pyrklog.peers.channels import find_address
+    from pyrklog.peers.broker_calls import calls_of
 
-    listener = config.listeners.inter_broker
-    return PeerCalls(
-        metadata.node_id,
-        lambda broker: find_address(metadata.image.brokers, broker, listener),
-    )
+    return calls_of(metadata)
 
 
 class _Leaders:

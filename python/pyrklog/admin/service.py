@@ -24,16 +24,22 @@ from pyrklog.handlers.service import (
     TopicResult,
     TopicSpec,
 )
+from pyrklog.lag.start import Lag
 from pyrklog.metastore.interface import MetastoreError
 from pyrklog.plane.core_plane import Plane
 from pyrklog.plane.seam import LogDirUsage
+from pyrklog.protocol.health import BrokerHealthRequest, BrokerHealthResponse
 from pyrklog.protocol.observation import Outcome
+from pyrklog.telemetry.client_metrics import ClientMetrics
 
 BROKERS_WAIT_SECONDS = 20.0
 """Shorter than the clients' request time-outs."""
 
 Observe = Callable[[int, float], Awaitable[Outcome]]
 """Asks another broker of the cluster; the number is a time-out in seconds."""
+
+AskHealth = Callable[[BrokerHealthRequest, str], Awaitable[BrokerHealthResponse]]
+"""For a client at this address."""
 
 
 class Administration:
@@ -49,7 +55,10 @@ class Administration:
         producer_ids: ProducerIds,
         controller_id: Callable[[], int],
         state_log: StateChangeLog,
+        client_metrics: ClientMetrics,
         observe: Observe | None,
+        health: AskHealth,
+        lag: Lag,
     ) -> None:
         """``observe`` None: the broker is alone."""
         self.node_id = node_id
@@ -72,7 +81,11 @@ class Administration:
         self._producer_ids = producer_ids
         self._controller_id = controller_id
         self._state_log = state_log
+        self.client_metrics = client_metrics
         self._observe = observe
+        self._health = health
+        self.group_lag = lag.group_lag
+        self.partition_offsets = lag.partition_offsets
 
     def reserve_topics(self, names: Collection[str]) -> None:
         """Topics of these names are not created: unknown folders have them."""
@@ -137,6 +150,9 @@ class Administration:
         if self._observe is None:
             return Outcome.UNKNOWN
         return await self._observe(broker, seconds)
+
+    async def health(self, request: BrokerHealthRequest, address: str) -> BrokerHealthResponse:
+        return await self._health(request, address)
 
     async def wait_for_leaders(
         self, leaders: Mapping[tuple[str, int], int], *, timeout_ms: int

@@ -22,6 +22,9 @@ _OWN_FIELDS = frozenset({"at", "event", "level", "logger", "timestamp"})
 """Fields of every line; callers' fields of these names are dropped."""
 
 LEVELS = {"debug": 10, "info": 20, "warning": 30, "error": 40}
+PRIORITIES = {"debug": 7, "info": 6, "warning": 4, "error": 3}
+"""The levels' numbers in the journal (sd-daemon(3))."""
+JOURNAL_VARIABLE = "JOURNAL_STREAM"
 ROOT = "root"
 """Name of the level of loggers without one of their own."""
 FORMATS = ("auto", "json", "text")
@@ -119,13 +122,32 @@ def choose(*, level: str, format_: str) -> None:
 
 
 class _Lines:
-    def __init__(self, writer: LineWriter) -> None:
+    def __init__(self, writer: LineWriter, *, in_journal: bool) -> None:
+        """``in_journal``: lines begin with their priority, which the journal takes off."""
         self._writer = writer
+        self._starts = {name: f"<{number}>" for name, number in PRIORITIES.items() if in_journal}
 
-    def msg(self, line: str) -> None:
-        self._writer.put(f"{line}\n")
+    def debug(self, line: str) -> None:
+        self._put("debug", line)
 
-    debug = info = warning = error = msg
+    def info(self, line: str) -> None:
+        self._put("info", line)
+
+    def warning(self, line: str) -> None:
+        self._put("warning", line)
+
+    def error(self, line: str) -> None:
+        self._put("error", line)
+
+    def _put(self, level: str, line: str) -> None:
+        self._writer.put(f"{self._starts.get(level, '')}{line}\n")
+
+
+def _is_journal(descriptor: int) -> bool:
+    """Whether systemd's journal reads it: ``JOURNAL_STREAM`` names device and inode
+    (systemd.exec(5)). An output that was redirected has others."""
+    found = os.fstat(descriptor)
+    return os.environ.get(JOURNAL_VARIABLE) == f"{found.st_dev}:{found.st_ino}"
 
 
 def _write(descriptor: int, lines: Sequence[str]) -> None:
@@ -172,7 +194,7 @@ def configure(stream: TextIO | None = None, *, level: str | None = None) -> None
             max_bytes=WAITING_BYTES_MAX,
         )
         atexit.register(flush)
-        target = _Lines(_sink.writer)
+        target = _Lines(_sink.writer, in_journal=_is_journal(descriptor))
     _sink.bound = structlog.wrap_logger(
         target,
         processors=[

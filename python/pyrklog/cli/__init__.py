@@ -30,6 +30,10 @@ def _run(arguments: list[str]) -> None:
         options = parse_fast(arguments[1:])
         if options is not None:
             sys.exit(serve(options))
+    if arguments[:1] == ["__complete"]:
+        from pyrklog.cli.completion import answer
+
+        answer(arguments[1:])
     from pyrklog.cli.app import app
 
     app(prog_name="pyrklog")

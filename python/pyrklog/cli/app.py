@@ -1,20 +1,10 @@
+from dataclasses import replace
+
 import typer
 
-from pyrklog.cli import (
-    arena,
-    cluster,
-    config,
-    consume,
-    dev,
-    group,
-    log,
-    mirror,
-    produce,
-    serve,
-    topic,
-)
+from pyrklog.cli import serve
 from pyrklog.cli.failures import ending, guarded
-from pyrklog.cli.hints import HintingGroup
+from pyrklog.cli.lazy_commands import LazyGroup
 from pyrklog.cli.options import (
     AdoptZooKeeper,
     Bootstrap,
@@ -24,8 +14,8 @@ from pyrklog.cli.options import (
     Timeout,
     Verbose,
     ZooKeeper,
+    given,
     option,
-    settings,
 )
 from pyrklog.cli.usage import Commands
 
@@ -37,23 +27,14 @@ Exit codes: 0 ok, 1 failed, 2 usage, 3 unreachable, 4 not found, 5 exists, 6 den
 """
 
 app = Commands(
-    cls=HintingGroup,
+    cls=LazyGroup,
     help=HELP,
     no_args_is_help=True,
+    add_completion=False,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-app.add_typer(topic.app, name="topic")
-app.add_typer(group.app, name="group")
-app.add_typer(config.app, name="config")
-app.add_typer(dev.app, name="dev")
-app.add_typer(log.app, name="log")
-app.add_typer(arena.app, name="arena")
-app.add_typer(cluster.app, name="cluster")
-app.add_typer(mirror.app, name="mirror")
-app.command("produce")(produce.produce)
-app.command("consume")(consume.consume)
 
 
 def _print_version(wanted: bool) -> None:
@@ -69,6 +50,14 @@ def _print_version(wanted: bool) -> None:
 def root(
     context: typer.Context,
     bootstrap: Bootstrap = None,
+    profile_name: str | None = option(
+        "-p, --profile NAME",
+        "Profile to use (see `pyrklog profile`), or none; environment PYRKLOG_PROFILE.",
+        None,
+    ),
+    confirmed: str | None = option(
+        "--confirm NAME", "The profile's name, where it asks for it before a change.", None
+    ),
     properties: Properties = None,
     timeout: Timeout = None,
     verbose: Verbose = False,
@@ -78,20 +67,8 @@ def root(
     ),
 ) -> None:
     """Keeps the options before the command for it."""
-    context.obj = settings(
-        context,
-        _environment_bootstrap() if bootstrap is None else bootstrap,
-        properties,
-        timeout,
-        verbose,
-        quiet,
-    )
-
-
-def _environment_bootstrap() -> str | None:
-    import os
-
-    return os.environ.get("PYRKLOG_BOOTSTRAP") or None
+    found = given(context, bootstrap, profile_name, properties, timeout, verbose, quiet)
+    context.obj = replace(found, confirmed=confirmed)
 
 
 @app.command("serve")

@@ -44,6 +44,8 @@ class AssignedConsumer(RecordConsumer):
         self._ends: dict[PartitionKey, int] = {}
         """Where logs ended at the start."""
         self._open: set[PartitionKey] = set()
+        self._reached: set[PartitionKey] = set()
+        """Partitions that were read up to where their logs ended at the start."""
         self.held: dict[PartitionKey, HeldBack] = {}
         """Partitions whose stop is not reached, once it has started."""
 
@@ -99,7 +101,8 @@ class AssignedConsumer(RecordConsumer):
         return self._open & self._at_end
 
     def finished(self, at_end: bool) -> bool:
-        return not (self._open - self._at_end if at_end else self._open)
+        # Where records keep coming a log's end is never met.
+        return not (self._open - self._at_end - self._reached if at_end else self._open)
 
     def read(self, limit: int, wait_s: float) -> list[Any]:
         found: list[Any] = []
@@ -112,6 +115,8 @@ class AssignedConsumer(RecordConsumer):
                 # Before it only where the log ended before the start.
                 if message.offset() >= self._bounded[key].start:
                     found.append(message)
+                if message.offset() + 1 >= self._ends[key]:
+                    self._reached.add(key)
                 self._past_stop(key, message.offset() + 1)
         return found
 

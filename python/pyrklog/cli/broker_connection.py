@@ -13,15 +13,18 @@ from pyrklog.protocol.fields import Message
 from pyrklog.protocol.primitives import read_unsigned_varint
 
 FRAME_BYTES_MAX = 64 * 1024 * 1024
-_CLIENT_ID = b"pyrklog-cli"
+CLIENT_ID = "pyrklog-cli"
 
 Req = TypeVar("Req", bound=Message)
 Resp = TypeVar("Resp", bound=Message)
 
 
 class BrokerConnection:
-    def __init__(self, address: tuple[str, int], timeout_s: float) -> None:
+    def __init__(
+        self, address: tuple[str, int], timeout_s: float, client_id: str = CLIENT_ID
+    ) -> None:
         """``timeout_s`` limits connecting and each wait. Raises :class:`OSError`."""
+        self._client_id = client_id.encode()
         self._socket = socket.create_connection(address, timeout=timeout_s)
 
     def ask(self, api: Api[Req, Resp], version: int, request: Req) -> Resp:
@@ -30,7 +33,7 @@ class BrokerConnection:
         Raises :class:`OSError`, also for a malformed answer.
         """
         is_flexible = version >= api.flexible_since
-        header = struct.pack(">hhih", api.key, version, 1, len(_CLIENT_ID)) + _CLIENT_ID
+        header = struct.pack(">hhih", api.key, version, 1, len(self._client_id)) + self._client_id
         frame = header + bytes(is_flexible) + api.encode_request(request, version)
         self._socket.sendall(struct.pack(">i", len(frame)) + frame)
         (size_bytes,) = struct.unpack(">i", self._receive(4))

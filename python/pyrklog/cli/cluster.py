@@ -42,6 +42,9 @@ def health(
     options: Settings,
     watch: bool = option("-w, --watch", "Print each change of the verdict, until Ctrl-C.", False),
     exit_when_healthy: bool = option("-e, --exit", "Watch until the cluster is healthy.", False),
+    stable: str | None = option(
+        "--stable TIME", "As -e, once it has been healthy for so long without a pause.", None
+    ),
     for_: str | None = option(
         "--for TIME",
         "Watch for so long at most, such as 60s or 5m; 8 if it is unhealthy then.",
@@ -49,10 +52,14 @@ def health(
     ),
     output: Output = OutputFormat.TABLE,
 ) -> None:
-    """Say whether everything is replicated and led. Exit code 8 if not, with reasons."""
+    """Say whether everything is replicated and led, and what brokers find wrong with themselves.
+    Exit code 8 if it is not healthy, with reasons."""
     limit_s = None if for_ is None else parse_seconds(for_, "--for")
-    if watch or exit_when_healthy or limit_s is not None:
-        healthy = _watch(options, output, exit_when_healthy, limit_s)
+    until_s = 0.0 if exit_when_healthy else None
+    if stable is not None:
+        until_s = parse_seconds(stable, "--stable")
+    if watch or until_s is not None or limit_s is not None:
+        healthy = _watch(options, output, until_s, limit_s)
     else:
         connection = connect(options)
         state, reasons = _examined(connection)
@@ -65,9 +72,10 @@ def health(
 
 
 def _watch(
-    options: Settings, output: OutputFormat, until_healthy: bool, limit_s: float | None
+    options: Settings, output: OutputFormat, until_s: float | None, limit_s: float | None
 ) -> bool:
-    """Prints changes until the time is over; returns the last verdict.
+    """Prints changes until the time is over, or until it has been healthy for ``until_s`` seconds;
+    returns the last verdict, which without enough of them is bad.
 
     An unreachable cluster counts as unhealthy: a watching user waits for its return.
     """
@@ -75,7 +83,8 @@ def _watch(
 
     deadline = None if limit_s is None else time.monotonic() + limit_s
     connection: Connection | None = None
-    before: list[Reason] | None = None
+    before: list[Finding] | None = None
+    healthy_since: float | None = None
     while True:
         try:
             connection = connection or connect(options)
@@ -85,14 +94,28 @@ def _watch(
                 raise
             connection = None
             state, reasons = _unreachable(error)
-        if reasons != before:
+        findings = [_finding(one) for one in reasons]
+        if findings != before:
             _print_health(state, reasons, output)
-            before = reasons
-        healthy = is_healthy(reasons)
-        left_s = None if deadline is None else deadline - time.monotonic()
-        if (until_healthy and healthy) or (left_s is not None and left_s <= 0):
-            return healthy
+            before = findings
+        now = time.monotonic()
+        if not is_healthy(reasons):
+            healthy_since = None
+        elif healthy_since is None:
+            healthy_since = now
+        is_enough = healthy_since is not None and now - healthy_since >= (until_s or 0.0)
+        left_s = None if deadline is None else deadline - now
+        if (until_s is not None and is_enough) or (left_s is not None and left_s <= 0):
+            return is_enough
         time.sleep(WATCH_INTERVAL_S if left_s is None else min(WATCH_INTERVAL_S, left_s))
+
+
+Finding = tuple[str, str, int | None, tuple[str, ...]]
+
+
+def _finding(reason: "Reason") -> Finding:
+    """Sentences have times and sizes, which change without a new verdict."""
+    return reason.kind, reason.severity, reason.broker, tuple(reason.partitions)
 
 
 def _unreachable(error: CliError) -> "tuple[ClusterState, list[Reason]]":
@@ -140,31 +163,62 @@ def brokers(
     show(list_brokers(connection), output)
 
 
+@command(app, "clients", *CONNECTION, "quiet")
+def clients(
+    options: Settings,
+    outdated: bool = option("--outdated", "Only old clients, and those that were refused.", False),
+    output: Output = OutputFormat.TABLE,
+) -> None:
+    """List the clients that brokers remember: software, address, the oldest API versions they used.
+
+    Old is what Kafka 4 no longer serves (KIP-896). Only pyrklog's brokers tell.
+    """
+    connection = connect(options)
+    from pyrklog.cli.broker_healths import ask_clients
+    from pyrklog.cli.cluster_clients import for_people, listing, merged
+    from pyrklog.cli.cluster_reading import read_state
+    from pyrklog.cli.config_cluster import refuse_others
+
+    refuse_others(options, "Apache Kafka has them in its request log, and by software in JMX")
+    state = read_state(connection)
+    told = ask_clients(state, options.timeout_s)
+    found = [one for one in merged(told) if one.why or not outdated]
+    listed = listing(found, state.cluster_id)
+    if output in (OutputFormat.TABLE, OutputFormat.WIDE):
+        if not found:
+            say(options, "no client is outdated" if outdated else "no client has asked anything")
+            return
+        listed = for_people(listed)
+    show(listed, output)
+    left_out = sum(one.clients_left_out for one in told.values())
+    if left_out and not options.quiet:
+        typer.echo(f"note: brokers have met {left_out} more, and do not tell them", err=True)
+
+
 @command(app, "restart-safe", *CONNECTION)
 def restart_safe(
     options: Settings,
     broker: int = argument("BROKER", "Its number.", min=0, max=INT32_MAX),
     output: Output = OutputFormat.TABLE,
 ) -> None:
-    """Say whether a broker may end without harm; otherwise which partitions are in the way.
+    """Say whether a broker may end without harm: yes, yes with a warning, or no and why.
 
-    Those would have no leader, or fewer in-sync replicas than acks=all needs. Exit code 8 if there
-    are any.
+    In the way are partitions that would have no leader, or fewer in-sync replicas than acks=all
+    needs. Exit code 8 for no.
     """
     connection = connect(options)
     from pyrklog.cli.cluster_reading import read_state
-    from pyrklog.observability.health_rules import blockers
+    from pyrklog.observability.restart_rules import restart_of
 
-    state = read_state(connection, lambda one: broker in one.isr)
+    state = read_state(connection, lambda one: broker in one.isr, log_dirs=True)
     if broker not in state.alive:
         known = ", ".join(map(str, state.alive))
         raise CliError(Exit.NOT_FOUND, f"no broker {broker} is alive", f"one of {known}")
-    found = blockers(state, broker)
+    found = restart_of(state, broker)
     from pyrklog.cli.cluster_tables import print_restart_safe
 
-    is_alone = state.alive == [broker]
-    print_restart_safe(broker, found, output, state.cluster_id, is_alone=is_alone)
-    if found:
+    print_restart_safe(found, output, state.cluster_id)
+    if not found.is_safe:
         raise typer.Exit(Exit.DIFFERS)
 
 

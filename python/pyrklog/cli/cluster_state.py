@@ -37,7 +37,10 @@ def cause(state: ClusterState, topics: Collection[str]) -> CliError | None:
 
 def health_page(state: ClusterState, reasons: Sequence[Reason]) -> str:
     """The verdict for people: a line, and one for each further reason."""
-    rows = [("info" if reason.severity == "info" else "", _told(reason)) for reason in reasons]
+    rows: list[tuple[str, str]] = [
+        (reason.severity if reason.severity in ("warning", "info") else "", _told(reason))
+        for reason in reasons
+    ]
     if is_healthy(reasons):
         brokers = "1 broker" if len(state.brokers) == 1 else f"{len(state.brokers)} brokers"
         what = f"{brokers} · {count_of(state.partitions)} · controller {state.controller}"

@@ -1,36 +1,40 @@
 import sys
-from collections.abc import Sequence
 
+from pyrklog.cli.failures import counted
 from pyrklog.cli.options import OutputFormat
 from pyrklog.cli.output import Listing, columns, plain_table, print_listing
-from pyrklog.observability.health_rules import Blocker
+from pyrklog.observability.restart_rules import Restart
 
 BLOCKER_COLUMNS = columns("topic, partition>, reason, leader>, isr, min_insync_replicas> MIN ISR")
 
 
-def print_restart_safe(
-    broker: int,
-    found: Sequence[Blocker],
-    output: OutputFormat,
-    cluster_id: str | None,
-    *,
-    is_alone: bool = False,
-) -> None:
-    """``yes``, or ``no`` with the partitions; for programs one item with both.
+def print_restart_safe(found: Restart, output: OutputFormat, cluster_id: str | None) -> None:
+    """``yes`` or ``no``, with reasons and the partitions in the way; for programs one item.
 
-    People get no list for the only broker (``is_alone``).
+    People get no list of partitions for the only broker.
     """
-    rows = [one.item() for one in found]
     if output in (OutputFormat.TABLE, OutputFormat.WIDE):
-        if found and is_alone:
-            print("no: it is the only broker, and a restart stops all service until it is back")
-            return
-        count = "1 partition" if len(found) == 1 else f"{len(found)} partitions"
-        sys.stdout.write(f"no, {count} in the way\n" if found else "yes\n")
-        sys.stdout.write(plain_table(BLOCKER_COLUMNS, rows) if found else "")
+        sys.stdout.write(restart_page(found))
         sys.stdout.flush()
         return
-    items = rows
+    item = found.item()
+    items = item["partitions"]
     if output not in (OutputFormat.CSV, OutputFormat.NAME):
-        items = [{"broker": broker, "safe": not found, "partitions": rows}]
+        items = [{**item, "reasons": [one.item() for one in found.reasons]}]
     print_listing(Listing("pyrklog.restart-safe/1", BLOCKER_COLUMNS, items, cluster_id), output)
+
+
+def restart_page(found: Restart) -> str:
+    if found.is_safe:
+        if not found.reasons:
+            return "yes\n"
+        return "yes, with a warning: " + "; ".join(one.what for one in found.reasons) + "\n"
+    rows = [one.item() for one in found.blockers]
+    page = ""
+    for one in found.reasons:
+        if one.severity == "error":
+            in_the_way = f", {counted(len(rows), 'partition')} in the way"
+            page += f"no{in_the_way if one.kind == 'in_the_way' else f': {one.what}'}\n"
+    if any(one.kind == "in_the_way" for one in found.reasons):
+        page += plain_table(BLOCKER_COLUMNS, rows)
+    return page

@@ -8,14 +8,15 @@ alive is believed. With encryption or authentication, which :mod:`.broker_connec
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 from pyrklog.cli.bootstrap import addresses
 from pyrklog.cli.broker_connection import BrokerConnection
+from pyrklog.cli.broker_healths import ask_healths, signs_of, with_reassignments
 from pyrklog.cli.cluster_state import cause
 from pyrklog.cli.failures import CliError, Exit
+from pyrklog.cli.in_parallel import in_parallel
 from pyrklog.cli.options import Settings
 from pyrklog.observability.health_rules import (
     MIN_INSYNC,
@@ -36,7 +37,6 @@ from pyrklog.protocol.log_dirs import DESCRIBE_LOG_DIRS, DescribeLogDirsRequest
 from pyrklog.protocol.metadata import METADATA, MetadataRequest, MetadataResponse
 
 ASK_TIMEOUT_S = 3.0
-ASKED_AT_ONCE_MAX = 16
 _METADATA_VERSION = 7
 _CONFIGS_VERSION = 1
 _LOG_DIRS_VERSIONS = (4, 1)
@@ -44,8 +44,6 @@ _LOG_DIRS_VERSIONS = (4, 1)
 _TOPIC = 2
 """A resource type."""
 
-T = TypeVar("T")
-R = TypeVar("R")
 Address = tuple[str, int]
 Matters = Callable[[PartitionState], bool]
 
@@ -59,8 +57,8 @@ class BrokerView(NamedTuple):
 def read_plain_state(
     settings: Settings, matters: Matters = lambda _: False, *, log_dirs: bool = False
 ) -> ClusterState:
-    """Asks the cluster; with ``log_dirs`` also each broker for directories that take no records and
-    for lost ZooKeeper sessions.
+    """Asks the cluster; with ``log_dirs`` also each broker for directories that take no records,
+    for lost ZooKeeper sessions and for its own findings, and the controller for reassignments.
 
     ``matters`` selects partitions whose ``min.insync.replicas`` is read (others have 1): options of
     thousands of topics would be a large request.
@@ -73,7 +71,9 @@ def read_plain_state(
             state,
             log_dirs=unable_log_dirs(state, timeout_s),
             without_store=without_store(state, timeout_s),
+            signs=signs_of(ask_healths(state, timeout_s)),
         )
+        state = with_reassignments(state, timeout_s)
     asked = topics_of(state, matters)
     limits = _min_insync(view.address, asked, _timeout_s(settings)) if asked else {}
     return with_limits(state, limits)
@@ -153,12 +153,7 @@ def _ask_all(
             reasons[number] = getattr(error, "strerror", None) or str(error)
             return None
 
-    return [view for view in _in_parallel(ask, brokers) if view is not None], reasons
-
-
-def _in_parallel(ask: Callable[[T], R], brokers: Sequence[T]) -> list[R]:
-    with ThreadPoolExecutor(min(ASKED_AT_ONCE_MAX, len(brokers)) or 1) as pool:
-        return list(pool.map(ask, brokers))
+    return [view for view in in_parallel(ask, brokers) if view is not None], reasons
 
 
 def unable_log_dirs(state: ClusterState, timeout_s: float) -> list[LogDir]:
@@ -185,7 +180,7 @@ def unable_log_dirs(state: ClusterState, timeout_s: float) -> list[LogDir]:
         return []
 
     asked = [one for one in state.brokers if one.answers]
-    return [one for found in _in_parallel(ask, asked) for one in found]
+    return [one for found in in_parallel(ask, asked) for one in found]
 
 
 def without_store(state: ClusterState, timeout_s: float) -> list[int]:
@@ -210,7 +205,7 @@ def without_store(state: ClusterState, timeout_s: float) -> list[int]:
     if state.controller not in state.alive:
         return []  # there is no live controller, or another reason
     answering = [one for one in state.brokers if one.answers]
-    lost = _in_parallel(has_lost_it, answering)
+    lost = in_parallel(has_lost_it, answering)
     return [broker.number for broker, is_lost in zip(answering, lost, strict=True) if is_lost]
 
 

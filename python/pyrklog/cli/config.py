@@ -34,7 +34,7 @@ OfKind = Annotated[
     Kind,
     argument(
         "topic|broker|client-metrics",
-        "Client metrics: of other Kafkas, 3.7 or later; pyrklog has none.",
+        "Client metrics: subscriptions to metrics that clients push (KIP-714).",
         case_sensitive=False,
     ),
 ]
@@ -74,22 +74,26 @@ def _admin(options: Settings, kind: Kind) -> "Iterator[ConfigAdmin]":
 def describe(
     options: Settings,
     kind: OfKind,
-    names: Names,
+    names: list[str] | None = argument("[NAME...]", default=None),
     only: list[str] | None = option("-k, --option K", "Only this one; may be repeated.", None),
     changed: bool = option("--changed", "Only options that are not at their default.", False),
     output: Output = OutputFormat.TABLE,
 ) -> None:
     """Show options: value, source and default.
 
-    A broker's NAME is its number, or "default" for what holds for all of them. `-o wide` shows why
-    a value counts: what was given, the strongest first.
+    A broker's NAME is its number, or "default" for what holds for all of them. Without a NAME all
+    client metrics are shown. `-o wide` shows why a value counts: what was given, the strongest
+    first.
     """
     from pyrklog.cli import config_tables
 
-    _refuse_empty(names, only)
+    _refuse_empty(names or [], only)
+    if not names and kind is not Kind.CLIENT_METRICS:
+        raise CliError(Exit.USAGE, f"which {kind.value}?", "name one or more")
     from pyrklog.cli.config_cluster import with_unset
 
     with _admin(options, kind) as admin:
+        names = names or admin.subscriptions()
         found = admin.describe(list(dict.fromkeys(names)), only or ())
         if kind is Kind.BROKER:
             found = {name: with_unset(name, entries, only) for name, entries in found.items()}
@@ -105,7 +109,9 @@ def describe(
             for name, entries in found.items()
             if entries or not wanted or name == ALL_BROKERS
         }
-        if shown:
+        if not names and not options.quiet:
+            typer.echo("note: there are no subscriptions to client metrics", err=True)
+        if shown or not names:
             config_tables.print_described(kind, shown, output, admin.cluster_id)
         _refuse_missing(kind, found, wanted)
 
@@ -118,10 +124,12 @@ def _refuse_empty(names: Sequence[str], only: Sequence[str] | None = None) -> No
 def _refuse_missing(kind: Kind, found: "dict[str, list[Entry]]", only: Sequence[str]) -> None:
     """Brokers leave unknown options out."""
     from pyrklog.cli.option_advice import explained, like_option
+    from pyrklog.config import client_metrics
     from pyrklog.config.broker import OPTIONS
     from pyrklog.config.topic import TOPIC_OPTIONS_BY_NAME
 
-    known = list(TOPIC_OPTIONS_BY_NAME if kind is Kind.TOPIC else OPTIONS)
+    tables = {Kind.TOPIC: TOPIC_OPTIONS_BY_NAME, Kind.CLIENT_METRICS: client_metrics.OPTIONS}
+    known = list(tables.get(kind, OPTIONS))
     for name, entries in found.items():
         missing = [one for one in only if all(one != entry.name for entry in entries)]
         if missing and name != ALL_BROKERS:

@@ -32,6 +32,10 @@ from pyrklog.protocol.configs import (
     IncrementalConfig,
 )
 from pyrklog.protocol.errors import ErrorCode
+from pyrklog.protocol.telemetry import (
+    LIST_CLIENT_METRICS_RESOURCES,
+    ListClientMetricsResourcesRequest,
+)
 
 RESOURCES_MAX = 100
 """Resources of one request: an answer has every option of each."""
@@ -47,7 +51,6 @@ class Operation(NamedTuple):
 
 SET, DELETE, APPEND, SUBTRACT = range(4)
 _TYPES = {Kind.TOPIC: 2, Kind.BROKER: 4, Kind.CLIENT_METRICS: 16}
-_OF_CLIENT_METRICS = 7
 _ONLY_OURS = "pyrklog.data.dir"
 _SOURCES = {
     1: "topic",
@@ -56,7 +59,7 @@ _SOURCES = {
     4: "static-broker",
     5: "default",
     6: "dynamic-broker-logger",
-    _OF_CLIENT_METRICS: "client-metrics",
+    7: "client-metrics",
     8: "group",
 }
 _TOLD_WHILE_SET = (
@@ -145,6 +148,16 @@ class ConfigAdmin:
         if not told or any(result.error_code for result in told):
             return None
         return any(one.name == _ONLY_OURS for result in told for one in result.configs)
+
+    def subscriptions(self) -> list[str]:
+        """Names of all client metrics. Raises :class:`CliError`."""
+        told = self._requests.ask_any(
+            LIST_CLIENT_METRICS_RESOURCES, ListClientMetricsResourcesRequest()
+        )
+        code = error_code(told.error_code)
+        if code is not ErrorCode.NONE:
+            raise refused("client metrics", code)
+        return [one.name for one in told.client_metrics_resources]
 
     def describe(self, names: Sequence[str], options: Sequence[str] = ()) -> dict[str, list[Entry]]:
         """Options (empty: all) of resources, by name. Raises :class:`CliError`."""
@@ -235,7 +248,7 @@ class ConfigAdmin:
         about = f"{self._kind} {name}"
         if self._kind is Kind.CLIENT_METRICS and "resource type" in (message or "").lower():
             what = f"{about}: this broker has no client metrics (KIP-714)"
-            return CliError(Exit.FAILED, what, "other Kafkas have them since 3.7")
+            return CliError(Exit.FAILED, what, "Kafka without ZooKeeper has them since 3.7")
         return refused(about, code, message)
 
 
@@ -250,7 +263,7 @@ def refuse_others(settings: Settings, fix: str) -> None:
 def _own_source(kind: Kind, name: str) -> int:
     """The source of values that were set on the resource itself at run time."""
     if kind is not Kind.BROKER:
-        return Source.TOPIC if kind is Kind.TOPIC else _OF_CLIENT_METRICS
+        return Source.TOPIC if kind is Kind.TOPIC else Source.CLIENT_METRICS
     return Source.DYNAMIC_DEFAULT_BROKER if name == ALL_BROKERS else Source.DYNAMIC_BROKER
 
 

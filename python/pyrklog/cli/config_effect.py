@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 
 from pyrklog.cli.config_kinds import Kind
+from pyrklog.config import client_metrics
 from pyrklog.config.broker import OPTIONS
 from pyrklog.config.dynamic import dynamic_without_effect, listener_option
 from pyrklog.config.kafka_only import DEFAULTS
@@ -25,7 +26,7 @@ def _option(kind: Kind, name: str) -> Option | None:
         return None if known is None else known.option
     if kind is Kind.BROKER:
         return broker_option(name)
-    return None
+    return client_metrics.OPTIONS.get(name)
 
 
 def default_of(kind: Kind, name: str) -> str | None:

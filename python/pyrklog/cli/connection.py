@@ -55,10 +55,14 @@ def _as_given(error: CliError, settings: Settings) -> CliError:
 def _probe(settings: Settings) -> None:
     reasons: list[str] = []
     fix = "start one with `pyrklog serve`, or name another with -b HOST:PORT"
+    if settings.is_profiles_broker and settings.profile is not None:
+        name, is_dev = settings.profile.name, settings.profile.dev is not None
+        start = "`pyrklog dev start`" if is_dev else "start it"
+        fix = f"{start}: profile {name} names it; or give -b HOST:PORT, or another -p PROFILE"
     for host, port in addresses(settings.bootstrap):
         where = f"{host}:{port}"
         try:
-            found = _foreign((host, port), settings)
+            found = what_answers((host, port), settings)
         except (OSError, UnicodeError) as error:
             reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
             reasons.append(f"{where}: {reason}")
@@ -70,7 +74,7 @@ def _probe(settings: Settings) -> None:
     raise CliError(Exit.UNREACHABLE, f"no broker reached ({', '.join(reasons)})", fix)
 
 
-def _foreign(address: tuple[str, int], settings: Settings) -> str | None:
+def what_answers(address: tuple[str, int], settings: Settings) -> str | None:
     """What answers instead of a broker with these settings. Raises OSError."""
     timeout_s = min(PROBE_TIMEOUT_S, settings.timeout_s)
     if settings.security_protocol in ("ssl", "sasl_ssl"):
@@ -81,6 +85,15 @@ def _foreign(address: tuple[str, int], settings: Settings) -> str | None:
 
 def is_readable(settings: Settings) -> bool:
     return settings.security_protocol in ("plaintext", "sasl_plaintext")
+
+
+def quiet_logger() -> logging.Logger:
+    """For librdkafka, whose messages a handle keeps for its errors."""
+    logger = logging.getLogger("pyrklog.cli.librdkafka")
+    logger.propagate = False
+    if not logger.handlers:
+        logger.addHandler(logging.NullHandler())
+    return logger
 
 
 class Connection:
@@ -97,13 +110,9 @@ class Connection:
 
     def configuration(self, **more: Any) -> dict[str, Any]:
         """Properties of a handle; the user's override ours."""
-        logger = logging.getLogger("pyrklog.cli.librdkafka")
-        logger.propagate = False
-        if not logger.handlers:
-            logger.addHandler(logging.NullHandler())
         return {
             "client.id": "pyrklog-cli",
-            "logger": logger,
+            "logger": quiet_logger(),
             "error_cb": self._on_error,
             "log.connection.close": False,
             **more,

@@ -2,7 +2,7 @@
 
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 import typer
@@ -13,6 +13,7 @@ from pyrklog.cli.options import (
     CONNECTION,
     INT32_MAX,
     WHERE,
+    Filters,
     Settings,
     argument,
     option,
@@ -22,6 +23,7 @@ from pyrklog.cli.options import (
 if TYPE_CHECKING:
     from pyrklog.cli.consumer import RecordConsumer
     from pyrklog.cli.offsets import OffsetRange
+    from pyrklog.cli.record_filter import Condition
     from pyrklog.cli.records import Record
 
 BATCH_RECORDS_MAX = 1000
@@ -53,6 +55,8 @@ def consume(
         "%t %p %o %k %v %h %T %d{iso} %e %a %K %V %H %[ %| %]; {hex} {base64} {json}.",
         None,
     ),
+    key: str | None = option("--key KEY", "Only records with this key.", None),
+    filters: Filters = None,
     key_delimiter: str | None = option(
         "-K TEXT", "Print the key too, then this, then the value.", None
     ),
@@ -71,6 +75,7 @@ def consume(
     from pyrklog.cli.consume_properties import refuse_without_effect
     from pyrklog.cli.offsets import RangeError, parse_range
     from pyrklog.cli.producer import argument_bytes
+    from pyrklog.cli.record_filter import conditions_of
     from pyrklog.cli.record_format import FormatError
 
     refuse_empty("TOPIC", "topic", topics)
@@ -82,13 +87,14 @@ def consume(
         write = _writer(source, argument_bytes(null), reading)
     except (RangeError, FormatError) as error:
         raise CliError(Exit.USAGE, str(error)) from None
+    conditions = conditions_of(filters, key)
     started = time.monotonic()
     try:
         reading.start()
         if not exit_at_end and not options.quiet:
             _tell_awaited(reading)
         is_bounded = exit_at_end or wanted.stop is not None
-        read = _copy(reading, write, count, exit_at_end, is_bounded)
+        read = _copy(reading, write, conditions, count, exit_at_end, is_bounded)
         if read_committed and not options.quiet and reading.finished(exit_at_end):
             _tell_held_back(reading)
     except RangeError as error:
@@ -96,8 +102,11 @@ def consume(
     finally:
         reading.close()
     if options.verbose:
-        elapsed_s = time.monotonic() - started
-        typer.echo(f"{counted(read, 'record')} in {elapsed_s:.2f} s", err=True)
+        _tell_read(read, time.monotonic() - started)
+
+
+def _tell_read(count: int, elapsed_s: float) -> None:
+    typer.echo(f"{counted(count, 'record')} in {elapsed_s:.2f} s", err=True)
 
 
 def _tell_awaited(reading: "RecordConsumer") -> None:
@@ -163,6 +172,7 @@ def _writer(source: str, null: bytes, reading: "RecordConsumer") -> "Callable[[R
 def _copy(
     reading: "RecordConsumer",
     write: "Callable[[Record], bytes]",
+    conditions: "Sequence[Condition]",
     count: int | None,
     exit_at_end: bool,
     is_bounded: bool,
@@ -171,20 +181,27 @@ def _copy(
 
     ``is_bounded``: the records exist already, so the wait for them ends at the timeout.
     """
+    from pyrklog.cli.record_filter import all_hold
     from pyrklog.cli.records import from_message
 
     read = 0
     out = sys.stdout.buffer
     while not reading.finished(exit_at_end) and (count is None or read < count):
-        limit = BATCH_RECORDS_MAX if count is None else min(count - read, BATCH_RECORDS_MAX)
-        messages = reading.read(limit, POLL_S)
+        left = BATCH_RECORDS_MAX if count is None else min(count - read, BATCH_RECORDS_MAX)
+        messages = reading.read(BATCH_RECORDS_MAX if conditions else left, POLL_S)
         if messages:
-            printed = b"".join([write(from_message(message)) for message in messages])
+            chosen: list[bytes] = []
+            looked_at = 0
+            while looked_at < len(messages) and len(chosen) < left:
+                record = from_message(messages[looked_at])
+                looked_at += 1
+                if all_hold(conditions, record):
+                    chosen.append(write(record))
             with held:  # the reader has seen these: commit them
-                out.write(printed)
+                out.write(b"".join(chosen))
                 out.flush()
-                reading.written(messages)
-            read += len(messages)
+                reading.written(messages[:looked_at])
+            read += len(chosen)
         elif is_bounded:
             reading.check_progress()
     return read

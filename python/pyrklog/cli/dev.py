@@ -5,6 +5,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated
 
+import typer
+
 from pyrklog.cli.admin_common import say, show
 from pyrklog.cli.failures import CliError, Exit, guarded
 from pyrklog.cli.options import (
@@ -90,6 +92,15 @@ def start(
             )
         Runner(place, cluster, _environment(), _describe).start()
     _print_started(options, place, cluster, output)
+    from pyrklog.cli.dev_profile import write
+
+    _tell(options, write(name, cluster.bootstrap, select=True))
+
+
+def _tell(options: Settings, sentences: list[str]) -> None:
+    if not options.quiet:
+        for one in sentences:
+            typer.echo(f"note: {one}", err=True)
 
 
 def _refuse_running(cluster: "Cluster") -> None:
@@ -181,6 +192,8 @@ def stop(options: Settings, name: Name = DEFAULT) -> None:
     for node in killed:
         say(options, f"{node.title} did not end in time and was killed")
     say(options, f"{name} stopped" if was_running else f"{name} did not run")
+    if runner.cluster.is_temporary:
+        _remove_profile(options, name)
 
 
 @command(app, "purge", "quiet")
@@ -189,6 +202,13 @@ def purge(options: Settings, name: Name = DEFAULT) -> None:
     with _locked(name) as runner:
         runner.purge()
     say(options, f"{name} purged")
+    _remove_profile(options, name)
+
+
+def _remove_profile(options: Settings, name: str) -> None:
+    from pyrklog.cli.dev_profile import remove
+
+    _tell(options, remove(name))
 
 
 @command(app, "kill", "quiet")
@@ -252,6 +272,9 @@ def add(
     with _locked(name) as runner:
         runner.add(count, _racks(racks))
     _print_started(options, runner.place, runner.cluster, output)
+    from pyrklog.cli.dev_profile import write
+
+    _tell(options, write(name, runner.cluster.bootstrap, select=False))
 
 
 def _signal(name: str, node: str, number: signal.Signals) -> None:

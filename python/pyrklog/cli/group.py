@@ -81,8 +81,9 @@ def describe(
 ) -> None:
     """Show a group's members and its progress, partition by partition.
 
-    LAG_S is the age of the first record that waits, by its timestamp. TREND compares with the round
-    before (-w).
+    LAG_S: how long ago the first unread record was appended; >N: at least so long; -: the
+    coordinator does not tell. TREND is that of the last minute. -o wide adds LOST: records that
+    retention deleted unread.
     """
     from pyrklog.cli import group_state, group_tables
 

@@ -1,19 +1,18 @@
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from pyrklog.base.committed import committed_partitions
 from pyrklog.cli.connection import Connection
 from pyrklog.cli.coordinator import no_coordinator
 from pyrklog.cli.failures import CliError, Exit
-from pyrklog.cli.interrupts import held
+from pyrklog.cli.interrupts import waited_for
+from pyrklog.cli.told_lag import UNTOLD, ToldLag, told_group
 from pyrklog.cli.topic_details import query_offsets
 
 LOADING_PAUSE_S = 0.1
 _PASSING = ("COORDINATOR_LOAD_IN_PROGRESS", "COORDINATOR_NOT_AVAILABLE", "NOT_COORDINATOR")
-AGE_WAIT_S = 3.0
-"""Longest wait for the first unread records; later ages stay unknown."""
-
 SIMILAR_MAX = 3
 SIMILARITY_MIN = 0.75
 """Of names that may be meant, from 0 to 1."""
@@ -56,14 +55,14 @@ class ConsumerGroup:
 
 @dataclass(frozen=True)
 class PartitionLag:
-    """A partition of a group: committed offset, the log's end, age of the first unread record."""
+    """A partition of a group: committed offset, the log's end, and what the coordinator tells."""
 
     topic: str
     partition: int
     committed: int | None
     end: int | None
     note: str = ""
-    age_s: float | None = None
+    told: ToldLag = UNTOLD
     member: str | None = None
 
     @property
@@ -78,15 +77,11 @@ class PartitionLag:
 class GroupLag:
     group: ConsumerGroup
     partitions: Sequence[PartitionLag] = field(default_factory=tuple)
+    told: ToldLag = UNTOLD
 
     @property
     def lag(self) -> int | None:
         return total(one.lag for one in self.partitions)
-
-    @property
-    def age_s(self) -> float | None:
-        ages = [one.age_s for one in self.partitions if one.age_s is not None]
-        return max(ages, default=None)
 
 
 def total(values: Iterable[int | None]) -> int | None:
@@ -206,108 +201,60 @@ def missing_group(connection: Connection, name: str, otherwise: str = "") -> Cli
     return CliError(Exit.NOT_FOUND, f"group {name} does not exist", fix + otherwise)
 
 
-def committed_offsets(connection: Connection, name: str) -> dict[Key, tuple[int, str]]:
-    from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException
+def all_partitions(connection: Connection) -> list[Key]:
+    """Of the cluster. Brokers delete the offsets of a topic with it."""
+    topics = connection.metadata().topics
+    return [(name, number) for name, topic in topics.items() for number in topic.partitions]
 
-    def ask() -> Any:
-        futures = connection.admin.list_consumer_group_offsets(
-            [ConsumerGroupTopicPartitions(name)],
-            request_timeout=connection.settings.timeout_s,
-        )
-        return futures[name].result().topic_partitions
 
+def committed_offsets(
+    connection: Connection, name: str, partitions: Iterable[Key] | None = None
+) -> dict[Key, tuple[int, str]]:
+    """Offset and metadata of what the group has committed of these partitions; None: of all, which
+    a request for the cluster's metadata tells."""
+    from confluent_kafka import KafkaException
+
+    connection.refuse_unreachable()
+    asked = all_partitions(connection) if partitions is None else list(partitions)
+    settings = connection.settings
     try:
-        found = patiently(connection, ask)
+        found = waited_for(
+            lambda: committed_partitions(
+                connection.configuration(), name, asked, settings.timeout_s, connection.make
+            )
+        )
     except KafkaException as error:
         raise connection.explain(error.args[0], f"offsets of group {name}") from None
-    return {
-        (place.topic, place.partition): (place.offset, place.metadata or "")
-        for place in found
-        if place.error is None and place.offset >= 0
-    }
+    return {(place.topic, place.partition): (place.offset, place.metadata or "") for place in found}
 
 
 def standing(connection: Connection, group: ConsumerGroup) -> GroupLag:
-    offsets = committed_offsets(connection, group.name)
+    there = all_partitions(connection)
+    offsets = committed_offsets(connection, group.name, there)
     owners = {key: member for member in group.members for key in member.partitions}
     keys = sorted({*offsets, *owners})
-    ends = _ends(connection, keys)
-    waiting = {
-        key: offset
-        for key, (offset, _) in offsets.items()
-        if ends.get(key) is not None and offset < (ends[key] or 0)
-    }
-    known_ages = record_ages(connection, waiting)
+    ends = _ends(connection, keys, there)
+    told = told_group(connection, group.coordinator, group.name) if offsets else None
     partitions = [
         PartitionLag(
             *key,
             committed=offsets[key][0] if key in offsets else None,
             end=ends.get(key),
             note=offsets[key][1] if key in offsets else "",
-            age_s=_age(key, offsets, ends, known_ages),
+            told=UNTOLD if told is None else told.partitions.get(key, UNTOLD),
             member=owners[key].label if key in owners else None,
         )
         for key in keys
     ]
-    return GroupLag(group, partitions)
+    return GroupLag(group, partitions, UNTOLD if told is None else told.whole)
 
 
-def _age(
-    key: Key,
-    offsets: Mapping[Key, tuple[int, str]],
-    ends: Mapping[Key, int | None],
-    known: Mapping[Key, float],
-) -> float | None:
-    end = ends.get(key)
-    if key in offsets and end is not None and offsets[key][0] >= end:
-        return 0.0
-    return known.get(key)
-
-
-def _ends(connection: Connection, keys: Sequence[Key]) -> dict[Key, int | None]:
+def _ends(
+    connection: Connection, keys: Sequence[Key], there: Iterable[Key]
+) -> dict[Key, int | None]:
     from confluent_kafka.admin import OffsetSpec
 
-    topics = connection.metadata().topics if keys else {}
-    there = [key for key in keys if key[0] in topics and key[1] in topics[key[0]].partitions]
     ends: dict[Key, int | None] = dict.fromkeys(keys)
-    ends.update(query_offsets(connection, there, OffsetSpec.latest()))
+    existing = sorted(ends.keys() & set(there))
+    ends.update(query_offsets(connection, existing, OffsetSpec.latest()))
     return ends
-
-
-def record_ages(connection: Connection, offsets: Mapping[Key, int]) -> dict[Key, float]:
-    """Age in seconds, by its timestamp, of the first record at or after each offset.
-
-    Reads one record of each partition; late ones are left out.
-    """
-    if not offsets:
-        return {}
-    from confluent_kafka import Consumer, TopicPartition
-
-    configuration = connection.configuration(
-        **{
-            "group.id": "pyrklog-cli",
-            "enable.auto.commit": False,
-            "auto.offset.reset": "earliest",
-            "fetch.wait.max.ms": 10,
-            "max.partition.fetch.bytes": 1,
-            "fetch.queue.backoff.ms": 5,
-        }
-    )
-    consumer = connection.make(Consumer, configuration)
-    found: dict[Key, float] = {}
-    deadline = time.monotonic() + min(AGE_WAIT_S, connection.settings.timeout_s)
-    try:
-        consumer.assign([TopicPartition(*key, offset) for key, offset in offsets.items()])
-        while len(found) < len(offsets) and time.monotonic() < deadline:
-            with held:
-                messages = consumer.consume(len(offsets), 0.05)
-            for message in messages:
-                if message.error() is not None:
-                    continue
-                key = (message.topic(), message.partition())
-                if key not in found:
-                    consumer.pause([TopicPartition(*key)])
-                    found[key] = max(0.0, time.time() - message.timestamp()[1] / 1000)
-    finally:
-        consumer.close()
-    return found

@@ -3,6 +3,8 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+import typer
+
 from pyrklog.cli.connection import Connection
 from pyrklog.cli.failures import CliError, Exit
 from pyrklog.cli.group_seek import Move
@@ -10,15 +12,17 @@ from pyrklog.cli.group_state import GroupLag, PartitionLag, describe_group, stan
 from pyrklog.cli.group_state import list_groups as find_groups
 from pyrklog.cli.options import OutputFormat
 from pyrklog.cli.output import Listing, columns, plain_table, print_listing
+from pyrklog.cli.told_lag import UNTOLD, ToldGroup, ToldGroups, ToldLag, told_groups
 
 LIST_COLUMNS = columns("name, state, type*")
 LAG_COLUMNS = (*LIST_COLUMNS, *columns("members>, lag>, lag_s>"))
 PARTITION_COLUMNS = columns(
-    "topic, partition> PART, committed>, end>, lag>, lag_s>, trend, member, note*"
+    "topic, partition> PART, committed>, end>, lag>, lag_s>, trend, member, lost>*, note*"
 )
 FLAT_COLUMNS = (*columns("group"), *PARTITION_COLUMNS)
 MOVE_COLUMNS = columns("topic, partition> PART, before>, after>, remark")
 EXPORT_COLUMNS = columns("topic, partition> PART, offset>, metadata*")
+_TRENDS = {"up": "rising", "flat": "steady", "down": "falling"}
 _UNITS_S = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400}
 
 
@@ -46,30 +50,62 @@ def parse_limits(text: str | None) -> Limits:
 def list_groups(
     connection: Connection, states: Sequence[str], lag: bool, limits: Limits
 ) -> Listing:
-    """One item for each group; lag only on demand, since each group takes requests."""
+    """One item for each group; lag only on demand."""
     found = find_groups(connection, states)
     cluster_id = connection.metadata().cluster_id
     if not lag and limits == Limits():
         return Listing("pyrklog.groups/1", LIST_COLUMNS, found, cluster_id)
+    told = told_groups(connection, *limits)
+    _tell_unknown(told, limits)
     items: list[dict[str, Any]] = []
     for item in found:
-        one = standing(connection, describe_group(connection, item["name"]))
-        if _exceeds(one, limits):
-            numbers = {
-                "members": len(one.group.members),
-                "lag": one.lag,
-                "lag_s": _whole(one.age_s),
-            }
-            items.append({**item, **numbers})
+        one = told.groups.get(item["name"])
+        if one is None and told.silent:
+            one = _untold(connection, item["name"], limits, told.silent)
+        if one is not None:
+            items.append({**item, "members": one.members, **_lag_of(one.lag, one.whole)})
+        elif limits == Limits():
+            items.append({**item, "members": None, **_lag_of(None, UNTOLD)})
     return Listing("pyrklog.groups/1", LAG_COLUMNS, items, cluster_id)
 
 
-def _exceeds(one: GroupLag, limits: Limits) -> bool:
-    if limits == Limits():
-        return True
-    more = limits.records is not None and (one.lag or 0) > limits.records
-    older = limits.seconds is not None and (one.age_s or 0) > limits.seconds
-    return more or older
+def _untold(
+    connection: Connection, name: str, limits: Limits, silent: Sequence[int]
+) -> ToldGroup | None:
+    """By requests about the one group, in records only; None if its lag is not over a limit, or if
+    its coordinator has told about its groups."""
+    group = describe_group(connection, name)
+    if group.coordinator is not None and group.coordinator not in silent:
+        return None
+    one = standing(connection, group)
+    is_over = limits.records is not None and (one.lag or 0) > limits.records
+    if limits.seconds is not None:
+        is_over |= (one.told.lag_s or 0) > limits.seconds
+    if limits != Limits() and not is_over:
+        return None
+    return ToldGroup(len(group.members), one.lag, one.told)
+
+
+def _tell_unknown(told: ToldGroups, limits: Limits) -> None:
+    if told.silent and limits.seconds is not None:
+        brokers = ", ".join(map(str, told.silent))
+        typer.echo(
+            f"warning: broker {brokers} does not tell lag in seconds; the groups that it "
+            "coordinates are left out unless they lag in records",
+            err=True,
+        )
+    if told.unfinished:
+        brokers = ", ".join(map(str, told.unfinished))
+        typer.echo(
+            f"warning: broker {brokers} has not looked at all its groups since its start; some "
+            "are left out",
+            err=True,
+        )
+    if told.left_out:
+        typer.echo(
+            f"warning: {told.left_out:,} groups are left out: more than their coordinators look at",
+            err=True,
+        )
 
 
 def print_described(
@@ -103,8 +139,9 @@ def _item(one: GroupLag, earlier: Mapping[tuple[str, str, int], int | None]) -> 
         "state": group.state,
         "assignor": group.assignor,
         "coordinator": group.coordinator,
-        "lag": one.lag,
-        "lag_s": _whole(one.age_s),
+        **_lag_of(one.lag, one.told),
+        "trend": one.told.trend,
+        "lost": one.told.lost,
         "members": [
             {
                 "member_id": member.member_id,
@@ -128,12 +165,17 @@ def _row(part: PartitionLag, lag_before: int | None) -> dict[str, Any]:
         "partition": part.partition,
         "committed": part.committed,
         "end": part.end,
-        "lag": part.lag,
-        "lag_s": _whole(part.age_s),
-        "trend": trend(lag_before, part.lag),
+        **_lag_of(part.lag, part.told),
+        "trend": part.told.trend or trend(lag_before, part.lag),
         "member": part.member,
+        "lost": part.told.lost,
         "note": part.note,
     }
+
+
+def _lag_of(lag: int | None, told: ToldLag) -> dict[str, Any]:
+    seconds = None if told.lag_s is None else round(told.lag_s)
+    return {"lag": lag, "lag_s": seconds, "lag_s_is_least": told.is_least}
 
 
 def trend(before: int | None, now: int | None) -> str | None:
@@ -158,8 +200,12 @@ def _head(one: GroupLag, item: Mapping[str, Any]) -> str:
     if group.coordinator is not None and group.coordinator >= 0:
         parts.append(f"coordinator {group.coordinator}")
     if item["lag"] is not None:
-        age = "" if item["lag_s"] is None else f" / {item['lag_s']} s"
+        age = "" if item["lag_s"] is None else f" / {_seconds(item)} s"
         parts.append(f"lag {item['lag']:,}{age}")
+    if item["trend"] is not None:
+        parts.append(_TRENDS[item["trend"]])
+    if item["lost"]:
+        parts.append(f"lost {item['lost']:,} to retention")
     return "  ".join(parts)
 
 
@@ -167,30 +213,38 @@ def _totals(rows: Sequence[Mapping[str, Any]]) -> Iterable[dict[str, Any]]:
     for topic in dict.fromkeys(row["topic"] for row in rows):
         own = [row for row in rows if row["topic"] == topic]
         if len(own) > 1:
-            ages = [row["lag_s"] for row in own if row["lag_s"] is not None]
+            told = [row for row in own if row["lag_s"] is not None]
+            untold: Mapping[str, Any] = {}
+            longest = max(told, key=lambda row: row["lag_s"], default=untold)
             yield {
                 "topic": topic,
                 "partition": "total",
                 "committed": "",
                 "end": "",
                 "lag": total(row["lag"] for row in own),
-                "lag_s": max(ages, default=None),
+                "lag_s": longest.get("lag_s"),
+                "lag_s_is_least": longest.get("lag_s_is_least"),
                 "trend": "",
                 "member": "",
+                "lost": total(row["lost"] for row in own),
                 "note": "",
             }
 
 
 def _grouped(row: Mapping[str, Any]) -> dict[str, Any]:
-    keys = ("committed", "end", "lag", "lag_s")
-    return {
+    keys = ("committed", "end", "lag", "lost")
+    shown = {
         key: f"{value:,}" if key in keys and isinstance(value, int) else value
         for key, value in row.items()
     }
+    return {**shown, "lag_s": _seconds(row)}
 
 
-def _whole(seconds: float | None) -> int | None:
-    return None if seconds is None else round(seconds)
+def _seconds(row: Mapping[str, Any]) -> str | None:
+    """``41``, or ``>41`` for at least so many."""
+    if row["lag_s"] is None:
+        return None
+    return f"{'>' if row['lag_s_is_least'] else ''}{row['lag_s']:,}"
 
 
 def moves(found: Sequence[Move], cluster_id: str | None) -> Listing:

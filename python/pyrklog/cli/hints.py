@@ -27,6 +27,9 @@ _ANY_COMMAND = {
     "--producer.config": "give properties with -X NAME=VALUE",
     "--producer-property": "give properties with -X NAME=VALUE",
     "--port": "give the broker with -b HOST:PORT",
+    "-p": "-p PROFILE stands before the command, --profile NAME behind it, too",
+    "--install-completion": "`pyrklog completion bash|zsh|fish` prints it",
+    "--show-completion": "`pyrklog completion bash|zsh|fish` prints it",
     "--json": "`-o json` prints JSON, `-o jsonl` an item a line",
 }
 _OF_COMMANDS = {

@@ -49,6 +49,11 @@ class _Held:
         self._depth = 0
         self._noted: type[KeyboardInterrupt] | None = None
 
+    @property
+    def is_interrupted(self) -> bool:
+        """Whether a Ctrl-C waits for the end of the call."""
+        return self._noted is not None
+
     def interrupt(self, number: int, _frame: FrameType | None) -> None:
         for one in _DEFAULTS:
             if signal.getsignal(one) == self.interrupt:

@@ -74,7 +74,7 @@ def run(
 
     refuse_codec(codec)
     _refuse_others(policy, start, missing)
-    refuse_empty("--topics", "topic", topics)
+    _refuse_names(topics, again or [])
     from pyrklog.mirror import MirrorError, Options, Pace, Patterns
 
     source, target, names = places(options, sides, policy, name)
@@ -113,10 +113,13 @@ def _run(options: Settings, wanted: "Options") -> None:
         raise CliError(Exit.FAILED, what, "pip install 'pyrklog[arrow]'")
     probe(options, wanted.source, wanted.target)
     said = Said(wanted.names, options)
+    mirror = Mirror(wanted, said)
     try:
-        Mirror(wanted, said).run()
+        mirror.run()
     finally:
         said.summary()
+    if mirror.is_partial:
+        raise typer.Exit(Exit.PARTIAL)
 
 
 @command(app, "status", "timeout_s")
@@ -163,12 +166,11 @@ def verify(
 ) -> None:
     """Compare what was copied at both sides, by digests.
 
-    Exit code 8 if anything differs, else 9 if a partition has no leader.
+    Exit code 8 if anything differs, else 9 if a partition could not be compared.
     """
     from pyrklog.cli.admin_common import show
     from pyrklog.cli.mirror_tables import verify_listing
     from pyrklog.mirror import MirrorError, Patterns
-    from pyrklog.mirror.verify import Other
 
     source, target, names = places(options, sides, None, name)
     try:
@@ -180,8 +182,18 @@ def verify(
     results = {one["result"] for one in listing.items}
     if "differs" in results:
         raise typer.Exit(Exit.DIFFERS)
-    if any(one.startswith(Other.LEADERLESS.value) for one in results):
+    if results - {"same"}:
         raise typer.Exit(Exit.PARTIAL)
+
+
+def _refuse_names(patterns: list[str], again: list[str]) -> None:
+    from pyrklog.cluster.topic_names import wrong_with_name
+
+    refuse_empty("--topics", "topic", patterns)
+    for topic in again:
+        if wrong_with_name(topic) is not None:
+            what = f"--again takes the name of one topic, not {topic!r}"
+            raise CliError(Exit.USAGE, what, "repeat --again for several topics")
 
 
 def _refuse_others(policy: str, start: str, missing: str) -> None:

@@ -130,6 +130,9 @@ def _cluster(options: Settings, side: Side) -> "Cluster":
     refuse_empty(side.name, "broker", [side.place])
     found = _PLACE.fullmatch(side.place)
     assert found is not None
+    if "=" in found[2]:
+        what = f"{side.name} takes one alias, before all brokers"
+        raise CliError(Exit.USAGE, what, f"for example {side.name} east=HOST:PORT,HOST:PORT")
     bootstrap = ",".join(f"{host}:{port}" for host, port in addresses(found[2]))
     alias = ALIASES[side.name] if found[1] is None else found[1]
     return Cluster(alias, bootstrap, _security(options, side))
@@ -203,6 +206,7 @@ def probe(options: Settings, source: "Cluster", target: "Cluster") -> None:
                 options,
                 bootstrap=cluster.bootstrap,
                 bootstrap_option=name,
+                is_profiles_broker=False,
                 properties={"security.protocol": cluster.security.protocol},
                 property_option=f"{name}-property",
             )

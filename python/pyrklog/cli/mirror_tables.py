@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from pyrklog.mirror.verify import Other, Verdict
 
 STATUS = columns(
-    "topic, partition> PART, position>, end>, lag>, rate> REC/S, records>, skipped> LOST, at, "
-    "target*, begin*>, bytes*>"
+    "topic, partition> PART, position>, end>, lag>, rate> REC/S, records>, skipped> LOST, state, "
+    "at, target*, begin*>, bytes*>"
 )
 VERIFY = columns("topic, partition> PART, target, records>, result, keys*>, difference DIFFERENCE")
 
@@ -55,6 +55,7 @@ def _status(row: "Row", rates: dict[tuple[str, int], float]) -> dict[str, Any]:
         "rate": None if rate is None else round(rate, 1),
         "records": one.records,
         "skipped": one.skipped,
+        "state": row.standing.value,
         "at": at.replace("+00:00", "Z"),
         "target": one.target,
         "begin": one.begin,

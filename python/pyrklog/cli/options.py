@@ -3,17 +3,20 @@
 A shared option may be before or after the command; after wins.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import wraps
 from inspect import Parameter, Signature, signature
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from pyrklog.cli.failures import CliError, Exit, guarded
 from pyrklog.cli.usage import Commands
+
+if TYPE_CHECKING:
+    from pyrklog.cli.profiles import Profile
 
 DEFAULT_BOOTSTRAP = "127.0.0.1:9092"
 DEFAULT_TIMEOUT_S = 30.0
@@ -24,6 +27,9 @@ WHERE = (
 """Places in a log, for people; :mod:`pyrklog.cli.offsets` reads them."""
 _BROKERS = ("bootstrap.servers", "metadata.broker.list")
 """librdkafka's two names of the same property."""
+_OF_COMMANDS = frozenset(
+    ("PYRKLOG_BOOTSTRAP", "PYRKLOG_CONFIG", "PYRKLOG_PROFILE", "PYRKLOG_TRACEBACK")
+)
 INT32_MAX = 2**31 - 1
 TIMEOUT_MAX_S = 86_400.0
 """A day; milliseconds must fit an int32."""
@@ -78,7 +84,15 @@ Bootstrap = Annotated[
     str | None,
     option(
         "-b, --bootstrap-server HOST:PORT",
-        f"Broker to start from; environment PYRKLOG_BOOTSTRAP; default {DEFAULT_BOOTSTRAP}.",
+        "Broker to start from; environment PYRKLOG_BOOTSTRAP; default: the profile's, or "
+        f"{DEFAULT_BOOTSTRAP}.",
+    ),
+]
+ProfileName = Annotated[
+    str | None,
+    option(
+        "--profile NAME",
+        "Profile to use (see `pyrklog profile`), or none; environment PYRKLOG_PROFILE.",
     ),
 ]
 Properties = Annotated[
@@ -100,12 +114,34 @@ Output = Annotated[
 DryRun = Annotated[bool, option("--dry-run", "Let the broker check it, but change nothing.")]
 OnlySaid = Annotated[bool, option("--dry-run", "Only say what would be done; send nothing.")]
 Yes = Annotated[bool, option("-y, --yes", "Do not ask.")]
+Filters = Annotated[
+    list[str] | None,
+    option(
+        "--filter CONDITION",
+        "Only records for which it holds, such as header:NAME=TEXT, value.a.b!=1, key~REGEX or "
+        "timestamp>@-1d; may be repeated.",
+    ),
+]
 
 
 Places = Annotated[
     list[str] | None,
     argument("[TOPIC[:P]...]", "Topics, or single partitions of them; default: all."),
 ]
+
+
+@dataclass(frozen=True)
+class Given:
+    """What the command line says before and behind a command; None: nothing."""
+
+    bootstrap: str | None = None
+    profile: str | None = None
+    properties: Mapping[str, str] = field(default_factory=dict)
+    timeout_s: float | None = None
+    verbose: bool = False
+    quiet: bool = False
+    confirmed: str | None = None
+    """The profile's name, from ``--confirm``."""
 
 
 @dataclass(frozen=True)
@@ -119,6 +155,9 @@ class Settings:
     """What the broker was given with, for errors."""
     property_option: str = "-X"
     """The same of the properties."""
+    profile: "Profile | None" = None
+    is_profiles_broker: bool = False
+    """Whether the profile has chosen the broker."""
 
     @property
     def security_protocol(self) -> str:
@@ -126,34 +165,73 @@ class Settings:
         return self.properties.get("security.protocol", "plaintext").strip().lower()
 
 
-def settings(
+def given(
     context: typer.Context,
     bootstrap: str | None = None,
+    profile: str | None = None,
     properties: list[str] | None = None,
     timeout_s: float | None = None,
     verbose: bool = False,
     quiet: bool = False,
-) -> Settings:
-    base = context.find_object(Settings) or Settings()
+) -> Given:
+    """These options, and those before the command where these say nothing."""
+    base = context.find_object(Given) or Given()
     if timeout_s is not None and not timeout_s <= TIMEOUT_MAX_S:
         what = f"--timeout takes up to {TIMEOUT_MAX_S:g} seconds, not {timeout_s:g}"
         raise CliError(Exit.USAGE, what)
-    given = parse_pairs(properties, "-X")
-    _refuse_brokers(given)
-    found = replace(
+    pairs = parse_pairs(properties, "-X")
+    refuse_brokers(pairs)
+    return replace(
         base,
         bootstrap=base.bootstrap if bootstrap is None else bootstrap,
-        properties={**base.properties, **given},
+        profile=base.profile if profile is None else profile,
+        properties={**base.properties, **pairs},
         timeout_s=base.timeout_s if timeout_s is None else timeout_s,
         verbose=base.verbose or verbose,
         quiet=base.quiet or quiet,
     )
-    if context.parent is not None and not found.quiet:
-        _tell_unknown_variables()
-    return found
 
 
-def _refuse_brokers(properties: Iterable[str]) -> None:
+def settings(given: Given, profile: "Profile | None" = None) -> Settings:
+    """The command line before the environment, the environment before the profile. A profile that
+    the command line names comes before the environment's broker."""
+    import os
+
+    named = DEFAULT_BOOTSTRAP if profile is None else profile.bootstrap
+    of_environment = os.environ.get("PYRKLOG_BOOTSTRAP") or None
+    is_chosen = profile is not None and named is not None
+    if given.bootstrap is not None:
+        bootstrap, is_chosen = given.bootstrap, False
+    elif of_environment is not None and not (is_chosen and given.profile):
+        bootstrap, is_chosen = of_environment, False
+    else:
+        bootstrap = named or DEFAULT_BOOTSTRAP
+    return Settings(
+        bootstrap=bootstrap,
+        properties={**({} if profile is None else profile.properties), **given.properties},
+        timeout_s=DEFAULT_TIMEOUT_S if given.timeout_s is None else given.timeout_s,
+        verbose=given.verbose,
+        quiet=given.quiet,
+        profile=profile,
+        is_profiles_broker=is_chosen,
+    )
+
+
+def _selected_profile(given: Given) -> "Profile | None":
+    import os
+
+    from pyrklog.cli import colour, profiles
+
+    found = profiles.load(os.environ)
+    name = found.selected(given.profile, os.environ)
+    profile = None if name is None else found.get(name)
+    colour.choose(colour.AUTO if profile is None else profile.colour)
+    if profile is not None and not given.quiet:
+        profiles.tell_open_secrets(found.path, profile)
+    return profile
+
+
+def refuse_brokers(properties: Iterable[str]) -> None:
     """Refuses brokers among the properties: a command would act on those of ``-b`` instead."""
     name = next((name for name in properties if name in _BROKERS), None)
     if name is not None:
@@ -167,7 +245,7 @@ def _tell_unknown_variables() -> None:
     import os
 
     ours = [name for name in os.environ if name.startswith("PYRKLOG_")]
-    if set(ours) <= {"PYRKLOG_BOOTSTRAP", "PYRKLOG_TRACEBACK"}:
+    if set(ours) <= _OF_COMMANDS:
         return  # the table of options loads slowly
     from pyrklog.config.load import unknown_variables
 
@@ -188,6 +266,7 @@ def parse_pairs(pairs: list[str] | None, option: str) -> dict[str, str]:
 
 _SHARED: dict[str, tuple[Any, Any]] = {
     "bootstrap": (Bootstrap, None),
+    "profile": (ProfileName, None),
     "properties": (Properties, None),
     "timeout_s": (Timeout, None),
     "verbose": (Verbose, False),
@@ -198,7 +277,9 @@ _EVERYWHERE: dict[str, tuple[Any, Any]] = {
     "quiet": (Annotated[bool, option("-q, --quiet", "", hidden=True)], False),
 }
 """Shared options that commands take without showing them, because they change little there."""
-CONNECTION = ("bootstrap", "properties", "timeout_s")
+CONNECTION = ("bootstrap", "profile", "properties", "timeout_s")
+_WITHOUT_BROKER_OPTION = ("mirror run",)
+"""Commands that change clusters which they name with options of their own."""
 
 
 def command_group(about: str) -> Commands:
@@ -213,18 +294,29 @@ def with_settings(*names: str) -> Callable[[Callable[..., None]], Callable[..., 
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
         @wraps(command)
-        def run(context: typer.Context, **given: Any) -> None:
-            shared = {name: given.pop(name) for name in added_options}
-            command(settings(context, **shared), **given)
+        def run(context: typer.Context, **own: Any) -> None:
+            shared = {name: own.pop(name) for name in added_options}
+            found = given(context, **shared)
+            if not found.quiet:
+                _tell_unknown_variables()
+            path = " ".join(context.command_path.split()[1:])
+            profile = None
+            if "profile" in names or path in _WITHOUT_BROKER_OPTION:
+                profile = _selected_profile(found)
+            if profile is not None:
+                from pyrklog.cli.profile_guard import check
 
-        _, *own = signature(command, eval_str=True).parameters.values()
+                check(path, own, profile, found.confirmed)
+            command(settings(found, profile), **own)
+
+        _, *parameters = signature(command, eval_str=True).parameters.values()
         kind = Parameter.POSITIONAL_OR_KEYWORD
         added = [
             Parameter(name, kind, annotation=annotation, default=default)
             for name, (annotation, default) in added_options.items()
         ]
         context = Parameter("context", kind, annotation=typer.Context)
-        run.__signature__ = Signature([context, *own, *added])  # type: ignore[attr-defined]
+        run.__signature__ = Signature([context, *parameters, *added])  # type: ignore[attr-defined]
         return guarded(run)
 
     return decorate

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
+from pyrklog.cli import colour
 from pyrklog.cli.options import OutputFormat
 
 Item = Mapping[str, Any]
@@ -51,7 +52,7 @@ class Listing:
 
 
 def print_listing(listing: Listing, output: OutputFormat) -> None:
-    if output is OutputFormat.TABLE and sys.stdout.isatty():
+    if output is OutputFormat.TABLE and colour.is_for_people(sys.stdout):
         _print_rich(listing)
         return
     sys.stdout.write(render(listing, output))
@@ -138,7 +139,9 @@ def _print_rich(listing: Listing) -> None:
         )
     for item in listing.items:
         table.add_row(*(_plain(cell(item.get(column.key))) for column in columns))
-    Console(highlight=False).print(table)
+    is_forced = True if colour.mode() == colour.ALWAYS else None
+    is_without = True if colour.mode() == colour.NEVER else None
+    Console(highlight=False, force_terminal=is_forced, no_color=is_without).print(table)
 
 
 def _plain(shown: str) -> Any:

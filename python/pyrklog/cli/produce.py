@@ -1,10 +1,23 @@
 """``pyrklog produce``: writes records from arguments, standard input or a file."""
 
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
-from pyrklog.cli.failures import CliError, Exit, refuse_empty
-from pyrklog.cli.options import CONNECTION, INT32_MAX, Settings, argument, option, with_settings
+from pyrklog.cli.admin_common import connect, say
+from pyrklog.cli.failures import CliError, Exit, counted, refuse_empty
+from pyrklog.cli.options import (
+    CONNECTION,
+    INT32_MAX,
+    OnlySaid,
+    Settings,
+    argument,
+    option,
+    with_settings,
+)
+
+if TYPE_CHECKING:
+    from pyrklog.cli.records import InputRecord
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 ACKS = ("all", "-1", "1", "0")
@@ -38,18 +51,17 @@ def produce(
         "-f, --format FORMAT", "jsonl: lines of `consume -f jsonl`.", None
     ),
     source: Path | None = option("--from FILE", "Read lines from a file.", None),
+    rate: float | None = option("--rate N", "At most so many records a second.", None),
+    dry_run: OnlySaid = False,
 ) -> None:
     """Write records, one for each value or line. With -v, print where each one went."""
     refuse_empty("TOPIC", "topic", [topic])
-    refuse_codec(codec)
-    if acks not in ACKS:
-        raise CliError(Exit.USAGE, f"--acks {acks} is not all, 1 or 0")
-    if format_ not in (None, "jsonl"):
-        raise CliError(Exit.USAGE, f"-f {format_} is not jsonl")
+    _refuse_words(codec, acks, format_)
     if values and source is not None:
         raise CliError(Exit.USAGE, "values and --from exclude each other")
     if tombstone and (key is None or values or source is not None):
         raise CliError(Exit.USAGE, "--tombstone takes a key and no value", "give -k KEY")
+    from pyrklog.cli.pace import Pace, parse_rate
     from pyrklog.cli.producer import (
         LineReader,
         RecordProducer,
@@ -72,6 +84,7 @@ def produce(
         empty_is_null=empty_is_null,
         json_lines=format_ == "jsonl",
     )
+    pace = Pace(parse_rate(rate))
     # During a long stream a connection may break: retries must not duplicate records. A few values
     # on the command line need the answer half a second earlier more.
     idempotent = not (tombstone or values)
@@ -81,10 +94,29 @@ def produce(
         records = reader.records(map(argument_bytes, values))
     else:
         records = reader.records(read_lines(source))
+    if dry_run:
+        _say_only(options, topic, records)
+        return
     sender = RecordProducer(options, topic, codec=codec, acks=acks, idempotent=idempotent)
-    send_all(sender, records, None if tombstone or values else reader)
+    send_all(sender, pace.each(records), None if tombstone or values else reader)
     if not options.quiet:
         sender.sum_up()
+
+
+def _refuse_words(codec: str, acks: str, format_: str | None) -> None:
+    refuse_codec(codec)
+    if acks not in ACKS:
+        raise CliError(Exit.USAGE, f"--acks {acks} is not all, 1 or 0")
+    if format_ not in (None, "jsonl"):
+        raise CliError(Exit.USAGE, f"-f {format_} is not jsonl")
+
+
+def _say_only(options: Settings, topic: str, records: "Iterator[InputRecord]") -> None:
+    """Reads all records, so that a bad line is told."""
+    metadata = connect(options).metadata()
+    count = sum(1 for _ in records)
+    missing = "" if topic in metadata.topics else ", which does not exist yet"
+    say(options, f"{counted(count, 'record')} would be written to {topic}{missing}")
 
 
 def refuse_codec(codec: str) -> None:

@@ -217,6 +217,7 @@ def cancel(
     options: Settings,
     file: str | None = argument("[FILE]", "A plan.", None),
     everything: bool = option("--all", "Whatever moves.", False),
+    dry_run: OnlySaid = False,
 ) -> None:
     """Cancel moves: the earlier replicas come back, and throttles go."""
     from pyrklog.cli.reassign_cluster import ReassignmentAdmin
@@ -228,6 +229,10 @@ def cancel(
     cluster = ReassignmentAdmin(connect(options))
     moving = cluster.moving()
     chosen = [place for place in moving if named is None or place in named]
+    if dry_run:
+        say(options, *[f"{_name(place)}: would be cancelled" for place in chosen])
+        say(options, *([] if chosen else ["nothing moves"]))
+        return
     # Remove throttles also if nothing moves any more: the plan may be done.
     throttled = cluster.throttled_topics()
     if named is not None:

@@ -7,7 +7,7 @@
 import gc
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -73,7 +73,8 @@ def parse_fast(arguments: Sequence[str]) -> ServeOptions | None:
     return options
 
 
-def serve(options: ServeOptions) -> int:
+def serve(options: ServeOptions, run: "Callable[[BrokerConfig], int] | None" = None) -> int:
+    """Returns the exit code. ``run`` takes the place of ``run_broker``."""
     from pyrklog.errors import StartError
 
     # Start-up makes no garbage, and the collector would take a fifth of its time; the running
@@ -81,13 +82,13 @@ def serve(options: ServeOptions) -> int:
     gc.disable()
     try:
         if options.tmp:
-            return _serve_temporarily(options)
-        return _serve(options, options.data)
+            return _serve_temporarily(options, run)
+        return _serve(options, options.data, run)
     except StartError as error:
         return _report(error.what, error.fix, error.exit_code)
 
 
-def _serve_temporarily(options: ServeOptions) -> int:
+def _serve_temporarily(options: ServeOptions, run: "Callable[[BrokerConfig], int] | None") -> int:
     import tempfile
 
     from pyrklog.errors import ConfigError
@@ -95,10 +96,12 @@ def _serve_temporarily(options: ServeOptions) -> int:
     if options.data is not None:
         raise ConfigError("--tmp and --data exclude each other", fix="give one of them")
     with tempfile.TemporaryDirectory(prefix="pyrklog-") as folder:
-        return _serve(options, folder)
+        return _serve(options, folder, run)
 
 
-def _serve(options: ServeOptions, data: str | None) -> int:
+def _serve(
+    options: ServeOptions, data: str | None, run: "Callable[[BrokerConfig], int] | None" = None
+) -> int:
     from pyrklog.config.load import load_config
 
     log_level = _one_of("--log-level", options.log_level, ("debug", "info", "warning", "error"))
@@ -139,12 +142,17 @@ def _serve(options: ServeOptions, data: str | None) -> int:
     if options.check:
         for notice in config.notices:
             print(_printable(f"note: {notice}"))
-        print("configuration is good")
+        from pyrklog.config.given_counts import count_given, summary
+
+        print(f"configuration is good: {summary(count_given(config.given))}")
         return 0
     from pyrklog.base import logs
-    from pyrklog.broker import run_broker
 
     logs.choose(level=log_level, format_=log_format)
+    if run is not None:
+        return run(config)
+    from pyrklog.broker import run_broker
+
     return run_broker(config)
 
 

@@ -75,7 +75,7 @@ def _of_brokers(state: ClusterState, settings: Settings, errors: list[str]) -> d
     for one in state.brokers:
         try:
             with BrokerConnection((one.host, one.port), settings.timeout_s) as broker:
-                logs[f"broker {one.number}"] = _log_of(broker)
+                logs[f"broker {one.number}"] = log_of(broker)
         except OSError as error:
             errors.append(f"broker {one.number} at {one.host}:{one.port}: {error}")
     if not logs:
@@ -83,7 +83,7 @@ def _of_brokers(state: ClusterState, settings: Settings, errors: list[str]) -> d
     return logs
 
 
-def _log_of(broker: BrokerConnection) -> bytes:
+def log_of(broker: BrokerConnection) -> bytes:
     """Both files of a broker. Raises :class:`OSError`."""
     file_id, written = _file(broker, older=False)
     older_id, older = _file(broker, older=True)

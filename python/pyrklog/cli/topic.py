@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from pyrklog.cli.connection import Connection
     from pyrklog.cli.offsets import OffsetPosition, OffsetRange
     from pyrklog.cli.topic_copy import Copied
+    from pyrklog.cli.topic_listing import Sort
     from pyrklog.cli.topic_skew import By
     from pyrklog.cli.topic_trim import Trim
 
@@ -99,26 +100,55 @@ def list_topics(
     options: Settings,
     names: list[str] | None = argument("TOPIC...", default=None),
     regex: str | None = option("--regex", "Only names that it matches somewhere.", None),
+    sort: str = option("--sort WHAT", "name, size, rate or skew.", "name"),
+    stale: str | None = option(
+        "--stale AGE", "Only topics without a record for so long, such as 7d.", None
+    ),
+    limit: int | None = option("--limit N", "Only the first N.", None, min=1),
+    full: bool = option("--full", "Measure all columns, however large the cluster is.", False),
     internal: bool = option("--internal", "Internal topics too (__consumer_offsets, ...).", False),
     output: Output = OutputFormat.TABLE,
 ) -> None:
-    """List topics."""
+    """List topics.
+
+    SIZE is of one replica of each partition, IN/S what the last minute brought by the records'
+    timestamps, GROUPS how many consumer groups have offsets in the topic.
+    """
     _refuse_empty(names or [])
     pattern = _pattern(regex)
-    connection = connect(options)
-    from pyrklog.cli import topic_details
+    by = _sort(sort)
+    from pyrklog.cli import topic_listing
+    from pyrklog.cli.durations import parse_seconds
+
+    stale_s = None if stale is None else parse_seconds(stale, "--stale")
 
     def wanted(name: str) -> bool:
-        if names:
-            return name in names
-        return internal or not name.startswith(INTERNAL_PREFIX)
+        is_chosen = name in names if names else internal or not name.startswith(INTERNAL_PREFIX)
+        return is_chosen and (pattern is None or pattern.search(name) is not None)
 
-    listing = topic_details.list_topics(
-        connection,
+    selection = topic_listing.Selection(
         names or [],
-        lambda name: wanted(name) and (pattern is None or pattern.search(name) is not None),
+        wanted,
+        by,
+        limit,
+        stale_s,
+        measured=output is not OutputFormat.NAME,
+        full=full,
     )
-    show(listing, output)
+    listing, notes = topic_listing.list_topics(connect(options), selection)
+    for note in [] if options.quiet else notes:
+        typer.echo(f"note: {note}", err=True)
+    is_shown = output in (OutputFormat.TABLE, OutputFormat.WIDE)
+    show(topic_listing.for_people(listing) if is_shown else listing, output)
+
+
+def _sort(text: str) -> "Sort":
+    from pyrklog.cli.topic_listing import Sort
+
+    names = [one.value for one in Sort]
+    if text not in names:
+        raise CliError(Exit.USAGE, f"--sort {text} is unknown", f"one of {', '.join(names)}")
+    return Sort(text)
 
 
 def _pattern(regex: str | None) -> re.Pattern[str] | None:
@@ -135,15 +165,20 @@ def describe(
     options: Settings,
     names: Names,
     configs: bool = option("--configs", "Options too: value and where it comes from.", False),
+    groups: bool = option(
+        "--groups", "Consumer groups with offsets in the topic too, and their lag.", False
+    ),
     output: Output = OutputFormat.TABLE,
 ) -> None:
-    """Describe topics: partitions with leader, replicas and offsets, and options."""
-    from pyrklog.cli import topic_details
+    """Describe topics: partitions with leader, replicas, offsets and bytes, options, groups."""
+    from pyrklog.cli import topic_description
 
     _refuse_empty(names)
     connection = connect(options)
-    described = topic_details.describe_topics(connection, list(dict.fromkeys(names)), configs)
-    topic_details.print_described(described, output)
+    described = topic_description.describe_topics(
+        connection, list(dict.fromkeys(names)), configs=configs, groups=groups
+    )
+    topic_description.print_described(described, output)
 
 
 @command(app, "alter", *CONNECTION, "quiet")
@@ -435,7 +470,7 @@ def copy(
     there = replace(options, verbose=False)
     if to is not None:
         refuse_empty("--to", "broker", [to])
-        there = replace(there, bootstrap=to, bootstrap_option="--to")
+        there = replace(there, bootstrap=to, bootstrap_option="--to", is_profiles_broker=False)
     goal = topic_copy.Target(there, target, create, configs)
     connection = connect(options)
     reading = topic_copy.reader(

@@ -1,153 +1,25 @@
-"""``topic list``, ``topic describe`` and ``topic alter``."""
+"""Offsets and options of topics."""
 
-import sys
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
 from typing import Any
 
-from pyrklog.cli.connection import Connection, missing_topic
+from pyrklog.cli.connection import Connection
 from pyrklog.cli.failures import CliError, Exit, cli_error, exit_code, worst
 from pyrklog.cli.option_advice import advice, like_or_listed
-from pyrklog.cli.options import OutputFormat
-from pyrklog.cli.output import Listing, columns, plain_table, print_listing
 from pyrklog.errors import ErrorCode
 
-LIST_COLUMNS = columns(
-    "name, partitions>, replication_factor> RF, under_replicated> UNDER-REP, offline>*, internal*"
-)
-PARTITION_COLUMNS = columns(
-    "partition>, leader>, replicas, isr, start_offset> START, end_offset> END"
-)
-CONFIG_COLUMNS = columns("name OPTION, value, source")
 _LEADER_MOVES = (
     ErrorCode.LEADER_NOT_AVAILABLE,
     ErrorCode.NOT_LEADER_OR_FOLLOWER,
     ErrorCode.OFFSET_NOT_AVAILABLE,
 )
 _ASKED_AGAIN_SECONDS = 0.1
-FLAT_COLUMNS = (*columns("name"), *PARTITION_COLUMNS)
-
-
-def list_topics(connection: Connection, names: list[str], wanted: Callable[[str], bool]) -> Listing:
-    metadata = connection.metadata()
-    for name in names:
-        if name not in metadata.topics:
-            raise missing_topic(name, list(metadata.topics))
-    items = [_listed(topic) for name, topic in sorted(metadata.topics.items()) if wanted(name)]
-    return Listing("pyrklog.topics/1", LIST_COLUMNS, items, metadata.cluster_id)
-
-
-def _listed(topic: Any) -> dict[str, Any]:
-    partitions = topic.partitions.values()
-    return {
-        "name": topic.topic,
-        "partitions": len(topic.partitions),
-        "replication_factor": max((len(one.replicas) for one in partitions), default=0),
-        "under_replicated": sum(len(one.isrs) < len(one.replicas) for one in partitions),
-        "offline": sum(one.leader < 0 for one in partitions),
-        "internal": topic.topic.startswith("__"),
-    }
-
-
-def describe_topics(connection: Connection, names: list[str], configs: bool) -> Listing:
-    metadata = connection.metadata()
-    connection.topic_partitions(names)
-    ids = _topic_ids(connection, names)
-    offsets = _offsets(connection, {name: metadata.topics[name] for name in names})
-    options = describe_configs(connection, names) if configs else {}
-    items: list[dict[str, Any]] = []
-    for name in names:
-        partitions = [
-            {
-                "partition": one.id,
-                "leader": one.leader,
-                "replicas": list(one.replicas),
-                "isr": list(one.isrs),
-                "start_offset": offsets.get((name, one.id), (None, None))[0],
-                "end_offset": offsets.get((name, one.id), (None, None))[1],
-            }
-            for one in sorted(metadata.topics[name].partitions.values(), key=lambda one: one.id)
-        ]
-        item: dict[str, Any] = {"name": name, "topic_id": ids.get(name), "partitions": partitions}
-        if configs:
-            item["configs"] = options[name]
-        items.append(item)
-    return Listing("pyrklog.topic-details/1", FLAT_COLUMNS, items, metadata.cluster_id)
-
-
-def print_described(listing: Listing, output: OutputFormat) -> None:
-    """Tables for people; in ``csv`` a row for each partition, with the options as JSON."""
-    if output in (OutputFormat.CSV, OutputFormat.NAME):
-        key = "partitions" if output is OutputFormat.CSV else None
-        rows = [
-            {"name": item["name"], **partition, **_flat_options(item)}
-            for item in listing.items
-            for partition in (item[key] if key else [{}])
-        ]
-        with_options = any("configs" in row for row in rows)
-        added = columns("configs OPTIONS") if with_options else ()
-        flat = replace(listing, columns=(*listing.columns, *added), items=rows)
-        print_listing(flat, output)
-    elif output in (OutputFormat.TABLE, OutputFormat.WIDE):
-        sys.stdout.write("\n".join(_page(item) for item in listing.items))
-    else:
-        print_listing(listing, output)
-
-
-def _flat_options(item: Any) -> dict[str, Any]:
-    if "configs" not in item:
-        return {}
-    return {"configs": {entry["name"]: entry["value"] for entry in item["configs"]}}
-
-
-def _page(item: Any) -> str:
-    partitions = item["partitions"]
-    factor = max((len(one["replicas"]) for one in partitions), default=0)
-    count = "1 partition" if len(partitions) == 1 else f"{len(partitions)} partitions"
-    head = f"{item['name']}  {count}  replication factor {factor}"
-    head += f"  id {item['topic_id']}" if item["topic_id"] else ""
-    page = f"{head}\n{plain_table(PARTITION_COLUMNS, partitions)}"
-    if "configs" in item:
-        page += f"\n{plain_table(CONFIG_COLUMNS, item['configs'])}"
-    return page
-
-
-def _topic_ids(connection: Connection, names: list[str]) -> dict[str, str]:
-    from confluent_kafka import KafkaException, TopicCollection
-
-    futures = connection.admin.describe_topics(
-        TopicCollection(names), request_timeout=connection.settings.timeout_s
-    )
-    found: dict[str, str] = {}
-    for name, future in futures.items():
-        try:
-            found[name] = url_safe(str(future.result().topic_id))
-        except KafkaException as error:
-            raise connection.explain(error.args[0], f"topic {name}") from None
-    return found
 
 
 def url_safe(uuid: str) -> str:
     """A topic's id as in Kafka's tools and ``partition.metadata`` (RFC 4648, section 5)."""
     return uuid.replace("+", "-").replace("/", "_").rstrip("=")
-
-
-def _offsets(
-    connection: Connection, topics: dict[str, Any]
-) -> dict[tuple[str, int], tuple[int, int]]:
-    """(start, end) of each partition with a leader."""
-    from confluent_kafka.admin import OffsetSpec
-
-    places = [
-        (name, one.id)
-        for name, topic in topics.items()
-        for one in topic.partitions.values()
-        if one.leader >= 0
-    ]
-    starts = query_offsets(connection, places, OffsetSpec.earliest())
-    ends = query_offsets(connection, places, OffsetSpec.latest())
-    return {place: (starts[place], ends[place]) for place in places}
 
 
 def query_offsets(

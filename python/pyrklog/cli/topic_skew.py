@@ -9,6 +9,7 @@ from typing import Any
 from pyrklog.cli.cluster_requests import Address, ClusterRequests
 from pyrklog.cli.cluster_views import is_plain
 from pyrklog.cli.connection import Connection, missing_topic
+from pyrklog.cli.evenness import ratio
 from pyrklog.cli.failures import CliError, Exit
 from pyrklog.cli.output import Listing, cell, columns, plain_table
 from pyrklog.cli.reassign_plan import amount
@@ -60,12 +61,6 @@ class Skew:
             if known and len(known) == len(values):
                 found[by.value] = ratio(known)
         return found
-
-
-def ratio(values: Sequence[float]) -> float:
-    """Max/mean; 1 if all are alike, also all 0."""
-    total = sum(values)
-    return 1.0 if total <= 0 else max(values) * len(values) / total
 
 
 def measure(connection: Connection, topics: Sequence[str], by: By | None, over_s: float) -> Skew:

@@ -1,7 +1,7 @@
 """The cluster as this broker knows it: the image, topic options and run-time options.
 
-Passes each change to the plane as one delta. Options come from /config/topics/T, /config/brokers/N
-and /config/brokers/<default>; /config/changes announces changes (KIP-21).
+Passes each change to the plane as one delta. Options come from /config/topics/T, /config/brokers/N,
+/config/brokers/<default> and /config/client-metrics/S; /config/changes announces changes (KIP-21).
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from pyrklog.base.changes import Changes
 from pyrklog.base.logs import get_logger
+from pyrklog.cluster.client_metrics import ClientMetricsOptions
 from pyrklog.cluster.image import LEADER_BEING_DELETED, ClusterImage, TopicEntry
 from pyrklog.cluster.requests import TopicPartition, UpdateMetadataRequest
 from pyrklog.cluster.run_time_limits import apply_limits
@@ -56,6 +57,7 @@ class Metadata:
         """Called when partitions are being deleted, before they leave the image."""
         self.on_options_changed: Callable[[], None] | None = None
         """Called when changed options of topics or brokers are known here."""
+        self.client_metrics = ClientMetricsOptions(store, self._read, plane)
         self._store = store
         self._plane = plane
         self._told: dict[str, tuple[bytes, dict[int, PartitionInfo]]] | None = (
@@ -300,6 +302,7 @@ class Metadata:
         names = await self._store.children(znodes.CONFIG_CHANGES, self._on_change)
         # Earlier announcements are in the options that are read from now on.
         await self.load_broker_options()
+        await self.client_metrics.load_all()
         self._last_change = names[-1] if names else ""
         if self.image.topics:
             # In a new session: changes meanwhile went unheard.
@@ -328,6 +331,7 @@ class Metadata:
     async def _follow(self, names: Sequence[str]) -> None:
         paths = [f"{znodes.CONFIG_CHANGES}/{name}" for name in names]
         topics: dict[str, None] = {}
+        subscriptions: dict[str, None] = {}
         brokers = False
         for path, node in zip(paths, await self._read(paths), strict=True):
             if node is None:
@@ -341,12 +345,17 @@ class Metadata:
                 topics[entity] = None
             elif kind == "brokers":
                 brokers = True
+            elif kind == "client-metrics":
+                subscriptions[znodes.client_metrics_name(entity)] = None
         of_topics: Mapping[str, Sequence[str]] = {}
         of_brokers: Sequence[str] = ()
         if topics:
             of_topics = await self._load([name for name in topics if name in self.image.topics])
         if brokers:
             of_brokers = await self.load_broker_options()
+        if subscriptions:
+            await self.client_metrics.load(list(subscriptions))
+            log.info("client_metrics_changed", names=list(subscriptions)[:10])
         self._last_change = max([self._last_change, *names])
         self.publish()
         self.changes.notify()

@@ -54,7 +54,7 @@ ON_COMMAND_LINE = "--set"
 class Given(NamedTuple):
     text: str
     origin: str
-    """For people: "flag", "environment PYRKLOG_X", "server.properties line 7"."""
+    """For people: "--data", "environment PYRKLOG_X", "server.properties line 7"."""
 
 
 class Candidate(NamedTuple):

@@ -180,8 +180,9 @@ PLACES = (
         "pyrklog/default below $XDG_DATA_HOME, or below ~/.local/share."
     ),
     string("pyrklog.meta.dir", None).described(
-        "Directory of the embedded metadata store and the state-change log. Default: meta/ in "
-        "pyrklog.data.dir; beside the first of log.dirs if only that is given."
+        "Directory of the embedded metadata store, the state-change log and the histories of log "
+        "ends. Default: meta/ in pyrklog.data.dir; beside the first of log.dirs if only that is "
+        "given."
     ),
     string("pyrklog.adopt.zookeeper", None).described(
         "ZooKeeper (HOST:PORT/CHROOT) whose topic options are read when the first start adopts a "
@@ -306,6 +307,11 @@ NETWORK = (
         "New connections a second over all listeners but the brokers' own; behind "
         "`listener.name.NAME.` those of one. Further ones wait. 0, only at a start, counts as 1."
     ),
+    integer("telemetry.max.bytes", 1048576, importance="low", minimum=1).described(
+        "Most bytes, compressed or not, of metrics that a client pushes at once (KIP-714); they "
+        "may expand to twice as many. More than 15 MiB counts as 15 MiB.",
+        in_kafka="No bound on the expansion.",
+    ),
 )
 
 READING = (
@@ -340,6 +346,10 @@ STORAGE = (
     ),
     boolean("pyrklog.cache.drop", False).described(
         "Start without the block cache that the last orderly end left, and free its memory."
+    ),
+    long("pyrklog.lag.history.max.bytes", 33554432, minimum=0).described(
+        "Most memory of the histories of log ends, which tell consumer lag in seconds; on the disk "
+        "twice as much. 0 = lag in records only."
     ),
     integer("pyrklog.cache.flush.bytes", 1048576, minimum=1).described(
         "A partition's records are written from the block cache to its file once there are so many "

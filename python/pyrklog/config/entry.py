@@ -16,6 +16,7 @@ class Source(IntEnum):
     STATIC_BROKER = 4
     DEFAULT = 5
     DYNAMIC_BROKER_LOGGER = 6
+    CLIENT_METRICS = 7
 
 
 class OptionType(IntEnum):

@@ -196,7 +196,6 @@ _TABLE = """
     ssl.truststore.location STRING
     ssl.truststore.password PASSWORD
     ssl.truststore.type STRING JKS
-    telemetry.max.bytes INT 1048576
     unclean.leader.election.interval.ms LONG 300000
     unstable.api.versions.enable BOOLEAN false
     unstable.feature.versions.enable BOOLEAN false

@@ -86,7 +86,7 @@ _WITHOUT_EFFECT = """
     ssl.keystore.certificate.chain ssl.keystore.key ssl.keystore.location ssl.keystore.password
     ssl.keystore.type ssl.principal.mapping.rules ssl.protocol ssl.provider
     ssl.secure.random.implementation ssl.trustmanager.algorithm ssl.truststore.certificates
-    ssl.truststore.location ssl.truststore.password ssl.truststore.type telemetry.max.bytes
+    ssl.truststore.location ssl.truststore.password ssl.truststore.type
     unclean.leader.election.interval.ms unstable.api.versions.enable
     unstable.feature.versions.enable
     zookeeper.max.in.flight.requests zookeeper.metadata.migration.enable

@@ -34,6 +34,17 @@ LIKE, MISSPELT = 0.7, 0.85
 """Likeness of two names: one is worth a hint; one is hardly a plug-in's own setting."""
 _OF_KAFKAS_FILE = frozenset({"process.roles", "zookeeper.connect"})
 """Kafka starts with one of these in its file only."""
+FLAGS = {
+    "pyrklog.data.dir": "--data",
+    "listeners": "--listen",
+    "pyrklog.http.listener": "--http",
+    "zookeeper.connect": "--zookeeper",
+    "broker.id": "--broker-id",
+    "pyrklog.adopt.zookeeper": "--adopt-zookeeper",
+    "pyrklog.cache.keep": "--tmp",
+    "pyrklog.cache.drop": "--drop-cache",
+}
+"""Options that flags of ``serve`` set, and these: the origins of their values."""
 LISTENER_NAMES = ("listeners", "advertised.listeners")
 OF_LISTENERS = (
     *LISTENER_NAMES,
@@ -41,7 +52,7 @@ OF_LISTENERS = (
     INTER_BROKER_NAME,
     INTER_BROKER_PROTOCOL,
 )
-OF_COMMANDS = ("PYRKLOG_BOOTSTRAP", "PYRKLOG_TRACEBACK")
+OF_COMMANDS = ("PYRKLOG_BOOTSTRAP", "PYRKLOG_CONFIG", "PYRKLOG_PROFILE", "PYRKLOG_TRACEBACK")
 
 
 def load_config(
@@ -53,7 +64,8 @@ def load_config(
 ) -> BrokerConfig:
     """The broker's options.
 
-    ``overrides`` are ``KEY=VALUE`` texts of ``--set``, ``flags`` the options set by other flags.
+    ``overrides`` are ``KEY=VALUE`` texts of ``--set``, ``flags`` the options set by other flags
+    (:data:`FLAGS`).
     Raises :class:`ConfigError`.
     """
     given: dict[str, Given] = {}
@@ -63,7 +75,9 @@ def load_config(
 
     in_file = _from_file(file, notices) if file is not None else []
     in_environment = _from_environment(environ or {}, notices)
-    of_flags = [(name, Given(text, "flag")) for name, text in (flags or {}).items()]
+    of_flags = [
+        (name, Given(text, FLAGS.get(name, "flag"))) for name, text in (flags or {}).items()
+    ]
     found = [*in_file, *in_environment, *of_flags, *_from_overrides(overrides)]
     _take(given, refused, unknown, notices, resolve_variables(found, environ or {}))
     has_kafka_file = any(name in _OF_KAFKAS_FILE for name, _ in in_file)
@@ -143,7 +157,9 @@ def _like(name: str, likeness: float) -> str | None:
 
 
 def _removal(value: Given) -> str:
-    return "remove the line" if " line " in value.origin else f"leave the {value.origin} out"
+    if " line " in value.origin:
+        return "remove the line"
+    return f"leave {'' if value.origin.startswith('--') else 'the '}{value.origin} out"
 
 
 def _notice_about(name: str, value: Given) -> str | None:
@@ -320,7 +336,8 @@ def _kept_advertised(config: BrokerConfig) -> str | None:
         return None
     if found.advertised == found.bound:
         return None
-    option = "--listen" if listeners.origin == "flag" else f"listeners ({listeners.origin})"
+    flag = FLAGS["listeners"]
+    option = flag if listeners.origin == flag else f"listeners ({listeners.origin})"
     told = ", ".join(map(str, found.advertised))
     return (
         f"advertised.listeners ({advertised.origin}) holds beside {option}: clients are told "

@@ -105,7 +105,9 @@ def _refuse_left_out(config: BrokerConfig, log_dirs: list[Path]) -> None:
     for own in (data_dir, data_dir / _LOGS_NAME):
         if not _is_used(own) or own.resolve() in served:
             continue
-        data_option = "--data" if data.origin == "flag" else f"pyrklog.data.dir ({data.origin})"
+        data_option = (
+            data.origin if data.origin == "--data" else f"pyrklog.data.dir ({data.origin})"
+        )
         named = ",".join(map(str, log_dirs))
         raise ConfigError(
             f"{data_option} is {data_dir}, whose records are in {own}, but {name} "

@@ -42,6 +42,20 @@ logger.asked.level = error
 """
 
 
+def write_lone_server(folder: Path, port: int) -> None:
+    """The files of a server of its own; :func:`lone_command` starts it."""
+    (folder / "data").mkdir(parents=True, exist_ok=True)
+    (folder / "log4j2.properties").write_text(_LOGGING)
+    lines = _settings(folder / "data", port)
+    (folder / "zoo.cfg").write_text("".join(f"{line}\n" for line in lines))
+
+
+def lone_command(folder: Path, environment: Mapping[str, str]) -> list[str]:
+    """Raises :class:`DevError` without Java or the server's jars."""
+    java.require(environment)
+    return _command(folder, _ALONE, environment)
+
+
 def write_files(place: Place, cluster: Cluster, node: Node) -> None:
     folder = place.node_folder(cluster, node)
     (folder / "data").mkdir(parents=True, exist_ok=True)
@@ -54,16 +68,7 @@ def write_files(place: Place, cluster: Cluster, node: Node) -> None:
 
 def settings(data: Path, base_port: int, number: int, numbers: Sequence[int]) -> list[str]:
     """The lines of ``zoo.cfg``."""
-    lines = [
-        f"dataDir={data}",
-        f"clientPort={zookeeper_port(base_port, number)}",
-        f"clientPortAddress={HOST}",
-        f"tickTime={TICK_MS}",
-        "maxClientCnxns=0",
-        "admin.enableServer=false",
-        "4lw.commands.whitelist=srvr",
-        "autopurge.purgeInterval=1",
-    ]
+    lines = _settings(data, zookeeper_port(base_port, number))
     if len(numbers) > 1:
         lines += ["initLimit=20", "syncLimit=10"]
         for one in numbers:
@@ -72,12 +77,28 @@ def settings(data: Path, base_port: int, number: int, numbers: Sequence[int]) ->
     return lines
 
 
+def _settings(data: Path, port: int) -> list[str]:
+    return [
+        f"dataDir={data}",
+        f"clientPort={port}",
+        f"clientPortAddress={HOST}",
+        f"tickTime={TICK_MS}",
+        "maxClientCnxns=0",
+        "admin.enableServer=false",
+        "4lw.commands.whitelist=srvr",
+        "autopurge.purgeInterval=1",
+    ]
+
+
 def command(
     place: Place, cluster: Cluster, node: Node, environment: Mapping[str, str]
 ) -> list[str]:
-    folder = place.node_folder(cluster, node)
-    logging = f"-Dlog4j2.configurationFile={folder / 'log4j2.properties'}"
     main = _ALONE if len(cluster.zookeepers) == 1 else _QUORUM
+    return _command(place.node_folder(cluster, node), main, environment)
+
+
+def _command(folder: Path, main: str, environment: Mapping[str, str]) -> list[str]:
+    logging = f"-Dlog4j2.configurationFile={folder / 'log4j2.properties'}"
     classpath = java.zookeeper_classpath()
     program = str(java.find_java(environment))
     return [program, *_FLAGS, logging, "-cp", classpath, main, str(folder / "zoo.cfg")]

@@ -118,6 +118,9 @@ def load_route(api_key: int) -> Route:
     elif module_name == "producer_ids":
         # Java producers up to 3.2 stop at any other code (KAFKA-14417).
         late = expired = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    elif module_name == "telemetry":
+        # Java clients push no more after a code that they do not expect here.
+        late = expired = ErrorCode.THROTTLING_QUOTA_EXCEEDED
     handler_now = getattr(module, f"{name}_now", None)
     handler = None if handler_now else getattr(module, name)
     api = find_api(api_key)

@@ -11,6 +11,7 @@ from pyrklog.base.logs import get_logger
 from pyrklog.base.pending import Pending
 from pyrklog.errors import ApiError, ErrorCode
 from pyrklog.groups.core_types import Heartbeat, OffsetCommit
+from pyrklog.handlers.client_table import SEEN, ClientTable
 from pyrklog.handlers.context import LIMIT_SECONDS, WhenDone
 from pyrklog.handlers.requests_waiting import WaitingRequests
 from pyrklog.handlers.service import ClusterService
@@ -83,8 +84,11 @@ class EventHandler:
         log_dir_count: int,
         on_all_log_dirs_failed: Callable[[], None],
         nursery: trio.Nursery,
+        clients: ClientTable | None = None,
     ) -> None:
+        """``clients`` notes who asks."""
         self._node_id = node_id
+        self._clients = clients
         self._plane = plane
         self._store = store
         self._service = service
@@ -104,6 +108,9 @@ class EventHandler:
         """A task announces failures."""
 
     def on_request(self, request: Request) -> None:
+        if self._clients is not None:
+            key, version = request.api_key, request.api_version
+            self._act(partial(self._clients.note_request, request.session, key, version))
         self._when_loaded(self._begin, request)
 
     def on_heartbeat(self, heartbeat: Heartbeat) -> None:
@@ -170,6 +177,10 @@ class EventHandler:
             self._nursery.start_soon(self._announce_failures)
 
     def on_notice(self, event: str, fields: Mapping[str, str], level: str) -> None:
+        if self._clients is not None:
+            self._act(partial(self._clients.note_notice, event, fields))
+        if event == SEEN:
+            return
         self._act(partial(plane_log.log, level, event, _with_numbers(fields)))
 
     def preload(self) -> Handlers:

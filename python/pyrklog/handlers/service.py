@@ -19,12 +19,21 @@ from pyrklog.config.entry import ConfigEntry
 from pyrklog.controller.state_log import LogPiece
 from pyrklog.errors import ErrorCode
 from pyrklog.plane.seam import DigestRange, LogDirUsage, ReplicaDigest
+from pyrklog.protocol.health import BrokerHealthRequest, BrokerHealthResponse
+from pyrklog.protocol.lag import (
+    GroupLagRequest,
+    GroupLagResponse,
+    PartitionOffsetsRequest,
+    PartitionOffsetsResponse,
+)
 from pyrklog.protocol.observation import Outcome
+from pyrklog.telemetry.client_metrics import ClientMetrics
 
 # Resource types of the config APIs (KIP-133).
 RESOURCE_TOPIC = 2
 RESOURCE_BROKER = 4
 RESOURCE_BROKER_LOGGER = 8
+RESOURCE_CLIENT_METRICS = 16
 
 # Operations of IncrementalAlterConfigs (KIP-339).
 OP_SET = 0
@@ -162,6 +171,10 @@ class TopicInfo(NamedTuple):
 class ClusterService(Protocol):
     node_id: int
 
+    @property
+    def client_metrics(self) -> ClientMetrics:
+        """Who pushes what to this broker."""
+
     async def create_topics(
         self, specs: Sequence[TopicSpec], *, validate_only: bool, timeout_ms: int
     ) -> list[TopicResult]:
@@ -259,6 +272,17 @@ class ClusterService(Protocol):
 
     async def observe(self, broker: int, seconds: float) -> Outcome:
         """Whether another broker answers this one within the time."""
+
+    async def health(self, request: BrokerHealthRequest, address: str) -> BrokerHealthResponse:
+        """This broker's findings, and its view of the cluster, for a client at this address."""
+
+    async def group_lag(self, request: GroupLagRequest, address: str) -> GroupLagResponse:
+        """The lag of groups that this broker coordinates."""
+
+    async def partition_offsets(
+        self, request: PartitionOffsetsRequest, address: str
+    ) -> PartitionOffsetsResponse:
+        """Log ends of partitions that this broker leads, and ages of offsets."""
 
     async def wait_for_leaders(
         self, leaders: Mapping[tuple[str, int], int], *, timeout_ms: int

@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable, Sequence
 
 import trio
 
+from pyrklog.base.clock_reading import ClockReading, now_ms
 from pyrklog.base.logs import get_logger
 from pyrklog.errors import StartError, TemporaryError
 from pyrklog.membership.current_store import CurrentStore
@@ -64,16 +65,18 @@ class Member:
         killed process's session outlives it.
         """
         self.node_id = node_id
+        self.cluster_id = cluster_id
         self.store = store
         self.broker_epoch = -1
         self.registered = trio.Event()
         """Set by the first registration."""
+        self.store_clock: ClockReading | None = None
+        """As the last registration showed it."""
         self._connect = connect
         self._registration = registration
         self._registration_wait_seconds = registration_wait_seconds
         self._is_whole = is_whole
         self._log_dirs = log_dirs
-        self._cluster_id = cluster_id
         self._belonging = trio.Lock()
         """Held while tasks of a session run."""
 
@@ -126,7 +129,7 @@ class Member:
 
     def _is_ours(self, data: bytes) -> bool:
         try:
-            return znodes.decode_cluster_id(data) == self._cluster_id
+            return znodes.decode_cluster_id(data) == self.cluster_id
         except znodes.ZnodeError:
             return False
 
@@ -192,8 +195,10 @@ class Member:
         data = znodes.encode_broker(self._registration())
         while True:
             operations: list[Operation] = [Create(path, b"", ephemeral=True), Set(path, data, 0)]
+            operations += await self._life()
+            before_ms = now_ms()
             try:
-                results = await self.store.multi([*operations, *await self._life()])
+                results = await self.store.multi(operations)
             except (BadVersionError, NoNodeError):
                 continue  # the controller has just handled an unclean start
             except NodeExistsError as error:
@@ -205,6 +210,7 @@ class Member:
                 return found if is_ours else None
             stat = results[1]
             assert isinstance(stat, Stat)
+            self.store_clock = ClockReading(before_ms, stat.mtime_ms, now_ms())
             return stat
 
     async def _life(self) -> list[Operation]:

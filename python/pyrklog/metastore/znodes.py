@@ -11,6 +11,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
+from urllib.parse import quote, unquote
 
 from pyrklog.metastore.znode_values import broker_ids_of, int32_of, port_of, text_of
 
@@ -24,6 +25,9 @@ REASSIGN_PARTITIONS = "/admin/reassign_partitions"
 PREFERRED_ELECTION = "/admin/preferred_replica_election"
 CONFIG_TOPICS = "/config/topics"
 CONFIG_BROKERS = "/config/brokers"
+CONFIG_CLIENT_METRICS = "/config/client-metrics"
+"""Options of client metrics (KIP-714). Kafka has these without ZooKeeper only; the content is that
+of other options' nodes."""
 CONFIG_CHANGES = "/config/changes"
 CONFIG_CHANGE_PREFIX = "/config/changes/config_change_"
 LOG_DIR_EVENTS = "/log_dir_event_notification"
@@ -65,7 +69,7 @@ REFUSED = "/pyrklog/refused"
 DEPOSED = "/pyrklog/deposed"
 """The last controller that was deposed before its session ended."""
 ELIGIBLE = "/pyrklog/elr"
-OWN_PATHS = (OWN_ROOT, LIVES, UNCLEAN, REFUSED, ELIGIBLE)
+OWN_PATHS = (OWN_ROOT, LIVES, UNCLEAN, REFUSED, ELIGIBLE, CONFIG_CLIENT_METRICS)
 """The paths that a cluster of ours has besides Kafka's."""
 
 SENSITIVE_PATHS = ("/config/users", CONFIG_BROKERS, "/delegation_token/tokens")
@@ -133,6 +137,18 @@ def topic_config_path(topic: str) -> str:
 def broker_config_path(broker: str) -> str:
     """Options of a broker (its id), or of all (:data:`DEFAULT_ENTITY`)."""
     return f"{CONFIG_BROKERS}/{broker}"
+
+
+def client_metrics_path(name: str) -> str:
+    """Options of a subscription of client metrics, whose name may have any characters."""
+    # A node may not be called ".".
+    node = quote(name, safe="").replace(".", "%2E")
+    return f"{CONFIG_CLIENT_METRICS}/{node}"
+
+
+def client_metrics_name(node: str) -> str:
+    """The subscription of a node, or of the last part of its path."""
+    return unquote(node)
 
 
 def delete_topic_path(topic: str) -> str:
@@ -473,7 +489,7 @@ def decode_config(path: str, data: bytes) -> dict[str, str]:
 
 
 def encode_config_change(entity_path: str) -> bytes:
-    """/config/changes/config_change_N: "topics/T", "brokers/N"."""
+    """/config/changes/config_change_N: "topics/T", "brokers/N", "client-metrics/S"."""
     return _dump({"version": 2, "entity_path": entity_path})
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Any, NamedTuple
 
 from confluent_kafka import (
@@ -26,10 +27,12 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
+from pyrklog.base.committed import committed_partitions
 from pyrklog.mirror import names
 from pyrklog.mirror.errors import AwayError, Kind, MirrorError
 from pyrklog.scanning import (
     AuthenticationError,
+    LeftOut,
     ScanError,
     UnknownTopicError,
     check_access,
@@ -43,6 +46,8 @@ _READ_MEMORY_BYTES = 16 << 20
 _UNKNOWN_S = 3.0
 """One broker may know a new topic later than another."""
 _RETRY_S = 0.1
+_ANSWER_S, _LEAVE_S, _FAIL_S = 5.0, 30.0, 60.0
+"""How long the leader of a partition is asked again that does not answer."""
 _AWAY = frozenset(
     {
         KafkaError._TRANSPORT,
@@ -72,6 +77,8 @@ _DENIED = frozenset(
 _NO_MEMBERS = (ConsumerGroupState.EMPTY, ConsumerGroupState.DEAD)
 _UNKNOWN_GROUP = 69
 """GROUP_ID_NOT_FOUND."""
+_ASKED_AT_ONCE_MAX = 8
+"""Groups, each by a consumer of its own."""
 
 
 def refusal(error: KafkaError, about: str) -> MirrorError:
@@ -90,6 +97,8 @@ class Logs(NamedTuple):
     starts: dict[tuple[str, int], int]
     ends: dict[tuple[str, int], int]
     topic_ids: dict[str, str]
+    left_out: Sequence[LeftOut] = ()
+    """Partitions whose leaders do not answer: nothing is known of these."""
 
 
 class ClusterAdmin:
@@ -102,6 +111,11 @@ class ClusterAdmin:
 
     @cached_property
     def _admin(self) -> AdminClient:
+        found: AdminClient = self._made(AdminClient, {})
+        return found
+
+    def _made(self, kind: Any, own: Mapping[str, Any]) -> Any:
+        """A handle of the cluster, with properties of its own."""
         logger = logging.getLogger("pyrklog.mirror.librdkafka")
         logger.propagate = False
         if not logger.handlers:
@@ -113,8 +127,9 @@ class ClusterAdmin:
                 "logger": logger,
                 "log.connection.close": False,
                 **self.cluster.security.librdkafka(),
+                **own,
             }
-            return AdminClient(settings)
+            return kind(settings)
         except ValueError as error:
             raise MirrorError(f"{self._where}: {error}", kind=Kind.USAGE) from None
         except KafkaException as error:
@@ -267,27 +282,26 @@ class ClusterAdmin:
         except KafkaException as error:
             raise refusal(error.args[0], f"groups of {self.cluster.alias}") from None
 
-    def committed(self, groups: Sequence[str]) -> dict[str, dict[tuple[str, int], TopicPartition]]:
-        """What each group has committed."""
-        asked = {}
-        for group in groups:
-            wanted = [ConsumerGroupTopicPartitions(group)]
-            call = partial(self._admin.list_consumer_group_offsets, wanted)
-            asked[group] = self._asked(partial(call, request_timeout=self._timeout_s))[group]
-        found: dict[str, dict[tuple[str, int], TopicPartition]] = {}
-        for group, future in asked.items():
-            found[group] = {}
-            try:
-                offsets = future.result().topic_partitions
-            except KafkaException as error:
-                if error.args[0].code() == _UNKNOWN_GROUP:
-                    continue
-                about = f"offsets of group {group} at {self.cluster.alias}"
-                raise refusal(error.args[0], about) from None
-            for one in offsets:
-                if one.error is None and one.offset >= 0:
-                    found[group][one.topic, one.partition] = one
-        return found
+    def committed(
+        self, groups: Sequence[str], partitions: Iterable[tuple[str, int]]
+    ) -> dict[str, dict[tuple[str, int], TopicPartition]]:
+        """What each group has committed of the partitions."""
+        asked = list(partitions)
+        with ThreadPoolExecutor(_ASKED_AT_ONCE_MAX) as pool:
+            found = pool.map(lambda group: self._committed(group, asked), groups)
+            return dict(zip(groups, found, strict=True))
+
+    def _committed(
+        self, group: str, partitions: Sequence[tuple[str, int]]
+    ) -> dict[tuple[str, int], TopicPartition]:
+        try:
+            found = committed_partitions({}, group, partitions, self._timeout_s, self._made)
+        except KafkaException as error:
+            if error.args[0].code() == _UNKNOWN_GROUP:
+                return {}
+            about = f"offsets of group {group} at {self.cluster.alias}"
+            raise refusal(error.args[0], about) from None
+        return {(one.topic, one.partition): one for one in found}
 
     def without_members(self, groups: Sequence[str]) -> list[str]:
         """Those of the groups that nobody is in."""
@@ -334,18 +348,46 @@ class ClusterAdmin:
             {topic: list(range(count)) for topic, count in topics.items()}, isolation
         ).ends
 
-    def logs(self, partitions: Mapping[str, Sequence[int] | None], isolation: str) -> Logs:
-        """Of these partitions by topic; None for all of a topic."""
+    def logs(
+        self,
+        partitions: Mapping[str, Sequence[int] | None],
+        isolation: str,
+        *,
+        leaves: bool = False,
+    ) -> Logs:
+        """Of these partitions by topic; None for all of a topic. With ``leaves`` those whose
+        leaders do not answer are left out; else they count as away."""
         wanted = {topic: some for topic, some in partitions.items() if some is None or some}
         if not wanted:
             return Logs({}, {}, {})
-        with scan(wanted, columns=[], threads=1, isolation=isolation, **self.reading()) as planned:
+        with scan(
+            wanted,
+            columns=[],
+            threads=1,
+            isolation=isolation,
+            unanswered="leave" if leaves else "fail",
+            timeout_s=_LEAVE_S if leaves else _FAIL_S,
+            **self.reading(),
+        ) as planned:
             progress = planned.progress()
             return Logs(
                 {(one.topic, one.partition): one.start for one in progress},
                 {(one.topic, one.partition): one.end for one in progress},
                 planned.topic_ids,
+                planned.left_out,
             )
+
+    def silent(self, partitions: Mapping[str, Sequence[int]]) -> list[tuple[str, int]]:
+        """Those of the partitions whose leaders do not answer. May be called on any thread."""
+        with scan(
+            partitions,
+            columns=[],
+            threads=1,
+            unanswered="leave",
+            timeout_s=_ANSWER_S,
+            **self.reading(),
+        ) as planned:
+            return [(one.topic, one.partition) for one in planned.left_out]
 
     def records(
         self,

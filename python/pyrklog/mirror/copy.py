@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from pyrklog.mirror.errors import MirrorError
 from pyrklog.mirror.names import CLIENT_ID, Cluster, Names
-from pyrklog.mirror.spans import Runs, Span, Spans, add_offsets, segments
+from pyrklog.mirror.spans import Runs, Segment, Span, Spans, add_offsets, segments
 from pyrklog.mirror.state import Partition, Progress, Row, progress_row, spans_row
+from pyrklog.mirror.transaction_size import BATCH_BYTES_MIN, TransactionSize
 from pyrklog.producing import ProducerSettings
 from pyrklog.scanning import PartitionProgress, ScanError
 
@@ -20,15 +21,16 @@ WRITTEN = ("key", "value", "topic", "partition", "headers", "timestamp")
 COLUMNS = (*WRITTEN, "offset")
 """Of a scan whose batches are copied."""
 TRANSACTION_BYTES = 64 << 20
-TRANSACTION_TIMEOUT_MS = 60_000
-DELIVERY_TIMEOUT_MS = 45_000
-"""How long the target may be away: less than a transaction may be open."""
+"""As the source sends them."""
 PRODUCER_MEMORY_BYTES = 32 << 20
 SCAN_MEMORY_BYTES = 64 << 20
+SLOWEST_S = 600.0
+"""How much longer a round may last for a broker that sends slowly: a scan waits for its largest
+answer for as long, and a round that ends before it has come throws it away."""
 CREDIT_S = 1.0
 """What a slow source may make up for later, of the rate."""
+WAIT_MIN_S = 0.01
 BATCH_BYTES_MAX = 8 << 20
-BATCH_BYTES_MIN = 64 << 10
 NO_TIMESTAMP_US = -1000
 """A record without a timestamp has -1 ms, in brokers and clients of all formats but the first."""
 
@@ -43,10 +45,25 @@ class Writer(Protocol):
 class Reading(Protocol):
     """A scan; see :class:`pyrklog.scanning.Scan`."""
 
-    def __iter__(self) -> Iterator[object]: ...
+    def next_batch(self, timeout_s: float) -> object | None: ...
+    @property
+    def has_ended(self) -> bool: ...
     def progress(self) -> list[PartitionProgress]: ...
     @property
     def topic_ids(self) -> dict[str, str]: ...
+
+
+class Sent(NamedTuple):
+    """What the open transaction has of a partition, whether the target has taken it or not:
+    ``records`` of the source, from offset ``first`` on. ``target_end`` is where the target's
+    partition ended before."""
+
+    topic: str
+    partition: int
+    first: int
+    records: int
+    target: str
+    target_end: int
 
 
 class Pace(NamedTuple):
@@ -63,16 +80,19 @@ class Pace(NamedTuple):
         return max(BATCH_BYTES_MIN, min(BATCH_BYTES_MAX, self.rate_bytes // 2))
 
 
-def producer_settings(names: Names, target: Cluster, codec: str) -> ProducerSettings:
+def producer_settings(
+    names: Names, target: Cluster, codec: str, size: TransactionSize
+) -> ProducerSettings:
     return ProducerSettings(
         bootstrap_servers=target.bootstrap,
         columns=list(WRITTEN),
         client_id=CLIENT_ID,
         codec=codec,
         memory_bytes=PRODUCER_MEMORY_BYTES,
-        delivery_timeout_ms=DELIVERY_TIMEOUT_MS,
+        delivery_timeout_ms=size.delivery_timeout_ms,
+        request_timeout_ms=size.request_timeout_ms,
         transactional_id=names.transactional_id,
-        transaction_timeout_ms=TRANSACTION_TIMEOUT_MS,
+        transaction_timeout_ms=size.timeout_ms,
         security=target.security,
     )
 
@@ -82,7 +102,8 @@ class Copier:
     far they came.
 
     ``ends`` are the target's, by its topics' names; they are counted on with what is written.
-    ``target_ids`` are those of its topics. ``due`` gives rows that go with the next transaction.
+    ``target_ids`` are those of its topics. ``size`` is how much a transaction may have; it learns
+    from each. ``due`` gives rows that go with the next transaction.
     """
 
     def __init__(
@@ -94,6 +115,7 @@ class Copier:
         pace: Pace,
         *,
         target_ids: Mapping[str, str] | None = None,
+        size: TransactionSize | None = None,
         due: Callable[[], Sequence[Row]] = tuple,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
@@ -106,35 +128,58 @@ class Copier:
         self._names = names
         self._writer = writer
         self._pace = pace
+        self._size = size or TransactionSize()
         self._clock = clock
         self._sleep = sleep
         self._runs: dict[Partition, Runs] = {}
         self._base: dict[Partition, Progress] = {}
         self._open_bytes = 0
+        """Of the transaction, as they were read."""
+        self.sent_bytes = 0
+        """Of the transaction, as they are sent: keys, values and headers."""
+        self._sending_s = 0.0
+        self._opened_at: float | None = None
+        """When the transaction's first rows were sent."""
         self._owed_s = 0.0
         self._paced_at = clock()
         self._begun = clock()
-        """When the transaction was."""
+        """When reading for the transaction was."""
         self._written_at = self._begun
 
     @property
     def open_s(self) -> float:
         """How long the transaction has been open."""
-        return self._clock() - self._begun
+        return 0.0 if self._opened_at is None else self._clock() - self._opened_at
 
     @property
     def idle_s(self) -> float:
         """Since the last transaction."""
         return self._clock() - self._written_at
 
+    def sent_to(self, target: Partition) -> Sent | None:
+        """What the open transaction has for a partition of the target; None if nothing, or if it
+        is not known where that partition ended."""
+        name, number = target
+        end = self.ends.get(target)
+        for (topic, partition), runs in self._runs.items():
+            if end is not None and partition == number and self._names.at_target(topic) == name:
+                return Sent(topic, partition, runs.first, runs.records, name, end)
+        return None
+
     def learn(self, partition: Partition, spans: Iterable[Span]) -> None:
         """Spans of the source's partition, in order."""
         self.spans.setdefault(partition, Spans()).add(spans)
 
     def learn_past(self, partition: Partition, spans: Iterable[Span]) -> None:
-        """Spans that were written before, without those of an earlier copy of the topic."""
+        """Spans that were written before, without those of an earlier copy of the topic. One to a
+        topic that was created anew at the target begins there where the earlier one did."""
         begin = self.progress[partition].target_begin
-        self.learn(partition, (span for span in spans if span.target >= begin))
+        found = [span for span in spans if span.target >= begin]
+        known = self.spans.get(partition)
+        last = known.last() if known is not None else None
+        if found and last is not None and not found[0].is_behind(last):
+            del self.spans[partition]
+        self.learn(partition, found)
 
     def learn_last(self) -> None:
         """The last span of each partition, however old it is."""
@@ -164,15 +209,51 @@ class Copier:
             self.ends.setdefault(partition, end)
         self._target_ids.update(target_ids)
 
+    def begin_at(
+        self, positions: Mapping[Partition, int], topic_ids: Mapping[str, str], rows: Sequence[Row]
+    ) -> None:
+        """Writes where new partitions are copied from, with other rows, before anything is."""
+        now_ms = time.time_ns() // 1_000_000
+        found = {}
+        for (topic, partition), position in positions.items():
+            target = self._names.at_target(topic)
+            end = self.ends.get((target, partition), 0)
+            found[topic, partition] = Progress(
+                target,
+                position,
+                -1,
+                end,
+                target_begin=end,
+                begin=position,
+                topic_id=topic_ids.get(topic, ""),
+                at_ms=now_ms,
+                target_id=self._target_ids.get(target, ""),
+            )
+        of_partitions = (
+            progress_row(self._names.state_topic, partition, one)
+            for partition, one in found.items()
+        )
+        self.write([*of_partitions, *rows])
+        self.progress.update(found)
+
+    def batch_bytes(self) -> int:
+        """Of what is read at once."""
+        return self._size.batch_bytes(self._pace.batch_bytes())
+
     def copy(self, reading: Reading, until: float) -> bool:
-        """Copies all that the scan has; False if that lasts beyond ``until`` of the clock, and
-        ends with a commit."""
+        """Copies all that the scan has; False if that lasts beyond ``until`` of the clock, or is
+        to be read in batches of another size, and ends with a commit. What is due is committed on
+        time while nothing comes."""
+        batch_bytes = self.batch_bytes()
         self._check_ids(reading.topic_ids)
         self._begin(reading.progress(), reading.topic_ids)
         bytes_before = 0
         try:
-            for batch in reading:
-                self._take(batch)
+            while (
+                batch := reading.next_batch(self._wait_s())
+            ) is not None or not reading.has_ended:
+                if batch is not None:
+                    self._take(batch)
                 progress = reading.progress()
                 read = sum(one.bytes for one in progress)
                 self._open_bytes += read - bytes_before
@@ -180,7 +261,7 @@ class Copier:
                 bytes_before = read
                 if self._is_due():
                     self.commit(progress)
-                    if self._clock() >= until:
+                    if self._is_over(progress, until) or self._reads_otherwise(batch_bytes):
                         return False
                 self._pay()
         except ScanError:
@@ -189,6 +270,21 @@ class Copier:
             raise
         self.commit(reading.progress())
         return True
+
+    def _wait_s(self) -> float:
+        """Until the next commit is due."""
+        return max(WAIT_MIN_S, self._begun + self._pace.commit_s - self._clock())
+
+    def _is_over(self, progress: Sequence[PartitionProgress], until: float) -> bool:
+        """The time is, and each partition that has something has been read on."""
+        now = self._clock()
+        is_first = any(one.position == one.start < one.end for one in progress)
+        return now >= until + SLOWEST_S or (now >= until and not is_first)
+
+    def _reads_otherwise(self, batch_bytes: int) -> bool:
+        """A scan is planned anew for batches that are a half or four times as large."""
+        wanted = self.batch_bytes()
+        return 2 * wanted <= batch_bytes or wanted >= 4 * batch_bytes
 
     def _check_ids(self, topic_ids: Mapping[str, str]) -> None:
         for (topic, _), one in self.progress.items():
@@ -219,22 +315,45 @@ class Copier:
 
         batch = pyarrow.record_batch(given)
         topics, partitions = batch.column("topic"), batch.column("partition")
-        for one in segments(topics, partitions):
+        found = segments(topics, partitions)
+        for one in found:
             runs = self._runs.setdefault((one.topic, one.partition), Runs())
             add_offsets(runs, batch.column("offset").slice(one.begin, one.end - one.begin))
-        if self._names.prefix:
-            topics = pc.binary_join_element_wise(self._names.prefix, topics, "")
+        topics = self._at_target(topics, found)
         times = batch.column("timestamp")
         if times.null_count:
             # Without one the producer would take the present.
             times = pc.fill_null(times, pyarrow.scalar(NO_TIMESTAMP_US, times.type))
         changed = {"topic": topics, "timestamp": times}
         columns = [changed[one] if one in changed else batch.column(one) for one in WRITTEN]
-        self._writer.send(pyarrow.RecordBatch.from_arrays(columns, names=list(WRITTEN)))
+        self.sent_bytes += sum(batch.column(one).nbytes for one in ("key", "value", "headers"))
+        self._send(pyarrow.RecordBatch.from_arrays(columns, names=list(WRITTEN)))
+
+    def _at_target(self, topics: pyarrow.Array, found: Sequence[Segment]) -> pyarrow.Array:
+        """Names there."""
+        import pyarrow
+        import pyarrow.compute as pc
+
+        renamed = {one.topic: self._names.at_target(one.topic) for one in found}
+        if all(topic == name for topic, name in renamed.items()):
+            return topics
+        if len(renamed) == 1:
+            (name,) = renamed.values()
+            return pyarrow.repeat(pyarrow.scalar(name, topics.type), len(topics))
+        here = pc.index_in(topics, value_set=pyarrow.array(list(renamed), topics.type))
+        return pyarrow.array(list(renamed.values()), topics.type).take(here)
+
+    def _send(self, batch: pyarrow.RecordBatch) -> None:
+        began = self._clock()
+        if self._opened_at is None:
+            self._opened_at = began
+        self._writer.send(batch)
+        self._sending_s += self._clock() - began
 
     def _is_due(self) -> bool:
         is_late = self._clock() - self._begun >= self._pace.commit_s
-        return is_late or self._open_bytes >= TRANSACTION_BYTES or self._owed_s > 1.0
+        is_full = self._open_bytes >= TRANSACTION_BYTES or self.sent_bytes >= self._size.bytes
+        return is_late or is_full or self._owed_s > 1.0
 
     def commit(self, progress: Sequence[PartitionProgress]) -> None:
         """With the positions that the scan has reached; nothing if all are known and nothing is
@@ -307,9 +426,14 @@ class Copier:
             pyarrow.nulls(len(rows), headers),
             pyarrow.nulls(len(rows), pyarrow.timestamp("us", "UTC")),
         ]
-        self._writer.send(pyarrow.RecordBatch.from_arrays(columns, names=list(WRITTEN)))
+        self._send(pyarrow.RecordBatch.from_arrays(columns, names=list(WRITTEN)))
+        began = self._clock()
         self._writer.commit()
         self._written_at = self._clock()
+        self._size.took(self.sent_bytes, self._sending_s + self._written_at - began)
+        self.sent_bytes = 0
+        self._sending_s = 0.0
+        self._opened_at = None
 
     def _owe(self, read: int) -> None:
         if self._pace.rate_bytes is None:

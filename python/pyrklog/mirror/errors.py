@@ -30,3 +30,10 @@ class AwayError(MirrorError):
 
     def __init__(self, what: str) -> None:
         super().__init__(what, kind=Kind.UNREACHABLE)
+
+
+class SlowError(MirrorError):
+    """The target took too long for a transaction: a smaller one may succeed at once."""
+
+    def __init__(self, what: str) -> None:
+        super().__init__(what, kind=Kind.UNREACHABLE)

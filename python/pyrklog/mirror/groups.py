@@ -7,9 +7,9 @@ from typing import Protocol
 
 from confluent_kafka import TopicPartition
 
-from pyrklog.mirror.checkpoints import Checkpoint
+from pyrklog.mirror.checkpoints import Checkpoint, Told
 from pyrklog.mirror.errors import Kind, MirrorError
-from pyrklog.mirror.names import Names, Patterns
+from pyrklog.mirror.names import Names, Patterns, chosen_groups
 from pyrklog.mirror.spans import Spans
 from pyrklog.mirror.state import Partition, Row
 
@@ -21,23 +21,25 @@ class GroupAdmin(Protocol):
     """Of :class:`pyrklog.mirror.cluster.ClusterAdmin`."""
 
     def groups(self) -> list[str]: ...
-    def committed(self, groups: Sequence[str]) -> Committed: ...
+    def committed(self, groups: Sequence[str], partitions: Iterable[Partition]) -> Committed: ...
     def without_members(self, groups: Sequence[str]) -> list[str]: ...
     def commit(self, group: str, offsets: Sequence[TopicPartition]) -> None: ...
 
 
 def checkpoints(
     committed: Committed, names: Names, spans: Mapping[Partition, Spans]
-) -> list[Checkpoint]:
-    """Where the groups are at the target, as far as that is known."""
-    found = []
+) -> dict[Checkpoint, int]:
+    """Where the groups are at the target at least, as far as that is known, and at most."""
+    found = {}
     for group, offsets in committed.items():
         for partition, one in offsets.items():
             known = spans.get(partition)
-            target = known.translate(one.offset) if known is not None else None
-            if target is not None:
+            bounds = known.bounds(one.offset) if known is not None else None
+            if bounds is not None:
+                least, most = bounds
                 topic = names.at_target(partition[0])
-                found.append(Checkpoint(group, topic, partition[1], one.offset, target))
+                note = one.metadata or ""
+                found[Checkpoint(group, topic, partition[1], one.offset, least, note)] = most
     return found
 
 
@@ -51,8 +53,16 @@ def ahead(wanted: Iterable[Checkpoint], at_target: Committed) -> dict[str, list[
     return found
 
 
+def _committed(one: Checkpoint) -> TopicPartition:
+    """Without metadata there is none to give: the binding adds a zero byte to what it is given, to
+    an empty text too."""
+    if not one.metadata:
+        return TopicPartition(one.topic, one.partition, one.target_offset)
+    return TopicPartition(one.topic, one.partition, one.target_offset, one.metadata)
+
+
 class Groups:
-    """Of one mirror. ``write`` writes records to the target and commits them."""
+    """Of one mirror. ``stored`` gives what the topic of checkpoints has."""
 
     def __init__(
         self,
@@ -61,29 +71,34 @@ class Groups:
         source: GroupAdmin,
         target: GroupAdmin,
         note: Callable[[str], None],
+        stored: Callable[[], Iterable[tuple[bytes | None, bytes | None]]],
     ) -> None:
         self._names = names
         self._wanted = wanted
         self._source = source
         self._target = target
         self._note = note
-        self._told: dict[tuple[str, str, int], Checkpoint] = {}
+        self._told = Told(stored)
+        self._left_out: set[str] = set()
 
     def sync(self, spans: Mapping[Partition, Spans], write: Callable[[Sequence[Row]], None]) -> int:
-        """How many groups were moved on at the target."""
+        """How many groups were moved on at the target. ``write`` writes records there and commits
+        them."""
         if not self._wanted:
             return 0
-        groups = self._wanted.matching(self._source.groups())
-        found = checkpoints(self._source.committed(groups), self._names, spans)
+        groups, left_out = chosen_groups(self._wanted, self._source.groups())
+        self._tell_left_out(left_out)
+        found = checkpoints(self._source.committed(groups, spans), self._names, spans)
         self._write(found, write)
         idle = set(self._target.without_members(sorted({one.group for one in found})))
+        # Not what was told before: only this is known to be right.
         wanted = [one for one in found if one.group in idle]
-        there = self._target.committed(sorted(idle))
+        asked = sorted({(one.topic, one.partition) for one in wanted})
+        there = self._target.committed(sorted(idle), asked)
         moved = 0
         for group, some in ahead(wanted, there).items():
-            offsets = [TopicPartition(one.topic, one.partition, one.target_offset) for one in some]
             try:
-                self._target.commit(group, offsets)
+                self._target.commit(group, [_committed(one) for one in some])
             except MirrorError as error:
                 # A member may have joined since.
                 if error.kind is Kind.UNREACHABLE:
@@ -93,9 +108,19 @@ class Groups:
                 moved += 1
         return moved
 
-    def _write(self, found: Sequence[Checkpoint], write: Callable[[Sequence[Row]], None]) -> None:
-        new = [one for one in found if self._told.get((one.group, one.topic, one.partition)) != one]
+    def _tell_left_out(self, prefixes: set[str]) -> None:
+        for prefix in sorted(prefixes - self._left_out):
+            self._note(
+                f"groups whose names begin with {prefix} are left out, as MirrorMaker does; "
+                f"--groups '{prefix}.*' takes them, too"
+            )
+        self._left_out |= prefixes
+
+    def _write(
+        self, found: Mapping[Checkpoint, int], write: Callable[[Sequence[Row]], None]
+    ) -> None:
+        new = self._told.news(found)
         if new:
             topic = self._names.checkpoints_topic
             write([Row(topic, one.key(), one.value()) for one in new])
-        self._told.update(((one.group, one.topic, one.partition), one) for one in new)
+        self._told.were_told(new)

@@ -16,6 +16,8 @@ HEARTBEATS = "heartbeats"
 NAME_MAX = 249
 """Of a topic."""
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,100}")
+_COMMA_MEANT = re.compile(r"\\.|\[\^?\]?(?:\\.|[^]\\])*\]|\{\d*,\d*\}", re.DOTALL)
+"""Where a comma in a regular expression is no mistake."""
 _STATE = re.compile(r"pyrklog-mirror\.[a-zA-Z0-9_-]{1,100}\.state\.internal")
 
 
@@ -59,10 +61,11 @@ class Names:
                 Kind.USAGE,
             )
 
-    @property
-    def prefix(self) -> str:
-        """Before a topic's name, at the target."""
-        return f"{self.source}." if self.policy is Policy.PREFIX else ""
+    def prefix_of(self, topic: str) -> str:
+        """Before a topic's name, at the target. MirrorMaker's IdentityReplicationPolicy prefixes
+        copies of heartbeats, too: a reader could not tell from which cluster they came."""
+        is_prefixed = self.policy is Policy.PREFIX or is_heartbeats(topic)
+        return f"{self.source}." if is_prefixed else ""
 
     @property
     def transactional_id(self) -> str:
@@ -82,19 +85,17 @@ class Names:
         return f"{self.source}.checkpoints.internal"
 
     def at_target(self, topic: str) -> str:
-        """Raises MirrorError for a name that becomes too long."""
-        name = self.prefix + topic
-        if len(name) > NAME_MAX:
-            raise MirrorError(
-                f"topic {topic} cannot be called {name}: that has {len(name)} characters",
-                f"leave it out with --topics, or choose an alias shorter than {self.source}",
-            )
-        return name
+        """May be longer than a topic's name can be: see :meth:`is_too_long`."""
+        return self.prefix_of(topic) + topic
+
+    def is_too_long(self, topic: str) -> bool:
+        """Whether no topic of the target can have its name."""
+        return len(self.at_target(topic)) > NAME_MAX
 
     def is_loop(self, topic: str) -> bool:
         """Whether its name tells that its records came from the target, or from the source by
         another cluster."""
-        if self.policy is Policy.IDENTITY:
+        if not self.prefix_of(topic):
             return False
         *aliases, _ = topic.split(".")
         return self.target in aliases or self.source in aliases
@@ -109,14 +110,34 @@ def is_state_topic(topic: str) -> bool:
     return bool(_STATE.fullmatch(topic))
 
 
+def is_heartbeats(topic: str) -> bool:
+    """MirrorMaker's heartbeats, or a copy of them."""
+    return topic.rpartition(".")[2] == HEARTBEATS
+
+
+def refuse_list(option: str, pattern: str) -> None:
+    """Raises MirrorError for a comma that is neither in brackets or braces nor behind a backslash:
+    MirrorMaker separates names so, and as a regular expression it would match nothing."""
+    if "," not in _COMMA_MEANT.sub("", pattern):
+        return
+    parts = [part.strip() for part in pattern.split(",")]
+    raise MirrorError(
+        f"{option} {pattern!r} has a comma, which does not separate names here",
+        f"repeat the option ({' '.join(f'{option} {part!r}' for part in parts)}); a comma that is "
+        r"part of a name is written \,",
+        Kind.USAGE,
+    )
+
+
 class Patterns:
     """Regular expressions, of which one matches a whole name."""
 
     def __init__(self, patterns: Sequence[str], option: str) -> None:
-        """Raises MirrorError, with the option, for one that is none."""
+        """Raises MirrorError, with the option, for one that is none, and for lists."""
         self.texts = list(patterns)
         self._patterns = []
         for pattern in patterns:
+            refuse_list(option, pattern)
             try:
                 self._patterns.append(re.compile(pattern))
             except re.error as error:
@@ -130,17 +151,43 @@ class Patterns:
         """Sorted."""
         return sorted(name for name in names if any(one.fullmatch(name) for one in self._patterns))
 
+    def names(self, prefix: str, name: str) -> bool:
+        """Whether a pattern matches a name that has this prefix in its own text, too."""
+        return any(
+            prefix in pattern.pattern.replace("\\", "") and pattern.fullmatch(name)
+            for pattern in self._patterns
+        )
+
+
+GROUPS_OF_TOOLS = ("console-consumer-", "connect-", "__")
+"""What their names begin with: MirrorMaker's ``groups.exclude``."""
+
+
+def chosen_groups(patterns: Patterns, groups: Iterable[str]) -> tuple[list[str], set[str]]:
+    """The source's groups that are mirrored; and, by what their names begin with, those that match
+    and are not. A sink connector's offsets would else be moved where a connector of the same name
+    stands still at the target, which then leaves records out."""
+    found, left_out = [], set()
+    for group in patterns.matching(groups):
+        prefix = next((one for one in GROUPS_OF_TOOLS if group.startswith(one)), None)
+        if prefix is None or patterns.names(prefix, group):
+            found.append(group)
+        else:
+            left_out.add(prefix)
+    return found, left_out
+
 
 def chosen(
     names: Names, patterns: Patterns, topics: Iterable[str], *, has_heartbeats: bool = False
 ) -> list[str]:
     """The source's topics that are mirrored; of a mirror that writes heartbeats those of others,
-    too, if they have another name at the target."""
+    too."""
     all_of = list(topics)
     wanted = set(patterns.matching(all_of))
     if has_heartbeats:
-        beats = {topic for topic in all_of if topic.rpartition(".")[2] == HEARTBEATS}
-        wanted = wanted | beats if names.prefix else wanted - beats
+        wanted |= {topic for topic in all_of if is_heartbeats(topic)}
     return [
-        topic for topic in sorted(wanted) if not is_internal(topic) and not names.is_loop(topic)
+        topic
+        for topic in sorted(wanted)
+        if not (is_internal(topic) or names.is_loop(topic) or names.is_too_long(topic))
     ]

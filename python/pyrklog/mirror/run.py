@@ -8,19 +8,15 @@ from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from typing import NamedTuple, Protocol
 
-from pyrklog.mirror.cluster import ClusterAdmin, Logs
-from pyrklog.mirror.copy import (
-    COLUMNS,
-    SCAN_MEMORY_BYTES,
-    TRANSACTION_TIMEOUT_MS,
-    Copier,
-    Pace,
-    producer_settings,
-)
-from pyrklog.mirror.errors import AwayError, Kind, MirrorError
+from pyrklog.mirror.claims import new_claims, refuse_doubles
+from pyrklog.mirror.cluster import ClusterAdmin
+from pyrklog.mirror.copy import COLUMNS, SCAN_MEMORY_BYTES, Copier, Pace, producer_settings
+from pyrklog.mirror.errors import AwayError, Kind, MirrorError, SlowError
 from pyrklog.mirror.groups import Groups
 from pyrklog.mirror.heartbeats import Heartbeats
 from pyrklog.mirror.names import HEARTBEATS, Cluster, Names, Patterns
+from pyrklog.mirror.refused import explain
+from pyrklog.mirror.silent import Silent
 from pyrklog.mirror.state import (
     Origin,
     Partition,
@@ -30,13 +26,16 @@ from pyrklog.mirror.state import (
     again_row,
     chain_row,
     check_origin,
+    claim_row,
     forgotten_row,
     origin_row,
     patterns_row,
     read_spans,
     read_state,
 )
-from pyrklog.mirror.topics import BROKER_DEFAULT, Plan, Topics, Wanted
+from pyrklog.mirror.target_logs import TargetLogs
+from pyrklog.mirror.topics import BROKER_DEFAULT, Look, Plan, Topics, Wanted
+from pyrklog.mirror.transaction_size import TransactionSize
 from pyrklog.producing import (
     ClusterUnavailableError,
     ProduceError,
@@ -47,7 +46,9 @@ from pyrklog.producing import (
 )
 from pyrklog.scanning import (
     AuthenticationError,
+    BatchTooLargeError,
     BrokerNotAvailableError,
+    CorruptBatchError,
     LeaderNotAvailableError,
     LogTruncatedError,
     OffsetOutOfRangeError,
@@ -66,15 +67,12 @@ SPANS_SINCE = timedelta(days=1)
 """How far back a start reads translations of offsets."""
 SCAN_TIMEOUT_S = 30.0
 """Of a partition without progress: less than a transaction may be open."""
-NEW_TOPIC_S = 10.0
-MARKERS_S = 10.0
 IDLE_S = 3600.0
 """After so long without a transaction a session ends: coordinators forget producers."""
 SESSION_S = 12 * 3600.0
 """A session ends after so long in any case; a partition forgets a producer that has not written to
 it for a day."""
 WAIT_MIN_S, WAIT_MAX_S = 1.0, 30.0
-_OUT_OF_TIME_S = 0.9 * TRANSACTION_TIMEOUT_MS / 1000
 _STATE = {"cleanup.policy": "compact", "segment.bytes": str(1 << 20)}
 _OFFSETS = {"cleanup.policy": "delete", "retention.ms": str(7 * 86_400_000)}
 _CHECKPOINTS = _BEATS = {"cleanup.policy": "compact"}
@@ -148,13 +146,29 @@ class Mirror:
             tuple if beats is None else Heartbeats(names, beats).due
         )
         self._topics = Topics(names, wanted, self._source, self._target, told.note)
-        self._groups = Groups(names, options.groups, self._source, self._target, told.note)
+        self._silent = Silent("source", self._source.silent, told.note)
+        self._logs = TargetLogs(names, self._target, told.note, is_whole=options.once)
+        self._groups = Groups(
+            names,
+            options.groups,
+            self._source,
+            self._target,
+            told.note,
+            lambda: self._stored(names.checkpoints_topic),
+        )
         self._session_at = 0.0
         self._groups_at = 0.0
         self._groups_said = ""
         self._whole: set[str] = set()
         """Topics that are to be copied from their beginning, whatever ``--start`` says."""
         self._has_begun = False
+        self._size = TransactionSize()
+        self._claimed: dict[str, str] = {}
+
+    @property
+    def is_partial(self) -> bool:
+        """Whether topics that were asked for are not mirrored."""
+        return self._topics.too_long
 
     def run(self) -> None:
         """Raises MirrorError."""
@@ -166,6 +180,8 @@ class Mirror:
                 if self._explained():
                     return
                 said = ""
+            except SlowError as error:
+                self._told.note(error.what)
             except _PASSING as error:
                 text = str(error)
                 if self._options.once or not self._has_begun:
@@ -185,12 +201,22 @@ class Mirror:
         except _PASSING:
             raise
         except RecordTooLargeError as error:
-            fix = "raise max.message.bytes of the topic at the target"
+            target = self._target.cluster.alias
+            fix = (
+                f"raise max.message.bytes of the topic at {target}; at "
+                f"{self._source.cluster.alias} if it has its own there, since that is copied"
+            )
             raise MirrorError(str(error), fix) from error
         except OffsetOutOfRangeError as error:
             fix = (
                 "--missing skip goes on at the first record that is left, --again TOPIC copies the "
                 "topic from its beginning"
+            )
+            raise MirrorError(str(error), fix) from error
+        except (CorruptBatchError, BatchTooLargeError) as error:
+            fix = (
+                "leave its topic out, with --topics '(?!TOPIC$).*', so that the others go on; or "
+                "delete the source's records up to behind it, and give --missing skip"
             )
             raise MirrorError(str(error), fix) from error
         except LogTruncatedError as error:
@@ -206,7 +232,43 @@ class Mirror:
         names, options = self._options.names, self._options
         for admin in (self._source, self._target):
             admin.check_access()
-        self._target.topics()
+        if names.state_topic not in self._target.topics()[1]:
+            # A mirror that is refused leaves nothing behind.
+            refuse_doubles(names, self._target, self._topics.look(), ())
+        self._create_internal()
+        if names.state_topic in self._existing:
+            self._require_compacted(names.state_topic)
+            # The producer ends another one of this name, which may be of other clusters.
+            rows = self._target.records(names.state_topic, exists=True)
+            self._origin(read_state(names.state_topic, rows))
+        producer = Producer(producer_settings(names, options.target, options.codec, self._size))
+        self._session_at = time.monotonic()
+        copier = Copier(names, producer, {}, {}, options.pace, size=self._size, due=self._due)
+        try:
+            plan = self._begin(copier)
+            self._has_begun = True
+            return self._rounds(copier, plan)
+        except TransactionFencedError as error:
+            if self._size.is_timed_out(copier.open_s):
+                raise self._too_slow(copier, error, is_ended=True) from error
+            raise self._fenced() from error
+        except ClusterUnavailableError as error:
+            if copier.open_s:
+                raise self._too_slow(copier, error, is_ended=False) from error
+            raise
+        except ProduceError as error:
+            refused = explain(error, copier, self._source, self._target)
+            if refused is None:
+                raise
+            raise refused from error
+        except BaseException:
+            # Else readers of committed records would wait until its time is over.
+            with suppress(ProduceError):
+                producer.abort()
+            raise
+
+    def _create_internal(self) -> None:
+        names, options = self._options.names, self._options
         internal = {names.state_topic: _STATE, names.offsets_topic: _OFFSETS}
         if options.groups:
             internal[names.checkpoints_topic] = _CHECKPOINTS
@@ -215,31 +277,23 @@ class Mirror:
         self._existing = {
             topic for topic, own in internal.items() if not self._target.create_internal(topic, own)
         }
-        if names.state_topic in self._existing:
-            self._require_compacted(names.state_topic)
-            # The producer ends another one of this name, which may be of other clusters.
-            rows = self._target.records(names.state_topic, exists=True)
-            self._origin(read_state(names.state_topic, rows))
-        settings = producer_settings(names, options.target, options.codec)
-        producer = Producer(settings)
-        self._session_at = time.monotonic()
-        copier: Copier | None = None
-        try:
-            copier, plan = self._copier(producer)
-            self._has_begun = True
-            return self._rounds(copier, plan)
-        except TransactionFencedError as error:
-            if copier is not None and copier.open_s >= _OUT_OF_TIME_S:
-                raise AwayError(f"a transaction was open for too long: {error}") from error
-            what = f"another mirror of the name {names.mirror} has begun, which ended this one"
-            raise MirrorError(what, "run one of them, or give --name") from error
-        except ClusterUnavailableError:
-            raise
-        except BaseException:
-            # Else readers of committed records would wait until its time is over.
-            with suppress(ProduceError):
-                producer.abort()
-            raise
+
+    def _too_slow(self, copier: Copier, error: ProduceError, *, is_ended: bool) -> MirrorError:
+        """Of a transaction that was given up: the next ones are smaller, or have more time."""
+        text = f"a transaction at {self._target.cluster.alias} took too long: {error}"
+        if not self._size.timed_out(copier.sent_bytes, is_ended=is_ended):
+            return AwayError(text if is_ended else str(error))
+        most, seconds = self._size.bytes >> 10, self._size.timeout_ms // 1000
+        return SlowError(f"{text}; going on with at most {most} KiB in {seconds} s")
+
+    def _fenced(self) -> MirrorError:
+        names, alias = self._options.names, self._target.cluster.alias
+        return MirrorError(
+            f"another process that mirrors as {names.mirror} has begun: it has the same "
+            f"transactional id, {names.transactional_id}, so {alias} fenced this one: no record is "
+            "there twice",
+            "run one process for each mirror; one for other topics gets another --name",
+        )
 
     def _require_compacted(self, topic: str) -> None:
         """Raises MirrorError for a topic of progress that loses rows."""
@@ -251,7 +305,7 @@ class Mirror:
                 "set cleanup.policy=compact",
             )
 
-    def _copier(self, producer: Producer) -> tuple[Copier, Plan]:
+    def _begin(self, copier: Copier) -> Plan:
         """After the producer has been opened nobody else writes."""
         names = self._options.names
         state = read_state(names.state_topic, self._stored(names.state_topic))
@@ -260,33 +314,48 @@ class Mirror:
             for partition, one in state.partitions.items()
             if partition[0] not in self._again
         }
+        copier.progress.update(known)
         origin = self._origin(state)
-        plan = self._topics.sync({topic for topic, _ in known})
-        self._topics.refuse_doubles(plan, {topic for topic, _ in state.partitions})
+        look = self._topics.look({topic for topic, _ in known})
+        begun = {topic for topic, _ in state.partitions}
+        refuse_doubles(names, self._target, look, begun)
         self._is_begun = state.patterns == self._options.topics.texts
         if self._first is None:
-            self._first = frozenset() if self._is_begun else frozenset(plan.topics)
-        self._whole = (state.again | self._asked_again(state, plan)) - {topic for topic, _ in known}
-        logs = self._settled_logs(plan, known)
-        copier = Copier(
-            names,
-            producer,
-            known,
-            logs.ends,
-            self._options.pace,
-            target_ids=logs.topic_ids,
-            due=self._due,
-        )
+            self._first = frozenset() if self._is_begun else frozenset(look.topics)
+        self._whole = (state.again | self._asked_again(state, look)) - {topic for topic, _ in known}
+        self._known_chains, self._claimed = state.chains, state.claims
+        self._announce(copier, look, begun, self._first_rows(state, origin, known))
+        self._again = set()
+        plan = self._topics.apply(look)
+        logs = self._logs.settled(plan, known)
+        copier.add_target(logs.ends, logs.topic_ids)
+        self._learn_spans(copier)
+        if self._options.start == "latest" and not self._is_begun:
+            self._begin_at_ends(copier, plan)
+        return plan
+
+    def _begin_at_ends(self, copier: Copier, plan: Plan) -> None:
+        """Writes the ends of the topics that are there. Those that come later are copied whole,
+        also if the mirror dies before it has copied anything."""
+        names, topics = self._options.names, self._options.topics
+        new = (self._first or frozenset()) - self._whole - {topic for topic, _ in copier.progress}
+        wanted = {topic: some for topic, some in plan.partitions().items() if topic in new}
+        logs = self._source.logs(wanted, "read_committed", leaves=not self._options.once)
+        self._silent.add(logs.left_out)
+        row = patterns_row(names.state_topic, topics.texts)
+        copier.begin_at(logs.ends, logs.topic_ids, [row])
+        # What had no leader that answers is copied whole, in this session as after a restart.
+        self._first = frozenset()
+        self._is_begun = True
+
+    def _learn_spans(self, copier: Copier) -> None:
+        topic = self._options.names.offsets_topic
         if self._options.groups:
-            since = datetime.now(UTC) - SPANS_SINCE
-            records = self._stored(names.offsets_topic, since)
-            for partition, spans in read_spans(names.offsets_topic, records):
-                if partition in known:
+            records = self._stored(topic, datetime.now(UTC) - SPANS_SINCE)
+            for partition, spans in read_spans(topic, records):
+                if partition in copier.progress:
                     copier.learn_past(partition, spans)
         copier.learn_last()
-        self._write_chains(copier, plan, state.chains, self._first_rows(state, origin, known))
-        self._again = set()
-        return copier, plan
 
     def _origin(self, state: State) -> Origin:
         """Of this mirror. Raises MirrorError if the topic of progress is another one's."""
@@ -296,9 +365,9 @@ class Mirror:
         check_origin(names.state_topic, state.origin, origin)
         return origin
 
-    def _asked_again(self, state: State, plan: Plan) -> set[str]:
+    def _asked_again(self, state: State, look: Look) -> set[str]:
         """Of ``--again``; a note for what is no topic of the mirror's."""
-        known = {topic for topic, _ in state.partitions} | set(plan.topics)
+        known = {topic for topic, _ in state.partitions} | set(look.topics)
         for topic in sorted(self._again - known):
             self._told.note(f"--again {topic}: no such topic is copied")
         return self._again & known
@@ -321,71 +390,40 @@ class Mirror:
         exists = topic in self._existing
         return self._target.records(topic, since, waits=True, exists=exists)
 
-    def _write_chains(
-        self, copier: Copier, plan: Plan, known: dict[str, list[str]], rows: list[Row]
+    def _announce(
+        self, copier: Copier, look: Look, begun: Collection[str], rows: list[Row]
     ) -> None:
-        topic = self._options.names.state_topic
-        changed = {of: one for of, one in (plan.chains or {}).items() if known.get(of) != one}
-        rows += [chain_row(topic, of, chain) for of, chain in changed.items()]
-        self._known_chains = known | changed
+        """Writes from which clusters topics come, and which are copied to which, before any is
+        created. Raises MirrorError if another mirror has written the like: of two that start at
+        once each would look before the other has written."""
+        names = self._options.names
+        topic = names.state_topic
+        known = self._known_chains
+        chains = {of: one for of, one in (look.chains or {}).items() if known.get(of) != one}
+        claims = new_claims(names, look, self._claimed)
+        rows += [chain_row(topic, of, chain) for of, chain in chains.items()]
+        rows += [claim_row(topic, of, target) for of, target in claims.items()]
+        self._known_chains = known | chains
+        self._claimed = self._claimed | claims
         if rows:
             copier.write(rows)
-        if changed:
-            # Of two mirrors that start at once each would look before the other has written.
-            self._wait_until_visible(topic)
-            self._topics.check_circles(plan)
-
-    def _wait_until_visible(self, topic: str) -> None:
-        """All that was committed to a topic of one partition at the target."""
-        until = time.monotonic() + MARKERS_S
-        end = self._target.ends({topic: 1}, "read_uncommitted")[topic, 0]
-        while self._target.ends({topic: 1}, "read_committed")[topic, 0] < end:
-            if time.monotonic() > until:
-                raise AwayError(f"what was committed to topic {topic} is not visible yet")
-            time.sleep(0.05)
-
-    def _settled_logs(self, plan: Plan, known: Mapping[Partition, Progress]) -> Logs:
-        """Of the target, once what a former session left is over: its markers come after the
-        producer has been opened, and take offsets. Others' transactions may stay open."""
-        until = time.monotonic() + MARKERS_S
-        while True:
-            logs = self._intact_logs(plan, known)
-            if self._logs(plan, "read_committed").ends == logs.ends or time.monotonic() > until:
-                return logs
-            time.sleep(0.05)
-
-    def _intact_logs(self, plan: Plan, known: Mapping[Partition, Progress]) -> Logs:
-        """Of the target, with what was mirrored. A new leader may show less for a moment. Raises
-        MirrorError if that was lost."""
-        until = time.monotonic() + MARKERS_S
-        while True:
-            logs = self._logs(plan)
-            lost = lost_at_target(known, logs)
-            if lost is None:
-                return logs
-            if time.monotonic() > until:
-                raise lost
-            time.sleep(0.1)
-
-    def _logs(self, plan: Plan, isolation: str = "read_uncommitted") -> Logs:
-        """Of the target."""
-        names = self._options.names
-        partitions = {names.at_target(one): some for one, some in plan.partitions().items()}
-        until = time.monotonic() + NEW_TOPIC_S
-        while True:
+        if chains or claims:
+            self._logs.wait_until_visible(topic)
             try:
-                return self._target.logs(partitions, isolation)
-            except UnknownTopicError:
-                # One that was just created.
-                if time.monotonic() > until:
-                    raise
-            time.sleep(0.1)
+                self._topics.check_circles(look)
+                refuse_doubles(names, self._target, look, begun)
+            except MirrorError as error:
+                if claims and not isinstance(error, AwayError):
+                    copier.write([claim_row(topic, of, None) for of in claims])
+                raise
 
     def _rounds(self, copier: Copier, plan: Plan) -> bool:
         self._told.began(plan, copier.progress)
         refresh_at = _next_look(plan)
         while True:
-            if time.monotonic() >= refresh_at:
+            partitions = plan.partitions()
+            is_back = [one.look(partitions) for one in (self._silent, self._logs)]
+            if time.monotonic() >= refresh_at or any(is_back):
                 new = self._look_again(copier, plan)
                 if new is None:
                     return False
@@ -401,28 +439,32 @@ class Mirror:
             if is_end or time.monotonic() - self._groups_at >= self._options.group_interval_s:
                 self._sync_groups(copier, plan, is_last=is_end)
             if is_end:
-                self._visible_ends(copier, plan)
+                self._logs.visible_ends(copier, plan)
                 return True
             if is_done:
                 time.sleep(self._options.interval_s)
 
     def _look_again(self, copier: Copier, plan: Plan) -> Plan | None:
         """What there is to copy now; None if that takes another session."""
-        new = self._topics.sync({topic for topic, _ in copier.progress})
         is_old = time.monotonic() - self._session_at > SESSION_S
-        if new.grown or is_old or copier.idle_s > IDLE_S:
+        if is_old or copier.idle_s > IDLE_S:
             return None
-        self._topics.refuse_doubles(new, plan.topics)
-        logs = self._intact_logs(new, copier.progress)
+        look = self._topics.look({topic for topic, _ in copier.progress})
+        refuse_doubles(self._options.names, self._target, look, plan.topics)
+        self._announce(copier, look, plan.topics, [])
+        new = self._topics.apply(look)
+        if new.grown:
+            return None
+        logs = self._logs.intact(new, copier.progress)
+        copier.add_target(logs.ends, logs.topic_ids)
         if (new.topics, new.offline) != (plan.topics, plan.offline):
-            copier.add_target(logs.ends, logs.topic_ids)
             self._told.began(new, copier.progress)
-        self._write_chains(copier, new, self._known_chains, [])
         return new
 
     def _round(self, copier: Copier, plan: Plan, until: float) -> bool:
         """Copies up to the present end; False if that takes longer than ``until``."""
-        partitions = {topic: some for topic, some in plan.partitions().items() if some}
+        answering = self._logs.without_silent(self._silent.without(plan.partitions()))
+        partitions = {topic: some for topic, some in answering.items() if some}
         if not partitions:
             copier.commit([])
             return True
@@ -433,24 +475,15 @@ class Mirror:
             start=starts(partitions, copier.progress, self._options.start, whole),
             columns=COLUMNS,
             missing=self._options.missing,
+            unanswered="fail" if self._options.once else "leave",
             memory_bytes=SCAN_MEMORY_BYTES,
-            batch_bytes=self._options.pace.batch_bytes(),
+            batch_bytes=copier.batch_bytes(),
             timeout_s=SCAN_TIMEOUT_S,
             **self._source.reading(),
         ) as reading:
-            return copier.copy(reading, until)
-
-    def _visible_ends(self, copier: Copier, plan: Plan) -> dict[Partition, int] | None:
-        """Of the target, once all that was committed is visible: a coordinator writes markers after
-        it has answered. None, and a note, if that takes too long."""
-        until = time.monotonic() + MARKERS_S
-        while copier.is_behind(ends := self._logs(plan, "read_committed").ends):
-            if time.monotonic() > until:
-                self._intact_logs(plan, copier.progress)
-                self._told.note("not all of the target's transactions are visible yet")
-                return None
-            time.sleep(0.05)
-        return ends
+            is_done = copier.copy(reading, until)
+            self._silent.add(reading.left_out)
+            return is_done
 
     def _sync_groups(self, copier: Copier, plan: Plan, *, is_last: bool) -> None:
         """What may pass, such as a coordinator that loads its groups, is tried again: for a while
@@ -458,7 +491,7 @@ class Mirror:
         if not self._options.groups:
             return
         self._groups_at = time.monotonic()
-        ends = self._visible_ends(copier, plan)
+        ends = self._logs.visible_ends(copier, plan)
         if ends is None:
             return
         for topic, partition in copier.forget_foreign(ends):
@@ -504,19 +537,3 @@ def starts(
             place: Place = first if one is None else (one.position, one.epoch)
             found.setdefault(topic, {})[number] = place
     return found
-
-
-def lost_at_target(known: Mapping[Partition, Progress], logs: Logs) -> MirrorError | None:
-    """Returns a MirrorError if mirrored records are gone at the target; None if they are there."""
-    for (topic, partition), one in known.items():
-        fix = f"--again {topic} copies the topic from its beginning"
-        topic_id = logs.topic_ids.get(one.target, "")
-        if one.target_id and topic_id and topic_id != one.target_id:
-            what = f"topic {one.target} was deleted at the target and created anew"
-            return MirrorError(f"{what}: mirrored records are lost there", fix)
-        end = logs.ends.get((one.target, partition))
-        if end is not None and end < one.target_end:
-            what = f"partition {partition} of topic {one.target} ends at {end} at the target"
-            lost = f"before {one.target_end}: mirrored records are lost there"
-            return MirrorError(f"{what}, {lost}", fix)
-    return None

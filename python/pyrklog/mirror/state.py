@@ -52,12 +52,14 @@ class Origin(NamedTuple):
 @dataclass
 class State:
     """All that the topic of progress says. ``chains``: the clusters that a topic's records come
-    from. ``again``: topics that are to be copied from their beginning. ``patterns``: those of which
-    all topics that there were have been begun."""
+    from. ``claims``: the target's topics that this mirror writes to, by the source's. ``again``:
+    topics that are to be copied from their beginning. ``patterns``: those of which all topics that
+    there were have been begun."""
 
     origin: Origin | None = None
     partitions: dict[Partition, Progress] = field(default_factory=dict)
     chains: dict[str, list[str]] = field(default_factory=dict)
+    claims: dict[str, str] = field(default_factory=dict)
     again: set[str] = field(default_factory=set)
     patterns: list[str] | None = None
 
@@ -93,6 +95,12 @@ def patterns_row(topic: str, patterns: list[str]) -> Row:
 
 def chain_row(topic: str, of: str, chain: list[str]) -> Row:
     return _row(topic, ["chain", of], chain)
+
+
+def claim_row(topic: str, of: str, target: str | None) -> Row:
+    """Without a target the claim is taken back."""
+    key = ["claim", of]
+    return Row(topic, _text(key), None) if target is None else _row(topic, key, target)
 
 
 def spans_row(topic: str, partition: Partition, spans: Iterable[Span]) -> Row:
@@ -141,6 +149,8 @@ def _take(state: State, key: list[Any], value: Any) -> None:
             state.partitions[topic, partition] = progress
         case ["chain", str(topic)]:
             state.chains[topic] = [str(one) for one in value]
+        case ["claim", str(topic)]:
+            state.claims[topic] = str(value)
         case ["topics"]:
             state.patterns = [str(one) for one in value]
         case ["again", str(topic)]:

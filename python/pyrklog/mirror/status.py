@@ -2,27 +2,46 @@
 
 from __future__ import annotations
 
+from enum import Enum
 from typing import NamedTuple
 
-from pyrklog.mirror.cluster import ClusterAdmin
+from pyrklog.mirror.cluster import ClusterAdmin, Logs
 from pyrklog.mirror.errors import Kind, MirrorError
 from pyrklog.mirror.names import Names
 from pyrklog.mirror.state import Partition, Progress, State, read_state
 from pyrklog.scanning import ScanError, UnknownTopicError
 
 
+class Standing(Enum):
+    """What is to be said of a partition, besides figures."""
+
+    COPIED = "copied"
+    BEHIND = "behind"
+    GONE = "gone"
+    ANEW = "created anew"
+    LEADERLESS = "no leader"
+
+
 class Row(NamedTuple):
-    """Of a partition; ``end`` is None if the source has it no more, or nobody leads it."""
+    """Of a partition; ``end`` is None if the source has it no more, or nobody leads it. ``missing``
+    says why."""
 
     topic: str
     partition: int
     progress: Progress
     end: int | None
+    missing: Standing | None = None
 
     @property
     def lag(self) -> int | None:
         """In offsets."""
         return None if self.end is None else max(0, self.end - self.progress.position)
+
+    @property
+    def standing(self) -> Standing:
+        if self.missing is not None:
+            return self.missing
+        return Standing.BEHIND if self.lag else Standing.COPIED
 
 
 def stored(names: Names, target: ClusterAdmin) -> State:
@@ -42,19 +61,37 @@ def stored(names: Names, target: ClusterAdmin) -> State:
 
 def rows(source: ClusterAdmin, partitions: dict[Partition, Progress]) -> list[Row]:
     """Raises MirrorError."""
-    _, counts = source.topics()
-    offline = source.leaderless()
-    wanted: dict[str, list[int]] = {}
-    for topic, number in partitions:
-        if number < counts.get(topic, 0) and (topic, number) not in offline:
-            wanted.setdefault(topic, []).append(number)
-    try:
-        ends = source.logs(wanted, "read_committed").ends
-    except UnknownTopicError:
-        ends = {}
-    except ScanError as error:
-        raise MirrorError(f"{source.cluster.alias}: {error}", kind=Kind.UNREACHABLE) from error
+    for is_last in (False, True):
+        _, counts = source.topics()
+        offline = source.leaderless()
+        wanted: dict[str, list[int]] = {}
+        for topic, number in partitions:
+            if number < counts.get(topic, 0) and (topic, number) not in offline:
+                wanted.setdefault(topic, []).append(number)
+        try:
+            logs = source.logs(wanted, "read_committed")
+        except UnknownTopicError as error:
+            # It was deleted since the cluster told its topics.
+            if is_last:
+                raise MirrorError(f"{source.cluster.alias}: {error}", "try again") from error
+        except ScanError as error:
+            raise MirrorError(f"{source.cluster.alias}: {error}", kind=Kind.UNREACHABLE) from error
+        else:
+            break
     return [
-        Row(topic, number, one, ends.get((topic, number)))
-        for (topic, number), one in sorted(partitions.items())
+        _row(key, one, counts.get(key[0], 0), key in offline, logs)
+        for key, one in sorted(partitions.items())
     ]
+
+
+def _row(key: Partition, one: Progress, count: int, is_offline: bool, logs: Logs) -> Row:
+    topic, number = key
+    now = logs.topic_ids.get(topic)
+    missing = None
+    if count == 0:
+        missing = Standing.GONE
+    elif number >= count or (now and one.topic_id and now != one.topic_id):
+        missing = Standing.ANEW
+    elif is_offline:
+        missing = Standing.LEADERLESS
+    return Row(topic, number, one, None if missing is not None else logs.ends.get(key), missing)

@@ -9,7 +9,15 @@ from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 from pyrklog.mirror.errors import AwayError, Kind, MirrorError
-from pyrklog.mirror.names import Names, Patterns, Policy, chosen, is_state_topic
+from pyrklog.mirror.names import (
+    NAME_MAX,
+    Names,
+    Patterns,
+    Policy,
+    chosen,
+    is_heartbeats,
+    is_state_topic,
+)
 from pyrklog.mirror.state import Partition, State, chain_of, read_state
 
 _NOT_COPIED = re.compile(
@@ -18,7 +26,8 @@ _NOT_COPIED = re.compile(
 )
 BROKER_DEFAULT = -1
 ABSENT_S = 10.0
-"""A topic is gone when it has been missing for so long."""
+"""A topic is gone at the target when it has been missing for so long."""
+ABSENT_AT_SOURCE_S = 3.0
 RETRY_S = 0.5
 
 Options = Mapping[str, tuple[str | None, bool]]
@@ -36,7 +45,7 @@ class Admin(Protocol):
     def add_partitions(self, topic: str, count: int) -> None: ...
     def options(self, topics: Sequence[str]) -> Mapping[str, Options]: ...
     def set_options(self, topic: str, options: Mapping[str, str]) -> None: ...
-    def records(self, topic: str) -> object: ...
+    def records(self, topic: str, *, exists: bool) -> object: ...
 
 
 class Wanted(NamedTuple):
@@ -50,16 +59,25 @@ class Wanted(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Plan:
-    """The source's topics, with their partitions, and what the target then has. ``chains``: see
-    :class:`State`. ``offline``: partitions that have no leader, here or there."""
+class Look:
+    """What there is to mirror, while nothing is changed at the target: the source's topics with
+    their partitions, those of the target. ``chains``: see :class:`State`."""
 
     source_id: str
     target_id: str
     topics: dict[str, int]
+    at_target: dict[str, int]
+    chains: dict[str, list[str]] | None = None
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The source's topics, with their partitions, which the target has, too. ``offline``:
+    partitions that have no leader, here or there."""
+
+    topics: dict[str, int]
     grown: frozenset[str] = frozenset()
     """Topics of the target that existed and got partitions."""
-    chains: dict[str, list[str]] | None = None
     offline: frozenset[Partition] = frozenset()
 
     def partitions(self) -> dict[str, list[int]]:
@@ -98,15 +116,23 @@ class Topics:
         self._target = target
         self._note = note
         self._absent_s = absent_s
-        self._seen: set[str] = set()
+        self._seen: set[str] | None = None
         self._passed_over: set[str] = set()
+        self._too_long: set[str] = set()
         self._told_offline: frozenset[Partition] = frozenset()
+        self._has_applied = False
+        self._told_refused: set[str] = set()
 
-    def sync(self, mirrored: Collection[str] = ()) -> Plan:
-        """Creates, enlarges and sets what differs. Raises MirrorError, also for a circle, and for
-        topics of ``mirrored`` that are gone at the target."""
-        source_id, at_source = self._source.topics()
+    @property
+    def too_long(self) -> bool:
+        """Whether topics are not mirrored because their names would be too long."""
+        return bool(self._too_long)
+
+    def look(self, mirrored: Collection[str] = ()) -> Look:
+        """Raises MirrorError for a circle, and for topics of ``mirrored`` that are gone at the
+        target."""
         wanted = self._wanted
+        source_id, at_source = self._at_source(mirrored)
         topics = chosen(self._names, wanted.topics, at_source, has_heartbeats=wanted.has_heartbeats)
         self._tell_passed_over(at_source)
         needed = {self._names.at_target(topic) for topic in topics if topic in mirrored}
@@ -120,15 +146,16 @@ class Topics:
                     "the target",
                     f"--again {topic} copies it from its beginning; or leave it out with --topics",
                 )
-        grown = self._sync_partitions({topic: at_source[topic] for topic in topics}, at_target)
-        return Plan(
-            source_id,
-            target_id,
-            {topic: at_source[topic] for topic in topics},
-            frozenset(grown),
-            chains,
-            self._offline(topics),
-        )
+        counts = {topic: at_source[topic] for topic in topics}
+        return Look(source_id, target_id, counts, at_target, chains)
+
+    def apply(self, look: Look) -> Plan:
+        """Creates, enlarges and sets what differs. Raises MirrorError for what the target refuses
+        at first; later that is told and left out, so that it stops no other topic."""
+        grown, refused = self._sync_partitions(look.topics, look.at_target)
+        self._has_applied = not self._wanted.is_whole
+        offline = self._offline(list(look.topics))
+        return Plan(look.topics, frozenset(grown), offline | refused)
 
     def _offline(self, topics: Sequence[str]) -> frozenset[Partition]:
         if self._wanted.is_whole:
@@ -146,18 +173,24 @@ class Topics:
         self._told_offline = offline
         return offline
 
+    def _at_source(self, mirrored: Collection[str]) -> tuple[str, dict[str, int]]:
+        before = self._wanted.topics.matching(mirrored) if self._seen is None else self._seen
+        return _topics_of(self._source, before, min(ABSENT_AT_SOURCE_S, self._absent_s))
+
     def _at_target(self, needed: Collection[str]) -> tuple[str, dict[str, int]]:
-        """Asks again for a while if a topic is missing that is needed: a broker that has just
-        started may know none."""
-        until = time.monotonic() + self._absent_s
-        while True:
-            found = self._target.topics()
-            if all(topic in found[1] for topic in needed) or time.monotonic() >= until:
-                return found
-            time.sleep(RETRY_S)
+        return _topics_of(self._target, needed, self._absent_s)
 
     def _tell_passed_over(self, at_source: Mapping[str, int]) -> None:
         matching = self._wanted.topics.matching(at_source)
+        too_long = {topic for topic in matching if self._names.is_too_long(topic)}
+        for topic in sorted(too_long - self._too_long):
+            name = self._names.at_target(topic)
+            self._note(
+                f"topic {topic} is not copied: {name} would have {len(name)} characters, and a "
+                f"topic's name has at most {NAME_MAX}; an alias that is shorter than "
+                f"{self._names.source} can be given with --from"
+            )
+        self._too_long = too_long
         loops = {topic for topic in matching if self._names.is_loop(topic)}
         for topic in sorted(loops - self._passed_over):
             self._note(
@@ -167,7 +200,7 @@ class Topics:
         self._passed_over |= loops
 
     def _tell_gone(self, topics: Sequence[str]) -> None:
-        for gone in sorted(self._seen - set(topics)):
+        for gone in sorted((self._seen or set()) - set(topics)):
             self._note(f"topic {gone} is gone at the source; it stays at the target")
         self._seen = set(topics)
 
@@ -177,11 +210,16 @@ class Topics:
         if self._names.policy is not Policy.IDENTITY:
             return None
         upstream = [
-            read_state(topic, self._source.records(topic))  # type: ignore[arg-type]
+            read_state(topic, self._source.records(topic, exists=True))  # type: ignore[arg-type]
             for topic in at_source
             if is_state_topic(topic)
         ]
-        found = {topic: chain_of(topic, source_id, _into(source_id, upstream)) for topic in topics}
+        found = {
+            topic: chain_of(topic, source_id, _into(source_id, upstream))
+            for topic in topics
+            # Their names tell whence they come.
+            if not is_heartbeats(topic)
+        }
         for topic, chain in found.items():
             if target_id and target_id in chain:
                 raise MirrorError(
@@ -192,36 +230,16 @@ class Topics:
                 )
         return found
 
-    def check_circles(self, plan: Plan) -> None:
+    def check_circles(self, look: Look) -> None:
         """Raises MirrorError if another mirror has closed a circle meanwhile."""
-        self._chains(plan.source_id, plan.target_id, list(plan.topics), self._source.topics()[1])
-
-    def refuse_doubles(self, plan: Plan, mirrored: Collection[str]) -> None:
-        """Raises MirrorError if a mirror of another name copies one of these topics to the same
-        topic; those in ``mirrored`` were begun before."""
-        new = {self._names.at_target(one): one for one in plan.topics if one not in mirrored}
-        others = [
-            topic
-            for topic in (self._target.topics()[1] if new else ())
-            if is_state_topic(topic) and topic != self._names.state_topic
-        ]
-        for other in others:
-            state = read_state(other, self._target.records(other))  # type: ignore[arg-type]
-            if state.origin is None or state.origin[:2] != (plan.source_id, plan.target_id):
-                continue
-            for (topic, _), one in state.partitions.items():
-                if new.get(one.target) == topic:
-                    raise MirrorError(
-                        f"topic {topic} is copied to {one.target} by another mirror, whose "
-                        f"progress is in {other}: its records would be there twice",
-                        "give that mirror's --name, leave the topic out with --topics, or delete "
-                        f"{other} if nobody needs it",
-                    )
+        self._chains(look.source_id, look.target_id, list(look.topics), self._source.topics()[1])
 
     def _sync_partitions(
         self, topics: Mapping[str, int], at_target: Mapping[str, int]
-    ) -> list[str]:
+    ) -> tuple[list[str], frozenset[Partition]]:
+        """Topics that got partitions, and partitions that the target refuses to make."""
         grown = []
+        refused: set[Partition] = set()
         options = self._source.options(list(topics))
         names = {topic: self._names.at_target(topic) for topic in topics}
         existing = [name for name in names.values() if name in at_target]
@@ -230,16 +248,29 @@ class Topics:
         for topic, count in topics.items():
             name = names[topic]
             own = own_options(options.get(topic, {}), known)
-            if name not in at_target:
-                if self._target.create(name, count, self._wanted.replicas, own):
-                    continue
-                at_target = {**at_target, name: self._count_of_others(name)}
-                there = {**there, **self._target.options([name])}
-            if at_target[name] < count:
-                self._target.add_partitions(name, count)
-                grown.append(name)
-            self._set_options(name, own, there[name])
-        return grown
+            try:
+                if name not in at_target:
+                    if self._target.create(name, count, self._wanted.replicas, own):
+                        continue
+                    at_target = {**at_target, name: self._count_of_others(name)}
+                    there = {**there, **self._target.options([name])}
+                if at_target[name] < count:
+                    self._target.add_partitions(name, count)
+                    grown.append(name)
+            except MirrorError as error:
+                if not self._has_applied or error.kind is Kind.UNREACHABLE:
+                    raise
+                self._tell_refused(error.what)
+                refused |= {(topic, number) for number in range(at_target.get(name, 0), count)}
+            if name in there:
+                self._set_options(name, own, there[name])
+        return grown, frozenset(refused)
+
+    def _tell_refused(self, what: str) -> None:
+        """Once for each reason."""
+        if what not in self._told_refused:
+            self._note(what)
+        self._told_refused.add(what)
 
     def _count_of_others(self, name: str) -> int:
         """Partitions of a topic that somebody else has created meanwhile."""
@@ -262,7 +293,18 @@ class Topics:
             # A target before 2.3 cannot change single options.
             if error.kind is Kind.UNREACHABLE:
                 raise
-            self._note(error.what)
+            self._tell_refused(error.what)
+
+
+def _topics_of(admin: Admin, needed: Collection[str], seconds: float) -> tuple[str, dict[str, int]]:
+    """Asks again for a while if a topic is missing that is needed: a broker that has just started
+    may know none."""
+    until = time.monotonic() + seconds
+    while True:
+        found = admin.topics()
+        if all(topic in found[1] for topic in needed) or time.monotonic() >= until:
+            return found
+        time.sleep(RETRY_S)
 
 
 def _into(cluster_id: str, states: Sequence[State]) -> list[State]:

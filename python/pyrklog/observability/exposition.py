@@ -18,6 +18,7 @@ from prometheus_client.openmetrics.exposition import ALLOWUTF8, CONTENT_TYPE_LAT
 from prometheus_client.openmetrics.exposition import generate_latest as as_openmetrics
 from prometheus_client.registry import Collector
 
+from pyrklog.observability.client_samples import ClientFamily
 from pyrklog.observability.metric_table import BUILD, Metric
 from pyrklog.observability.samples import Sample
 
@@ -54,10 +55,29 @@ def _family(metric: Metric) -> CounterMetricFamily | GaugeMetricFamily:
     return GaugeMetricFamily(metric.name, metric.help, labels=metric.labels)
 
 
-def render(samples: Sequence[Sample], accept: str, version: str | None = None) -> Exposition:
-    """``accept`` is the header of the request; ``version`` adds the metric of the build."""
+class _Clients(Collector):
+    def __init__(self, families: Iterable[ClientFamily]) -> None:
+        self._families = families
+
+    def collect(self) -> Iterator[Family]:
+        for name, kind, help_, samples in self._families:
+            family = Family(name.removesuffix("_total") if kind == "counter" else name, help_, kind)
+            for labels, value in samples:
+                family.add_sample(name, dict(labels), value)
+            yield family
+
+
+def render(
+    samples: Sequence[Sample],
+    accept: str,
+    version: str | None = None,
+    clients: Iterable[ClientFamily] = (),
+) -> Exposition:
+    """``accept`` is the header of the request; ``version`` adds the metric of the build, and
+    ``clients`` come last."""
     registry = CollectorRegistry(auto_describe=False)
     registry.register(_Samples(samples, version))
+    registry.register(_Clients(clients))
     # Names are plain, so all ways to escape them are the same: this one costs least.
     if any(one.partition(";")[0].strip() == OPENMETRICS for one in accept.split(",")):
         body: bytes = as_openmetrics(registry, escaping=ALLOWUTF8)  # type: ignore[no-untyped-call]

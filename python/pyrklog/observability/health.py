@@ -2,32 +2,43 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
+from pyrklog.cluster.requests import TopicPartition
 from pyrklog.observability.health_rules import (
-    ZOOKEEPER_FIX,
     BrokerState,
     ClusterState,
     LogDir,
     PartitionState,
     Reason,
-    blockers,
     examine,
     health_item,
     is_healthy,
     of_log_dir,
+    told_of,
+    worst_first,
 )
+from pyrklog.observability.health_signs import store_unreached
+from pyrklog.observability.restart_rules import Restart, restart_of
 from pyrklog.observability.sources import Stage
 from pyrklog.observability.tally import TopicPartitions
 from pyrklog.plane.values import BrokerImage
 
 OK = 200
 UNAVAILABLE = 503
+NOT_FOUND = 404
+NUMBER_DIGITS_MAX = 10
+NAME_SHOWN_MAX = 50
 PARTITIONS_SHOWN_MAX = 1000
 """Of one answer."""
-ALONE = "it is the only broker, and a restart stops all service until it is back"
+OWN_KINDS = (
+    *("starting", "ending", "log_dir_full", "log_dir_failed", "disk_filling", "disk_hangs"),
+    *("zookeeper_unreached", "clock_skew", "reads_stuck", "writes_stuck"),
+    *("cache_thrashing", "cache_small", "file_handles"),
+)
+"""Kinds of :func:`of_broker`."""
 
 
 class Answer(NamedTuple):
@@ -44,6 +55,10 @@ class BrokerHealth:
     is_store_reachable: bool
     full_log_dirs: Sequence[str] = ()
     failed_log_dirs: Sequence[str] = ()
+    store_away_seconds: float | None = None
+    """None: not known, or it is reached."""
+    signs: Sequence[Reason] = ()
+    """Of :mod:`.health_signs`."""
 
     @property
     def log_dirs(self) -> list[LogDir]:
@@ -61,42 +76,67 @@ def live() -> Answer:
 def ready(broker: BrokerHealth) -> Answer:
     """Only what a restart or another route would help against makes it unready: without ZooKeeper
     all brokers would be."""
-    reasons = [*_of_stage(broker), *_of_store(broker), *map(of_log_dir, broker.log_dirs)]
-    is_ready = not any(one.severity == "error" for one in reasons)
-    return _answer(is_ready, {"ready": is_ready, "broker": broker.number}, reasons)
+    reasons = of_broker(broker)
+    good = is_ready(reasons)
+    return _answer(good, {"ready": good, "broker": broker.number}, reasons)
+
+
+def is_ready(reasons: Sequence[Reason]) -> bool:
+    """``reasons``: of :func:`of_broker`."""
+    return not any(one.severity == "error" for one in reasons)
+
+
+def of_broker(broker: BrokerHealth) -> list[Reason]:
+    """What a broker knows of itself."""
+    found = [*_of_stage(broker), *_of_store(broker), *map(of_log_dir, broker.log_dirs)]
+    return worst_first([*found, *broker.signs])
+
+
+def counted(reasons: Sequence[Reason]) -> dict[str, int]:
+    """How many there are of each kind that a broker may find; most often none."""
+    found = dict.fromkeys(OWN_KINDS, 0)
+    for one in reasons:
+        found[one.kind] = found.get(one.kind, 0) + 1
+    return found
 
 
 def cluster(broker: BrokerHealth, state: ClusterState) -> Answer:
     """Whether everything is led and replicated, as this broker sees it."""
-    reasons = [*_of_stage(broker), *examine(state)]
+    reasons = of_cluster(broker, state)
     item = health_item(state, reasons)
     return _answer(is_healthy(reasons), {"broker": broker.number, **item}, reasons)
 
 
-def restart_safe(broker: BrokerHealth, state: ClusterState) -> Answer:
-    """Whether this broker may end without harm: no partition would have no leader, or fewer
-    in-sync replicas than acks=all needs. A view that may be old is not safe."""
-    reasons = _of_stage(broker)
+def of_cluster(broker: BrokerHealth, state: ClusterState) -> list[Reason]:
+    signs = [*_of_store(broker), *told_of(broker.signs)]
+    return worst_first([*_of_stage(broker), *examine(replace(state, signs=signs))])
+
+
+def restart(broker: BrokerHealth, state: ClusterState, number: int) -> Restart:
+    """Whether the broker of that number may end without harm, by the view of ``broker``: no
+    partition would have no leader, or fewer in-sync replicas than acks=all needs. A view that may
+    be old is not safe."""
+    found = restart_of(replace(state, without_store=()), number)
+    reasons = _of_stage(broker) if number == broker.number else []
     if not broker.is_store_reachable:
-        what = f"broker {broker.number} does not reach ZooKeeper: what it knows may be old"
-        reasons.append(
-            Reason("zookeeper_unreached", "error", what, broker.number, fix=ZOOKEEPER_FIX)
-        )
-    found = blockers(state, broker.number)
-    if found and state.alive == [broker.number]:
-        reasons.append(Reason("alone", "error", ALONE, broker.number))
-    elif found:
-        count = "1 partition" if len(found) == 1 else f"{len(found)} partitions"
-        what = f"{count} would have no leader, or refuse acks=all, without broker {broker.number}"
-        names = [one.partition.name for one in found]
-        reasons.append(Reason("in_the_way", "error", what, broker.number, names))
-    item = {
-        "safe": not reasons,
-        "broker": broker.number,
-        "partition_count": len(found),
-        "partitions": [one.item() for one in found[:PARTITIONS_SHOWN_MAX]],
-    }
-    return _answer(not reasons, item, reasons)
+        away = store_unreached(broker.number, broker.store_away_seconds, "error")
+        reasons.append(replace(away, what=f"{away.what}: what it knows may be old"))
+    return replace(found, reasons=[*reasons, *found.reasons])
+
+
+def restart_safe(broker: BrokerHealth, state: ClusterState, number: int) -> Answer:
+    if number not in state.alive and number != broker.number:
+        known = ", ".join(map(str, state.alive))
+        return Answer(NOT_FOUND, {"error": f"no broker {number} is alive; there are {known}"})
+    found = restart(broker, state, number)
+    return _answer(found.is_safe, found.item(PARTITIONS_SHOWN_MAX), found.reasons)
+
+
+def broker_number(text: str) -> int:
+    """Raises :class:`ValueError` for what is no number of a broker."""
+    if not (text.isascii() and text.isdecimal()) or len(text) > NUMBER_DIGITS_MAX:
+        raise ValueError(f"broker takes a broker's number, not {text[:NAME_SHOWN_MAX]!r}")
+    return int(text)
 
 
 def cluster_state(
@@ -106,12 +146,20 @@ def cluster_state(
     topics: Sequence[TopicPartitions],
     broker: BrokerHealth,
     min_insync: Mapping[str, int],
+    adding: Callable[[TopicPartition], Sequence[int]] = lambda _: (),
 ) -> ClusterState:
     """The broker's view. Of log directories and ZooKeeper it knows its own state only; topics
-    that ``min_insync`` lacks need one in-sync replica."""
+    that ``min_insync`` lacks need one in-sync replica. ``adding`` gives the replicas that a
+    reassignment adds, where this broker knows them; asked only where not all are in sync."""
     partitions = [
         PartitionState(
-            name, one.partition, one.leader, one.replicas, one.isr, min_insync.get(name, 1)
+            name,
+            one.partition,
+            one.leader,
+            one.replicas,
+            one.isr,
+            min_insync.get(name, 1),
+            adding((name, one.partition)) if len(one.isr) < len(one.replicas) else (),
         )
         for name, found in topics
         for one in found
@@ -150,7 +198,4 @@ def _of_stage(broker: BrokerHealth) -> list[Reason]:
 def _of_store(broker: BrokerHealth) -> list[Reason]:
     if broker.is_store_reachable:
         return []
-    what = f"broker {broker.number} does not reach ZooKeeper"
-    return [
-        Reason("zookeeper_unreached", "degraded", what, broker.number, fix=ZOOKEEPER_FIX),
-    ]
+    return [store_unreached(broker.number, broker.store_away_seconds)]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -11,8 +11,18 @@ MIN_INSYNC = "min.insync.replicas"
 MIN_INSYNC_DEFAULT = 1
 """Kafka's."""
 SHOWN_MAX = 3
+UNREACHED = "zookeeper_unreached"
 
-Severity = Literal["error", "degraded", "info"]
+Severity = Literal["error", "degraded", "warning", "info"]
+SEVERITIES: tuple[Severity, ...] = ("error", "degraded", "warning", "info")
+"""The worst first."""
+Level = Literal["not_safe", "warn", "ok"]
+LEVELS: Mapping[Severity, Level] = {
+    "error": "not_safe",
+    "degraded": "warn",
+    "warning": "warn",
+    "info": "ok",
+}
 ADVERTISED_FIX = (
     "set advertised.listeners of the broker to an address that clients reach, or make its host "
     "known here"
@@ -54,6 +64,21 @@ class PartitionState:
     replicas: Sequence[int]
     isr: Sequence[int]
     min_insync: int = MIN_INSYNC_DEFAULT
+    adding: Sequence[int] = ()
+    """Replicas that a running reassignment adds, where that is known."""
+
+    @property
+    def is_under_replicated(self) -> bool:
+        """By number, and without the added replicas, as Kafka's ``UnderReplicatedPartitions``
+        (``Partition.isUnderReplicated``)."""
+        return is_under_replicated(self.replicas, self.isr, self.adding)
+
+    @property
+    def lacking(self) -> list[int]:
+        """Replicas for whose lack it is under-replicated."""
+        if not self.is_under_replicated:
+            return []
+        return sorted(set(self.replicas) - set(self.adding) - set(self.isr))
 
     @property
     def name(self) -> str:
@@ -77,6 +102,8 @@ class ClusterState:
     log_dirs: Sequence[LogDir] = ()
     """Those that take no records, if asked for."""
     without_store: Sequence[int] = ()
+    signs: Sequence[Reason] = ()
+    """Findings besides the metadata, of brokers about themselves."""
 
     @property
     def alive(self) -> list[int]:
@@ -89,8 +116,12 @@ class ClusterState:
 
 @dataclass(frozen=True)
 class Reason:
-    """A problem of a cluster. ``info`` alone leaves it healthy; ``degraded`` serves, but less
-    well."""
+    """A finding about a cluster: the table of health.md.
+
+    ``error``: records, or their leaders, are at risk. ``degraded``: it serves, but less well.
+    ``warning``: it serves well, but will not for long. ``info``: nothing is to be done soon. The
+    first two make it unhealthy.
+    """
 
     kind: str
     severity: Severity
@@ -109,12 +140,12 @@ def examine(state: ClusterState) -> list[Reason]:
         found.append(Reason("no_controller", "error", "no broker is the controller"))
     offline = [one for one in state.partitions if one.leader == NO_BROKER]
     if offline:
-        what = f"{count_of(offline)} without a leader {_some(offline)}"
-        found.append(Reason("offline", "error", what, partitions=_names(offline)))
+        what = f"{count_of(offline)} without a leader {some_of(offline)}"
+        found.append(Reason("offline", "error", what, partitions=names_of(offline)))
     below = [one for one in state.partitions if len(one.isr) < one.isr_min]
     if below:
-        what = f"{count_of(below)} below {MIN_INSYNC} {_some(below)}: acks=all is refused"
-        found.append(Reason("below_min_isr", "error", what, partitions=_names(below)))
+        what = f"{count_of(below)} below {MIN_INSYNC} {some_of(below)}: acks=all is refused"
+        found.append(Reason("below_min_isr", "error", what, partitions=names_of(below)))
     found += _by_broker(state)
     found += [of_log_dir(one) for one in state.log_dirs]
     moved = [
@@ -123,9 +154,22 @@ def examine(state: ClusterState) -> list[Reason]:
         if one.replicas and one.leader not in (NO_BROKER, one.replicas[0])
     ]
     if moved:
-        what = f"{count_of(moved)} not led by the preferred replica {_some(moved)}"
-        found.append(Reason("not_preferred", "info", what, partitions=_names(moved)))
-    return found + _without_rack(state)
+        what = f"{count_of(moved)} not led by the preferred replica {some_of(moved)}"
+        found.append(Reason("not_preferred", "info", what, partitions=names_of(moved)))
+    return _with_signs([*found, *_without_rack(state)], state.signs)
+
+
+def _with_signs(found: Sequence[Reason], signs: Sequence[Reason]) -> list[Reason]:
+    """The same is told once: as a broker tells it of itself, which says more. Where nobody reaches
+    ZooKeeper, no single broker is told."""
+    of_store = {one.broker: one for one in signs if one.kind == UNREACHED}
+    merged = [of_store.get(one.broker, one) if one.kind == UNREACHED else one for one in found]
+    told = {one.what for one in merged}
+    is_lost = any(one.kind == "zookeeper_lost" for one in merged)
+    left = [
+        one for one in signs if one.what not in told and not (is_lost and one.kind == UNREACHED)
+    ]
+    return worst_first([*merged, *left])
 
 
 def _silent(state: ClusterState) -> list[Reason]:
@@ -166,7 +210,7 @@ def _without_store(state: ClusterState) -> list[Reason]:
         return [Reason("zookeeper_lost", "error", what, fix=ZOOKEEPER_FIX)]
     return [
         Reason(
-            "zookeeper_unreached",
+            UNREACHED,
             "degraded",
             f"broker {number} does not reach ZooKeeper",
             number,
@@ -187,7 +231,7 @@ def of_log_dir(one: LogDir) -> Reason:
 def _by_broker(state: ClusterState) -> list[Reason]:
     lacking: dict[int, list[PartitionState]] = {}
     for one in state.partitions:
-        for broker in set(one.replicas) - set(one.isr):
+        for broker in one.lacking:
             lacking.setdefault(broker, []).append(one)
         for broker in set(one.isr) - set(state.alive):
             # The last in-sync replica stays in the ISR when its broker dies.
@@ -198,18 +242,42 @@ def _by_broker(state: ClusterState) -> list[Reason]:
             kind, what = "behind", f"broker {broker} is behind on {count_of(partitions)}"
         else:
             kind, what = "missing", f"broker {broker} is missing from {count_of(partitions)}"
-        text = f"{what} {_some(partitions)}"
-        found.append(Reason(kind, "error", text, broker, _names(partitions)))
+        text = f"{what} {some_of(partitions)}"
+        found.append(Reason(kind, "error", text, broker, names_of(partitions)))
     return found
 
 
+def is_under_replicated(
+    replicas: Sequence[int], isr: Sequence[int], adding: Sequence[int] = ()
+) -> bool:
+    """See :attr:`PartitionState.is_under_replicated`."""
+    return len(isr) < len(set(replicas) - set(adding))
+
+
 def is_healthy(reasons: Iterable[Reason]) -> bool:
-    return all(reason.severity == "info" for reason in reasons)
+    return all(reason.severity in ("warning", "info") for reason in reasons)
+
+
+def level_of(reasons: Iterable[Reason]) -> Level:
+    """That of the worst reason."""
+    found = {reason.severity for reason in reasons}
+    return next((LEVELS[one] for one in SEVERITIES if one in found), "ok")
+
+
+def worst_first(reasons: Iterable[Reason]) -> list[Reason]:
+    """In the given order among equals."""
+    return sorted(reasons, key=lambda reason: SEVERITIES.index(reason.severity))
+
+
+def told_of(signs: Iterable[Reason]) -> list[Reason]:
+    """What a cluster's health tells of a single broker: not what needs nobody."""
+    return [one for one in signs if one.severity != "info"]
 
 
 def health_item(state: ClusterState, reasons: Sequence[Reason]) -> dict[str, Any]:
     return {
         "healthy": is_healthy(reasons),
+        "level": level_of(reasons),
         "brokers": state.alive,
         "controller": state.controller if state.controller in state.alive else None,
         "partitions": len(state.partitions),
@@ -217,49 +285,14 @@ def health_item(state: ClusterState, reasons: Sequence[Reason]) -> dict[str, Any
     }
 
 
-@dataclass(frozen=True)
-class Blocker:
-    partition: PartitionState
-    reason: Literal["leaderless", "below_min_isr"]
-
-    def item(self) -> dict[str, Any]:
-        one = self.partition
-        return {
-            "topic": one.topic,
-            "partition": one.index,
-            "reason": self.reason,
-            "leader": one.leader,
-            "isr": list(one.isr),
-            "min_insync_replicas": one.min_insync,
-        }
-
-
-def blockers(state: ClusterState, broker: int) -> list[Blocker]:
-    """Partitions that would lose their leader, or refuse acks=all, without this broker.
-
-    A partition that already has too few in-sync replicas counts only if this broker is one.
-    """
-    able = set(state.alive) - {broker, *state.silent}
-    found = []
-    for one in state.partitions:
-        if broker not in one.isr and broker != one.leader:
-            continue
-        left = able & set(one.isr)
-        if not left:
-            found.append(Blocker(one, "leaderless"))
-        elif len(left) < one.isr_min:
-            found.append(Blocker(one, "below_min_isr"))
-    return found
-
-
 def count_of(partitions: Sequence[PartitionState]) -> str:
     return "1 partition" if len(partitions) == 1 else f"{len(partitions)} partitions"
 
 
-def _some(partitions: Sequence[PartitionState]) -> str:
+def some_of(partitions: Sequence[PartitionState]) -> str:
     names = ", ".join(one.name for one in partitions[:SHOWN_MAX])
     return f"({names}, ...)" if len(partitions) > SHOWN_MAX else f"({names})"
 
 
-def _names(partitions: Sequence[PartitionState]) -> list[str]:
+def names_of(partitions: Sequence[PartitionState]) -> list[str]:
     return [one.name for one in partitions]

@@ -472,9 +472,30 @@ BROKER: Mapping[str, Metric] = MappingProxyType(
         "start_time_seconds": _gauge(
             "process_start_time_seconds", "Start of the broker, in seconds since the epoch."
         ),
+        "lag_groups_left_out": _gauge(
+            "pyrklog_lag_groups_left_out", "Groups beyond those whose lag this broker looks at."
+        ),
+        "lag_histories": _gauge("pyrklog_lag_histories", "Partitions with a history of log ends."),
+        "lag_histories_left_out": _gauge(
+            "pyrklog_lag_histories_left_out",
+            "Partitions here beyond those with a history of log ends.",
+        ),
+        "lag_history_points": _gauge(
+            "pyrklog_lag_history_points", "Points of the histories of log ends."
+        ),
+        "lag_forgotten_points": _counter(
+            "pyrklog_lag_history_forgotten_points_total",
+            "Points of the histories of log ends that were forgotten for lack of room.",
+        ),
     }
 )
 """Fields of :class:`.samples.Readings`."""
+
+GROUP_LAG_SECONDS = _gauge(
+    "pyrklog_group_lag_seconds",
+    "The group's longest lag in seconds, at least; of the twenty groups that are most behind.",
+    "consumergroup",
+)
 
 _PARTITION = ("topic", "partition")
 DETAIL: Mapping[str, Metric] = MappingProxyType(
@@ -515,11 +536,32 @@ DETAIL: Mapping[str, Metric] = MappingProxyType(
             "consumergroup",
             *_PARTITION,
         ),
+        "lag": _gauge(
+            "kafka_consumergroup_lag",
+            "Records of the partition behind the group's committed offset.",
+            "consumergroup",
+            *_PARTITION,
+        ),
+        "lag_seconds": _gauge(
+            "pyrklog_group_partition_lag_seconds",
+            "How long ago the first unread record was appended, at least; 0 without any.",
+            "consumergroup",
+            *_PARTITION,
+        ),
+        "lost": _gauge(
+            "pyrklog_group_lost_records",
+            "Records by which retention has overtaken the group's committed offset.",
+            "consumergroup",
+            *_PARTITION,
+        ),
     }
 )
 """Of ``/metrics/detail``."""
 
 BUILD = _gauge("pyrklog_build_info", "1, with the version of the broker.", "version")
+FINDINGS = _gauge(
+    "pyrklog_health_findings", "What the broker finds wrong with itself, by kind.", "kind"
+)
 LEFT_OUT_SERIES = _gauge(
     "pyrklog_metrics_left_out_series", "Series that the bound of the answer left out."
 )

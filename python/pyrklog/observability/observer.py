@@ -11,16 +11,23 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import lru_cache
 from pathlib import Path
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import trio
 
 from pyrklog import __version__
+from pyrklog.base.client_places import ClientPlaces
 from pyrklog.config.topic import TopicDefaults
+from pyrklog.lag.numbers import LagNumbers
+from pyrklog.lag.pace import Pace
 from pyrklog.observability import health, samples
+from pyrklog.observability.client_samples import client_families, own_samples
 from pyrklog.observability.exposition import Exposition, render
 from pyrklog.observability.health import Answer, BrokerHealth
-from pyrklog.observability.health_rules import MIN_INSYNC, ClusterState
+from pyrklog.observability.health_rules import MIN_INSYNC, ClusterState, Reason
+from pyrklog.observability.health_signs import signs
+from pyrklog.observability.health_watch import HealthWatch
+from pyrklog.observability.restart_rules import Restart
 from pyrklog.observability.samples import (
     DETAIL_SERIES_MAX,
     Detail,
@@ -31,18 +38,29 @@ from pyrklog.observability.samples import (
 from pyrklog.observability.sources import Sources
 from pyrklog.observability.tally import Tally, TopicPartitions, count
 from pyrklog.plane.values import PartitionImage
+from pyrklog.protocol.lag import PartitionLag
 
 REUSE_SECONDS = 0.1
 """Scrapes that come together get what one of them read."""
 REST = 4
-"""After an answer no further one begins for so many times the time that it worked: all together
-take a fifth of a core at most."""
-OFFSETS_PAGE = 1000
+"""After an answer no further one of its kind begins for so many times the time that it worked: all
+together take a fifth of a core at most, those to BrokerHealth another fifth."""
+HEALTHS_WAITING_MAX = 32
+"""BrokerHealth requests about the cluster; one address has a quarter of these places."""
 TOPICS_A_TURN = 1000
 SERIES_A_PARTITION = 6
+SERIES_AN_OFFSET = 4
 
 Topics = Sequence[TopicPartitions]
 Result = TypeVar("Result")
+
+
+class Examined(NamedTuple):
+    """A broker's view of the cluster, and of a restart if one was asked for."""
+
+    reasons: Sequence[Reason]
+    restart: Restart | None
+    state: ClusterState
 
 
 class DetailUnknownError(Exception):
@@ -50,52 +68,91 @@ class DetailUnknownError(Exception):
 
 
 class BrokerObserver:
-    def __init__(self, sources: Sources) -> None:
+    def __init__(self, sources: Sources, watch: HealthWatch) -> None:
         self.http_connections = 0
         """Set by the server."""
         self._sources = sources
-        self._turn = trio.Lock()
+        self._watch = watch
         self._thread = trio.CapacityLimiter(1)
-        self._worked_seconds = 0.0
-        """CPU time of the other thread."""
-        self._rested_at = 0.0
+        self._turn = _Turn(self._thread)
+        self._turn_of_clients = _Turn(self._thread)
+        """Apart: Kafka's clients delay no probe, scrape or report."""
+        self._places_of_clients = ClientPlaces(HEALTHS_WAITING_MAX)
+        self._pace_of_groups = Pace()
+        """Apart, as it may wait for other brokers."""
         self._statistics: tuple[float, Mapping[str, int]] | None = None
         self._tally: tuple[int, Tally] | None = None
         """With the version of the image that it counts."""
         self._read: tuple[float, list[Sample]] | None = None
 
     async def metrics(self, accept: str) -> Exposition:
-        async with self._turn_of_an_answer():
+        async with self._turn.taken():
             read = await self._reader()
-            return await self._apart(lambda: render(read(), accept, __version__))
+            return await self._turn.apart(lambda: render(read(), accept, __version__))
 
     async def samples(self) -> Sequence[Sample]:
         """Those of ``/metrics``."""
-        async with self._turn_of_an_answer():
-            return await self._apart(await self._reader())
+        async with self._turn.taken():
+            return await self._turn.apart(await self._reader())
 
     async def detail(self, topic: str | None, group: str | None, accept: str) -> Exposition:
         """Raises :class:`DetailUnknownError`."""
-        async with self._turn_of_an_answer():
-            share = samples.share((topic, group), DETAIL_SERIES_MAX)
+        share = samples.share((topic, group), DETAIL_SERIES_MAX)
+        # Leaders are asked before the turn: others need not wait for them.
+        of_group = None if group is None else await self._of_group(group, topic, share)
+        async with self._turn.taken():
             parts = [self._of_topic(topic, share)] if topic is not None else []
-            if group is not None:
-                parts.append(await self._of_group(group, topic, share))
+            if of_group is not None:
+                parts.append(of_group)
 
             def answer() -> Exposition:
                 return render(samples.detail([part() for part in parts], share), accept)
 
-            return await self._apart(answer)
+            return await self._turn.apart(answer)
+
+    async def clients(self, accept: str) -> Exposition:
+        """What clients have pushed to this broker."""
+        async with self._turn.taken():
+            exposed = self._sources.client_metrics.exposed()
+
+            def answer() -> Exposition:
+                families = client_families(exposed.clients)
+                return render(own_samples(exposed), accept, clients=families)
+
+            return await self._turn.apart(answer)
 
     def ready(self) -> Answer:
         return health.ready(self._health(self._read_statistics()))
 
     async def cluster(self) -> Answer:
-        return await self._examine(health.cluster, lambda one: len(one.isr) < len(one.replicas))
+        return await self._examine(self._turn, health.cluster, _is_behind)
 
-    async def restart_safe(self) -> Answer:
-        node_id = self._sources.metadata.node_id
-        return await self._examine(health.restart_safe, lambda one: node_id in one.isr)
+    async def restart_safe(self, broker: int | None = None) -> Answer:
+        """Of this broker, or of another one."""
+        number = self._sources.metadata.node_id if broker is None else broker
+        return await self._examine(
+            self._turn,
+            lambda own, state: health.restart_safe(own, state, number),
+            lambda one: number in one.isr,
+        )
+
+    async def examined(self, restarted: int | None, address: str) -> Examined:
+        """What the request BrokerHealth tells a client at this address, of the whole cluster and
+        perhaps of the restart of a broker. Raises :class:`NoPlaceError`."""
+        with self._places_of_clients.place(address):
+            return await self._examine(
+                self._turn_of_clients,
+                lambda broker, state: Examined(
+                    health.of_cluster(broker, state),
+                    None if restarted is None else health.restart(broker, state, restarted),
+                    state,
+                ),
+                lambda one: _is_behind(one) or restarted in one.isr,
+            )
+
+    def own(self) -> list[Reason]:
+        """What this broker knows of itself."""
+        return health.of_broker(self._health(self._read_statistics()))
 
     # --- reading ---------------------------------------------------------------------------------
 
@@ -107,12 +164,16 @@ class BrokerObserver:
             found = self._read[1]
             return lambda: found
         statistics = self._read_statistics()
-        readings = self._readings(statistics)
+        reasons = health.of_broker(self._health(statistics))
+        readings = self._readings(is_ready=health.is_ready(reasons))
+        worst_groups = self._lag_numbers().worst
         log_dirs = self._named_log_dirs()
         tally = await self._count()
 
         def read() -> list[Sample]:
-            found = samples.of_broker(statistics, tally, readings, log_dirs)
+            found = samples.of_broker(
+                statistics, tally, readings, log_dirs, worst_groups, health.counted(reasons)
+            )
             self._read = now, found
             return found
 
@@ -133,21 +194,35 @@ class BrokerObserver:
         if self._tally is None or self._tally[0] != version:
             controller_id, brokers = image.controller_id, image.brokers
             topics = await self._topics()
-            tally = await self._apart(
+            tally = await self._turn.apart(
                 lambda: count(
-                    metadata.node_id, controller_id, len(brokers), topics, self._min_insync
+                    metadata.node_id,
+                    controller_id,
+                    len(brokers),
+                    topics,
+                    self._min_insync,
+                    self._sources.adding,
                 )
             )
             self._tally = version, tally
         return self._tally[1]
 
-    def _readings(self, statistics: Mapping[str, int]) -> Readings:
+    def _lag_numbers(self) -> LagNumbers:
+        lag = self._sources.lag()
+        return LagNumbers() if lag is None else lag.numbers()
+
+    def _readings(self, *, is_ready: bool) -> Readings:
         sources = self._sources
-        groups = sources.groups()
+        groups, numbers = sources.groups(), self._lag_numbers()
         return Readings(
             groups=len(groups.groups) if groups is not None else 0,
+            lag_groups_left_out=numbers.groups_left_out,
+            lag_histories=numbers.histories,
+            lag_histories_left_out=numbers.histories_left_out,
+            lag_history_points=numbers.history_points,
+            lag_forgotten_points=numbers.forgotten_points,
             is_store_reachable=int(sources.store.is_reachable),
-            is_ready=int(health.ready(self._health(statistics)).status == health.OK),
+            is_ready=int(is_ready),
             http_connections=self.http_connections,
             cpu_seconds=time.process_time(),
             resident_bytes=_resident_bytes(),
@@ -168,6 +243,8 @@ class BrokerObserver:
             sources.store.is_reachable,
             full,
             sources.failed_log_dirs(),
+            self._watch.store_away_seconds(),
+            signs(self._watch.snapshot(statistics, names)),
         )
 
     def _named_log_dirs(self) -> Sequence[str]:
@@ -192,28 +269,35 @@ class BrokerObserver:
 
     async def _examine(
         self,
-        rule: Callable[[BrokerHealth, ClusterState], Answer],
+        turn: _Turn,
+        rule: Callable[[BrokerHealth, ClusterState], Result],
         matters: Callable[[PartitionImage], bool],
-    ) -> Answer:
+    ) -> Result:
         """``matters``: the partitions in whose topics ``min.insync.replicas`` is looked up."""
-        async with self._turn_of_an_answer():
+        async with turn.taken():
             image = self._sources.metadata.image
             controller_id, brokers = image.controller_id, image.brokers
             topics = await self._topics()
             broker = self._health(self._read_statistics())
 
-            def answer() -> Answer:
+            def answer() -> Result:
                 limits = {
                     name: self._min_insync(name)
                     for name, found in topics
                     if any(map(matters, found))
                 }
                 state = health.cluster_state(
-                    self._sources.cluster_id, controller_id, brokers, topics, broker, limits
+                    self._sources.cluster_id,
+                    controller_id,
+                    brokers,
+                    topics,
+                    broker,
+                    limits,
+                    self._sources.adding,
                 )
                 return rule(broker, state)
 
-            return await self._apart(answer)
+            return await turn.apart(answer)
 
     # --- detail ----------------------------------------------------------------------------------
 
@@ -239,39 +323,42 @@ class BrokerObserver:
         machine = manager.groups.get(group_id) if manager is not None else None
         if machine is None:
             raise DetailUnknownError(f"this broker coordinates no group {group_id}")
-        members, table = len(machine.group.members), machine.group.offsets
-        offsets: list[tuple[tuple[str, int], int]] = []
-        unread = 0
-        after = (topic, -1) if topic is not None else None
-        while page := table.page(after, OFFSETS_PAGE):
-            found = [(key, one.offset) for key, one in page if topic in (None, key[0])]
-            room = share - len(offsets)
-            offsets += found[:room]
-            unread += len(found[room:])
-            after = page[-1][0]
-            if topic is None and len(offsets) == share:
-                unread = max(0, len(table) - len(offsets))
-                break
-            if topic not in (None, after[0]):
-                break
-            await trio.lowlevel.checkpoint()
-        group = GroupReadings(group_id, members, offsets)
-        return lambda: Detail(samples.of_group(group), unread)
+        members, lag = len(machine.group.members), self._sources.lag()
+        rows: Sequence[PartitionLag]
+        shown = (share - 1) // SERIES_AN_OFFSET
+        if lag is not None:
+            async with self._pace_of_groups.turn() as work:
+                rows, left_out = await lag.rows(group_id, shown, topic)
+                work.offsets = len(rows) + left_out
+        else:
+            rows, left_out = (), len(machine.group.offsets)
+        group = GroupReadings(group_id, members, rows)
+        return lambda: Detail(samples.of_group(group), SERIES_AN_OFFSET * left_out)
 
-    # --- the other thread ------------------------------------------------------------------------
+
+class _Turn:
+    """One answer at a time, worked out on the other thread, and a rest after each."""
+
+    def __init__(self, thread: trio.CapacityLimiter) -> None:
+        self._lock = trio.Lock()
+        self._thread = thread
+        self._rested_at = 0.0
+        self._worked_seconds = 0.0
+        """CPU time of the other thread in the last turn."""
 
     @asynccontextmanager
-    async def _turn_of_an_answer(self) -> AsyncIterator[None]:
-        async with self._turn:
+    async def taken(self) -> AsyncIterator[None]:
+        async with self._lock:
             await trio.sleep_until(self._rested_at)
-            before = self._worked_seconds
+            self._worked_seconds = 0.0
             try:
                 yield
             finally:
-                worked = self._worked_seconds - before
-                self._rested_at = trio.current_time() + REST * worked
+                self._rested_at = trio.current_time() + REST * self._worked_seconds
 
-    async def _apart(self, work: Callable[[], Result]) -> Result:
+    async def apart(self, work: Callable[[], Result]) -> Result:
+        """Within a turn."""
+
         def timed() -> Result:
             began = time.thread_time()
             try:
@@ -280,6 +367,10 @@ class BrokerObserver:
                 self._worked_seconds += time.thread_time() - began
 
         return await trio.to_thread.run_sync(timed, limiter=self._thread)
+
+
+def _is_behind(one: PartitionImage) -> bool:
+    return len(one.isr) < len(one.replicas)
 
 
 @lru_cache(maxsize=64)

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import NamedTuple
 
 from pyrklog.observability.metric_table import (
     BROKER,
     CLUSTER,
     DETAIL,
+    FINDINGS,
+    GROUP_LAG_SECONDS,
     LEFT_OUT_SERIES,
     LOG_DIR,
+    MS,
     PLAIN,
     QUEUE,
     REQUESTS,
@@ -21,6 +25,7 @@ from pyrklog.observability.metric_table import (
 )
 from pyrklog.observability.tally import Tally
 from pyrklog.plane.values import PartitionImage
+from pyrklog.protocol.lag import UNKNOWN, PartitionLag
 
 SERIES_MAX = 500
 """Of ``/metrics``."""
@@ -51,15 +56,20 @@ class Readings:
     cpu_seconds: float
     resident_bytes: int
     start_time_seconds: float
+    lag_groups_left_out: int = 0
+    lag_histories: int = 0
+    lag_histories_left_out: int = 0
+    lag_history_points: int = 0
+    lag_forgotten_points: int = 0
 
 
 @dataclass(frozen=True)
 class GroupReadings:
-    """A group in detail: its members, and its committed offsets."""
+    """A group in detail: its members, and its committed offsets with the lag."""
 
     group_id: str
     members: int
-    offsets: Sequence[tuple[tuple[str, int], int]]
+    partitions: Sequence[PartitionLag]
 
 
 class Detail(NamedTuple):
@@ -70,14 +80,22 @@ class Detail(NamedTuple):
 
 
 def of_broker(
-    statistics: Mapping[str, int], tally: Tally, readings: Readings, log_dirs: Sequence[str]
+    statistics: Mapping[str, int],
+    tally: Tally,
+    readings: Readings,
+    log_dirs: Sequence[str],
+    worst_groups: Sequence[tuple[str, int]] = (),
+    findings: Mapping[str, int] = MappingProxyType({}),
 ) -> list[Sample]:
     """All samples of ``/metrics`` but the build's.
 
-    ``log_dirs``: names of the directories that statistics number.
+    ``log_dirs``: names of the directories that statistics number. ``worst_groups``: those most
+    behind, and by how many milliseconds. ``findings``: of the broker's health, counted by kind.
     """
     found = [Sample(metric, (), getattr(tally, name)) for name, metric in CLUSTER.items()]
     found += [Sample(metric, (), getattr(readings, name)) for name, metric in BROKER.items()]
+    found += [Sample(GROUP_LAG_SECONDS, (group,), lag_ms * MS) for group, lag_ms in worst_groups]
+    found += [Sample(FINDINGS, (kind,), count) for kind, count in findings.items()]
     found += [
         Sample(taken.metric, taken.values, statistics[name] * taken.scale)
         for name, taken in PLAIN.items()
@@ -170,8 +188,13 @@ def _of_partition(labels: tuple[str, ...], one: PartitionImage) -> Iterator[Samp
 
 def of_group(group: GroupReadings) -> list[Sample]:
     found = [Sample(DETAIL["members"], (group.group_id,), group.members)]
-    found += [
-        Sample(DETAIL["committed"], (group.group_id, topic, str(partition)), offset)
-        for (topic, partition), offset in group.offsets
-    ]
+    for one in group.partitions:
+        labels = (group.group_id, one.topic, str(one.partition_index))
+        found.append(Sample(DETAIL["committed"], labels, one.committed_offset))
+        if one.lag != UNKNOWN:
+            found.append(Sample(DETAIL["lag"], labels, one.lag))
+        if one.lag_ms != UNKNOWN:
+            found.append(Sample(DETAIL["lag_seconds"], labels, one.lag_ms * MS))
+        if one.lost != UNKNOWN:
+            found.append(Sample(DETAIL["lost"], labels, one.lost))
     return found

@@ -6,12 +6,17 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
+from pyrklog.base.clock_reading import ClockReading
 from pyrklog.cluster.metadata import Metadata
+from pyrklog.cluster.requests import TopicPartition
+from pyrklog.handlers.client_table import ClientTable
 from pyrklog.metastore.interface import Metastore
 from pyrklog.plane.core_plane import Plane
+from pyrklog.telemetry.client_metrics import ClientMetrics
 
 if TYPE_CHECKING:
     from pyrklog.groups.group_manager import GroupManager
+    from pyrklog.lag.service import LagService
 
 Stage = Literal["starting", "serving", "ending"]
 
@@ -38,5 +43,14 @@ class Sources:
     failed_log_dirs: Callable[[], Sequence[str]]
     groups: Callable[[], GroupManager | None]
     """None until the coordinator runs."""
+    lag: Callable[[], LagService | None]
+    """None until it is looked at."""
     started_at: float
     """Seconds since the epoch."""
+    adding: Callable[[TopicPartition], Sequence[int]]
+    """Replicas that a reassignment adds to a partition with a replica here."""
+    store_clock: Callable[[], ClockReading | None]
+    """Of ZooKeeper, at the last registration."""
+    clients: ClientTable
+    client_metrics: ClientMetrics
+    """What clients have pushed."""

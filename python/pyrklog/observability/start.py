@@ -1,5 +1,5 @@
-"""Metrics and health: opens the port of HTTP at once, and loads what serves there, and what reports
-metrics, only once Kafka's clients are served.
+"""Metrics and health: opens the port of HTTP at once, and loads what serves there, what reports
+metrics, and what watches for health's sake, only once Kafka's clients are served.
 
 Loading takes a fifth of a second, which a start is to spend on its clients. A broker whose start
 takes longer than :data:`LOAD_AFTER_SECONDS` answers meanwhile that it is starting.
@@ -10,6 +10,7 @@ from __future__ import annotations
 import errno
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 from importlib.util import find_spec
 from ipaddress import ip_address
 from typing import TYPE_CHECKING
@@ -23,12 +24,14 @@ from pyrklog.config.http_place import HttpPlace
 from pyrklog.config.report_options import OTLP, ReportSettings
 from pyrklog.errors import ConfigError, TemporaryError
 from pyrklog.observability.sources import Origin, Sources
+from pyrklog.protocol.health import BrokerHealthRequest, BrokerHealthResponse
 
 if TYPE_CHECKING:
+    from pyrklog.observability.health_watch import HealthWatch
     from pyrklog.observability.observer import BrokerObserver
 
 LOAD_AFTER_SECONDS = 1.0
-BACKLOG = 32
+BACKLOG = 128
 
 log = get_logger("http")
 
@@ -92,33 +95,73 @@ def bound_address(listeners: Listeners) -> tuple[str, int] | None:
     return host, port
 
 
-async def run_observability(
-    listeners: Listeners, reports: ReportSettings, sources: Sources, loaded: trio.Event
-) -> None:
-    """Serves and reports until cancelled, once the broker has ``loaded``. What fails here does not
-    fail it."""
-    told = bound_address(listeners)
-    try:
-        if told is not None:
-            log.info("http_listening", host=told[0], port=told[1])
-        if told is None and not reports.is_on:
-            return
-        with trio.move_on_after(LOAD_AFTER_SECONDS):
-            await loaded.wait()
-        observer = await trio.to_thread.run_sync(_observer, sources)
-        async with trio.open_nursery() as nursery:
+class Observability:
+    """What looks at a broker, made when it is first needed."""
+
+    def __init__(self, http: Listeners, reports: ReportSettings) -> None:
+        self._http = http
+        self._reports = reports
+        self._sources: Sources | None = None
+        self._begun = trio.Event()
+        self._loading = trio.Lock()
+        self._watch: HealthWatch | None = None
+        self._observer: BrokerObserver | None = None
+
+    def begin(self, sources: Sources) -> None:
+        """Health and metrics are read from there."""
+        self._sources = sources
+        self._begun.set()
+
+    async def health(self, request: BrokerHealthRequest, address: str) -> BrokerHealthResponse:
+        """Answers BrokerHealth. Raises THROTTLING_QUOTA_EXCEEDED while too many requests wait."""
+        observer, sources = await self._observing()
+        from pyrklog.observability.health_answer import answer
+
+        return await answer(observer, sources, request, address)
+
+    async def run(self, loaded: trio.Event) -> None:
+        """Watches, serves and reports until cancelled, once the broker has ``loaded``. What fails
+        here does not fail it."""
+        told = bound_address(self._http)
+        try:
             if told is not None:
-                nursery.start_soon(_serve, listeners, observer)
-            if reports.is_on:
-                nursery.start_soon(_report, reports, observer, sources)
-    except Exception as error:
-        if told is not None:
-            _tell_http(error)
-        if reports.is_on:
-            _tell_reports(error)
-    finally:
-        for one in listeners:
-            one.socket.close()
+                log.info("http_listening", host=told[0], port=told[1])
+            with trio.move_on_after(LOAD_AFTER_SECONDS):
+                await loaded.wait()
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(_run_watch, await self._watching())
+                if told is None and not self._reports.is_on:
+                    return
+                observer, sources = await self._observing()
+                if told is not None:
+                    nursery.start_soon(_serve, self._http, observer)
+                if self._reports.is_on:
+                    nursery.start_soon(_report, self._reports, observer, sources)
+        except Exception as error:
+            if told is not None:
+                _tell_http(error)
+            if self._reports.is_on:
+                _tell_reports(error)
+        finally:
+            for one in self._http:
+                one.socket.close()
+
+    async def _watching(self) -> HealthWatch:
+        await self._begun.wait()
+        assert self._sources is not None
+        async with self._loading:
+            if self._watch is None:
+                self._watch = await trio.to_thread.run_sync(_make_watch, self._sources)
+        return self._watch
+
+    async def _observing(self) -> tuple[BrokerObserver, Sources]:
+        watch = await self._watching()
+        assert self._sources is not None
+        async with self._loading:
+            if self._observer is None:
+                make = partial(_make_observer, self._sources, watch)
+                self._observer = await trio.to_thread.run_sync(make)
+        return self._observer, self._sources
 
 
 def _tell_http(error: Exception) -> None:
@@ -131,10 +174,24 @@ def _tell_reports(error: Exception) -> None:
     log.error("metrics_reports_failed", exc_info=error, consequence=consequence)
 
 
-def _observer(sources: Sources) -> BrokerObserver:
+def _make_watch(sources: Sources) -> HealthWatch:
+    from pyrklog.observability.health_watch import HealthWatch
+
+    return HealthWatch(sources)
+
+
+def _make_observer(sources: Sources, watch: HealthWatch) -> BrokerObserver:
     from pyrklog.observability.observer import BrokerObserver
 
-    return BrokerObserver(sources)
+    return BrokerObserver(sources, watch)
+
+
+async def _run_watch(watch: HealthWatch) -> None:
+    try:
+        await watch.run()
+    except Exception as error:
+        consequence = "health knows no trends of disks, and not for how long ZooKeeper is away"
+        log.error("health_unwatched", exc_info=error, consequence=consequence)
 
 
 async def _serve(listeners: Listeners, observer: BrokerObserver) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
+from pyrklog.cluster.requests import TopicPartition
+from pyrklog.observability.health_rules import is_under_replicated
 from pyrklog.plane.values import PartitionImage
 
 TopicPartitions = tuple[str, Sequence[PartitionImage]]
@@ -33,9 +35,10 @@ def count(
     brokers: int,
     topics: Iterable[TopicPartitions],
     min_insync: Callable[[str], int],
+    adding: Callable[[TopicPartition], Sequence[int]] = lambda _: (),
 ) -> Tally:
-    """``min_insync`` gives a topic's ``min.insync.replicas``; asked only about topics with replicas
-    that are not in sync.
+    """``min_insync`` gives a topic's ``min.insync.replicas``, ``adding`` the replicas that a
+    reassignment adds; asked only where replicas are not in sync.
 
     As in Kafka only the leader counts a partition as under-replicated, and only the controller
     counts those of the whole cluster.
@@ -48,14 +51,15 @@ def count(
         needed: int | None = None
         for one in partitions:
             offline += one.leader < 0
-            not_preferred += one.leader >= 0 and one.leader not in one.replicas[:1]
+            not_preferred += one.leader not in one.replicas[:1]
             replicas += node_id in one.replicas
             dead += node_id in one.offline
             if one.leader != node_id:
                 continue
             leaders += 1
             if len(one.isr) < len(one.replicas):
-                under += 1
+                added = adding((name, one.partition))
+                under += is_under_replicated(one.replicas, one.isr, added)
                 needed = min_insync(name) if needed is None else needed
                 below += len(one.isr) < min(needed, len(one.replicas))
     controls = controller_id == node_id

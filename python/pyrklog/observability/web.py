@@ -27,22 +27,24 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from pyrklog.base.client_places import client_of
 from pyrklog.base.logs import get_logger
 from pyrklog.observability import health
 from pyrklog.observability.exposition import Exposition
+from pyrklog.observability.http_places import Places
 from pyrklog.observability.observer import BrokerObserver, DetailUnknownError
 
 if TYPE_CHECKING:
     import h11
 
-CONNECTIONS_MAX = 16
-"""A further one ends the oldest."""
 ANSWER_SECONDS_MAX = 120
 """From a request's head to the last byte that its client takes."""
 IDLE_SECONDS_MAX = 75
 """Of a connection without a whole request; Prometheus keeps its own until the next scrape."""
-ACCEPT_PAUSE_SECONDS = 0.02
+SERVE_PAUSE_SECONDS = 0.02
 """Not more connections a second than requests: each new one may have a head to parse."""
+ACCEPTS_A_SECOND_MAX = 250
+"""More than are served: which clients they are of is known only once they are accepted."""
 REQUESTS_A_SECOND_MAX = 50
 """Further ones wait."""
 HEAD_BYTES_MAX = 8192
@@ -85,6 +87,7 @@ class _Paths:
         self._all: dict[str, Endpoint] = {
             "/metrics": self._metrics,
             "/metrics/detail": self._detail,
+            "/metrics/clients": self._clients,
             "/health/live": self._live,
             "/health/ready": self._ready,
             "/health/cluster": self._cluster,
@@ -128,6 +131,9 @@ class _Paths:
         except DetailUnknownError as error:
             return _error(404, str(error))
 
+    async def _clients(self, request: Request) -> Response:
+        return _text(await self._observer.clients(request.headers.get("accept", "")))
+
     async def _live(self, _request: Request) -> Response:
         return _json(health.live())
 
@@ -137,8 +143,13 @@ class _Paths:
     async def _cluster(self, _request: Request) -> Response:
         return _json(await self._observer.cluster())
 
-    async def _restart_safe(self, _request: Request) -> Response:
-        return _json(await self._observer.restart_safe())
+    async def _restart_safe(self, request: Request) -> Response:
+        text = request.query_params.get("broker")
+        try:
+            number = None if text is None else health.broker_number(text)
+        except ValueError as error:
+            return _error(400, str(error))
+        return _json(await self._observer.restart_safe(number))
 
 
 def application(observer: BrokerObserver, *, is_loopback: bool) -> ASGIApp:
@@ -219,6 +230,11 @@ class _Connection(TCPServer):
         self._scope = trio.CancelScope()
         self._ends_at = inf
 
+    @property
+    def is_idle(self) -> bool:
+        """Whether no request is under way."""
+        return self._ends_at == inf
+
     def end(self) -> None:
         """At once, whatever it does."""
         self._scope.cancel()
@@ -286,21 +302,25 @@ class HttpServer:
         app: Any = application(observer, is_loopback=is_loopback)
         self._app = wrap_app(app, 0, "asgi")
         self._context = WorkerContext(None)
-        self._open: dict[_Connection, None] = {}
-        """Oldest first."""
+        self._places: Places[trio.SocketStream, _Connection] = Places()
+        self._arrived = trio.Event()
+        self._accepting = _Pace(ACCEPTS_A_SECOND_MAX)
 
     async def run(self, listeners: Sequence[trio.SocketListener]) -> None:
         async with trio.open_nursery() as nursery:
             try:
                 for listener in listeners:
-                    nursery.start_soon(self._accept, listener, nursery)
-                await trio.sleep_forever()
+                    nursery.start_soon(self._accept, listener)
+                await self._serve_in_turn(nursery)
             finally:
-                for one in list(self._open):
+                while (waiting := self._places.next()) is not None:
+                    waiting[1].socket.close()
+                for one in self._places.served:
                     one.end()
 
-    async def _accept(self, listener: trio.SocketListener, nursery: trio.Nursery) -> None:
+    async def _accept(self, listener: trio.SocketListener) -> None:
         while True:
+            await self._accepting.wait()
             try:
                 stream = await listener.accept()
             except OSError as error:
@@ -308,15 +328,36 @@ class HttpServer:
                 log.warning("http_accept_failed", reason=error.strerror or str(error))
                 await trio.sleep(1)
                 continue
-            if len(self._open) >= CONNECTIONS_MAX:
-                oldest = next(iter(self._open))
-                del self._open[oldest]
-                oldest.end()
+            try:
+                client = client_of(stream.socket.getpeername()[0])
+            except OSError:
+                stream.socket.close()  # its client is gone
+                continue
+            surplus = self._places.arrive(client, stream)
+            if surplus is not None:
+                surplus.socket.close()
+            self._arrived.set()
+
+    async def _serve_in_turn(self, nursery: trio.Nursery) -> None:
+        while True:
+            found = self._places.next()
+            if found is None:
+                self._arrived = trio.Event()
+                await self._arrived.wait()
+                continue
+            client, stream = found
+            surplus = self._places.surplus(client)
+            if surplus is not None:
+                self._places.leave(surplus)
+                surplus.end()
             connection = _Connection(self._app, self._config, self._context, stream)
-            self._open[connection] = None
-            self._observer.http_connections = len(self._open)
+            self._places.serve(client, connection)
+            self._count()
             nursery.start_soon(self._serve, connection)
-            await trio.sleep(ACCEPT_PAUSE_SECONDS)
+            await trio.sleep(SERVE_PAUSE_SECONDS)
+
+    def _count(self) -> None:
+        self._observer.http_connections = len(self._places.served)
 
     async def _serve(self, connection: _Connection) -> None:
         try:
@@ -325,8 +366,8 @@ class HttpServer:
             # Whatever a client sends, others are served.
             log.debug("http_connection_failed", exc_info=errors)
         finally:
-            self._open.pop(connection, None)
-            self._observer.http_connections = len(self._open)
+            self._places.leave(connection)
+            self._count()
 
 
 def _config() -> Config:

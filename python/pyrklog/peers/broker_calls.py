@@ -8,7 +8,9 @@ from typing import Any
 
 import trio
 
+from pyrklog.cluster.metadata import Metadata
 from pyrklog.coordinators.calls import PeerUnreachableError
+from pyrklog.peers.channels import find_address
 from pyrklog.peers.connection import Address, PeerConnection, PeerError
 from pyrklog.protocol import DecodeError
 from pyrklog.protocol.api import Api
@@ -61,3 +63,11 @@ class PeerCalls:
             for connection in known.idle:
                 await connection.close()
             known.idle.clear()
+
+
+def calls_of(metadata: Metadata) -> PeerCalls:
+    """To the brokers that this one knows, on the listener between brokers."""
+    listener = metadata.config.listeners.inter_broker
+    return PeerCalls(
+        metadata.node_id, lambda broker: find_address(metadata.image.brokers, broker, listener)
+    )

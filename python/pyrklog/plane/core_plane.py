@@ -368,6 +368,10 @@ class Plane:
         self.verifies_transactions = is_on
         self._plane.set_transaction_verification(is_on)
 
+    def offer_client_metrics(self, *, is_on: bool) -> None:
+        """Whether clients that connect from now on may push metrics; at first not."""
+        self._plane.offer_client_metrics(is_on)
+
     def active_producers(
         self, topic: str, partition: int, *, max_count: int
     ) -> tuple[ErrorCode, Sequence[ActiveProducer]]:

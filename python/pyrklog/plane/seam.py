@@ -21,6 +21,10 @@ class Session(Protocol):
     host: str
     client_id: str | None
     listener: str
+    port: int
+    software_name: str | None
+    """What the client called itself (KIP-511); None if it did not."""
+    software_version: str | None
 
 
 class Request(Protocol):

@@ -50,10 +50,16 @@ ROWS: dict[int, tuple[str, str]] = {
     65: ("transaction_admin", "DESCRIBE_TRANSACTIONS"),
     66: ("transaction_admin", "LIST_TRANSACTIONS"),
     67: ("to_controller", "ALLOCATE_PRODUCER_IDS"),
+    71: ("telemetry", "GET_TELEMETRY_SUBSCRIPTIONS"),
+    72: ("telemetry", "PUSH_TELEMETRY"),
+    74: ("telemetry", "LIST_CLIENT_METRICS_RESOURCES"),
     75: ("topic_partitions", "DESCRIBE_TOPIC_PARTITIONS"),
     20_001: ("verification", "REPLICA_DIGEST"),
     20_002: ("verification", "STATE_CHANGES"),
     20_003: ("observation", "OBSERVE_BROKER"),
+    20_004: ("health", "BROKER_HEALTH"),
+    20_005: ("lag", "GROUP_LAG"),
+    20_006: ("lag", "PARTITION_OFFSETS"),
 }
 """API key -> (module, name) of its :class:`Api`. The handler is in the module of the same name in
 ``pyrklog.handlers``; its name is the lower-case name."""

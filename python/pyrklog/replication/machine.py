@@ -37,6 +37,8 @@ class Hosted:
     leads: bool
     serving_since: int | None = None
     """The first epoch of this unbroken leadership in which the plane served the log."""
+    adding: tuple[int, ...] = ()
+    """Replicas that a running reassignment adds."""
 
 
 class LeadershipDecision(NamedTuple):
@@ -155,7 +157,7 @@ class Replicas:
         # A leader that stays one serves on: a smaller ISR must not make its coordinators drop
         # groups.
         since = known.serving_since if leads and known is not None else None
-        self.hosted[key] = Hosted(topic_id, info.leader_epoch, leads, since)
+        self.hosted[key] = Hosted(topic_id, info.leader_epoch, leads, since, info.adding)
         if not leads:
             decision.follow.append(
                 FollowerSpec(
@@ -275,6 +277,11 @@ class Replicas:
         return key in self.failed or (
             known is not None and (not known.leads or known.serving_since is not None)
         )
+
+    def adding(self, key: TopicPartition) -> tuple[int, ...]:
+        """Replicas that a running reassignment adds, of a partition that is here."""
+        known = self.hosted.get(key)
+        return () if known is None else known.adding
 
     def is_serving(self, key: TopicPartition) -> bool:
         return self.serving_since(key) is not None

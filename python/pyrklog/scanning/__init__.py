@@ -22,7 +22,7 @@ from pyrklog.scanning.core_scan import (
 )
 from pyrklog.scanning.places import ListedOffset, Place
 from pyrklog.scanning.registry import latest_schema
-from pyrklog.scanning.scan import Batch, PartitionProgress, Scan, scan
+from pyrklog.scanning.scan import Batch, LeftOut, PartitionProgress, Scan, scan
 
 __all__ = [
     "AuthenticationError",
@@ -34,6 +34,7 @@ __all__ = [
     "BrokerProtocolError",
     "CorruptBatchError",
     "LeaderNotAvailableError",
+    "LeftOut",
     "ListedOffset",
     "LogTruncatedError",
     "NotAuthorizedError",

@@ -4,6 +4,7 @@ it takes."""
 from __future__ import annotations
 
 import re
+from base64 import urlsafe_b64decode
 from collections.abc import Iterable, Mapping
 from numbers import Real
 from operator import index
@@ -21,6 +22,7 @@ _TEXTS = {
     "client_id": "a text",
     "rack": "a text",
 }
+_TOPIC_ID = re.compile(r"[A-Za-z0-9_-]{22}")
 _TOPIC_NAME = re.compile(r"[A-Za-z0-9._-]{1,249}")
 _NUMBERS = ("threads", "batch_rows", "batch_bytes", "memory_bytes", "large_bytes")
 
@@ -50,6 +52,27 @@ def _partitions(topic: str, given: object) -> list[int] | None:
         if not 0 <= partition < _PARTITION_END:
             raise ValueError(f"topic {topic} cannot have a partition {partition}")
     return numbers
+
+
+def core_ids(given: object) -> list[tuple[str, bytes]]:
+    """Of topics by name, from Kafka's texts."""
+    if given is None:
+        return []
+    if not isinstance(given, Mapping):
+        raise TypeError(
+            f"topic_ids is {given!r}; it takes ids by topic, as Scan.topic_ids has them"
+        )
+    return [(name, _id(name, text)) for name, text in given.items()]
+
+
+def _id(name: object, text: object) -> bytes:
+    if not isinstance(name, str) or not isinstance(text, str):
+        raise TypeError(
+            f"topic_ids has {text!r} for {name!r}; it takes texts, by the names of topics"
+        )
+    if _TOPIC_ID.fullmatch(text) is None:
+        raise ValueError(f"topic_ids has {text!r} for topic {name}, which is no topic's id")
+    return urlsafe_b64decode(text + "==")
 
 
 def _is_listed(value: object) -> TypeGuard[Iterable[Any]]:

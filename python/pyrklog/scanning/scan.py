@@ -14,6 +14,7 @@ from pyrklog.scanning.arguments import (
     bad_topic,
     check,
     core_bootstrap,
+    core_ids,
     core_topics,
     milliseconds,
     refuse_other_lists,
@@ -37,9 +38,14 @@ if TYPE_CHECKING:
 COLUMNS = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType")
 """The columns of a scan unless others are named; ``headers`` is the only other one."""
 
+OWN_TOPICS = frozenset({"__pyrklog_spark_sink"})
+"""Topics that pyrklog's clients keep in a cluster, and that brokers take for others. A pattern does
+not match them; they can be named."""
+
 _THREADS_DEFAULT_MAX = 4
 _ISOLATIONS = ("read_committed", "read_uncommitted")
 _MISSING = ("fail", "skip")
+_UNANSWERED = ("fail", "leave")
 
 Topics = str | Sequence[str] | Mapping[str, Sequence[int] | None] | re.Pattern[str]
 """A topic, several, or the partitions to read of each; None for all. A pattern is for whole
@@ -65,6 +71,14 @@ class PartitionProgress(NamedTuple):
     bytes: int
     skipped: int
     bad: int = 0
+
+
+class LeftOut(NamedTuple):
+    """A partition that a scan goes on without, and why."""
+
+    topic: str
+    partition: int
+    reason: str
 
 
 class Batch:
@@ -110,10 +124,11 @@ def _length(array: object) -> int | None:
 class Scan:
     """A planned scan: what it will read is fixed, and nothing is read before it is asked for.
 
-    Read it once: by iterating over it, by :meth:`reader` (pyarrow), or by ``__arrow_c_stream__``
-    (``polars.DataFrame(scan)``, DuckDB). A consumer of the stream raises exceptions of its own with
-    the text of ours, and :attr:`error` has ours; the others raise those of
-    :mod:`pyrklog.scanning`. Closing a scan, dropping it or the stream's consumer ends its threads.
+    Read it once: by iterating over it, by :meth:`next_batch`, by :meth:`reader` (pyarrow), or by
+    ``__arrow_c_stream__`` (``polars.DataFrame(scan)``, DuckDB). A consumer of the stream raises
+    exceptions of its own with the text of ours, and :attr:`error` has ours; the others raise those
+    of :mod:`pyrklog.scanning`. Closing a scan, dropping it or the stream's consumer ends its
+    threads.
     """
 
     def __init__(self, core: CoreScan) -> None:
@@ -176,14 +191,29 @@ class Scan:
 
     def __next__(self) -> Batch:
         """The next batch. Waits without the GIL; Ctrl-C ends the wait and the scan."""
-        capsules = self._core.next_batch()
-        if capsules is None:
-            if self._is_closed and not self._has_ended:
-                # Batches that nobody took are gone: this is not the end of the records.
-                raise ScanClosedError("the scan was closed")
-            self._has_ended = True
+        batch = self._next(None)
+        if batch is None:
             raise StopIteration
-        return Batch(*capsules)
+        return batch
+
+    def next_batch(self, timeout_s: float) -> Batch | None:
+        """The next batch, if it comes in time; None otherwise, and at the end, which
+        :attr:`has_ended` tells apart. Raises what iterating raises."""
+        self._refuse_read()
+        return self._next(milliseconds("timeout_s", timeout_s))
+
+    def _next(self, most_ms: int | None) -> Batch | None:
+        capsules, has_ended = self._core.next_batch(most_ms)
+        if has_ended and self._is_closed and not self._has_ended:
+            # Batches that nobody took are gone: this is not the end of the records.
+            raise ScanClosedError("the scan was closed")
+        self._has_ended |= has_ended
+        return None if capsules is None else Batch(*capsules)
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether all was read."""
+        return self._has_ended
 
     def progress(self) -> list[PartitionProgress]:
         """Of each partition, in the order in which the topics were given."""
@@ -202,6 +232,12 @@ class Scan:
             for topic, _, topic_id, *_ in self._core.splits()
             if any(topic_id)
         }
+
+    @property
+    def left_out(self) -> list[LeftOut]:
+        """Partitions whose leaders have not answered so far (``unanswered="leave"``). One that did
+        not answer when the scan was planned has no row in :meth:`progress`."""
+        return [LeftOut(*row) for row in self._core.left_out()]
 
     @property
     def error(self) -> Exception | None:
@@ -231,6 +267,7 @@ def scan(
     end: Places = "latest",
     columns: Sequence[str] | None = None,
     *,
+    topic_ids: Mapping[str, str] | None = None,
     decode: str | None = None,
     schema: object = None,
     fields: Sequence[str] | None = None,
@@ -244,6 +281,7 @@ def scan(
     security: Security | Mapping[str, object] | None = None,
     isolation: str = "read_committed",
     missing: str = "fail",
+    unanswered: str = "fail",
     client_id: str = "pyrklog-scan",
     rack: str = "",
     threads: int | None = None,
@@ -260,17 +298,17 @@ def scan(
 
     Asks the cluster which offsets these are now, and returns; see ``docs/understanding/scan.md``
     for what is promised. ``columns`` names those to build, in order; others cost nothing.
+    ``topic_ids`` of topics seen before (:attr:`Scan.topic_ids`) refuse others of the name.
     ``bootstrap_servers`` is ``HOST[:PORT]``, several with commas; None takes the environment's
-    ``PYRKLOG_BOOTSTRAP``, else 127.0.0.1:9092.
-    ``security`` has options of TLS and SASL by librdkafka's or Java's names, such as
-    ``{"security.protocol": "SSL", "ssl.ca.location": "ca.pem"}``; None for plain text.
-    ``isolation`` is ``read_committed`` or ``read_uncommitted``. ``missing`` says what happens if
-    records at the start are deleted: ``fail``, or ``skip`` to the first that is left. ``rack``
-    reads from a replica there where brokers allow it (KIP-392). ``threads`` decode, by default as
-    many as there are processors, at most 4. A batch has at most ``batch_rows`` rows and about
+    ``PYRKLOG_BOOTSTRAP``, else 127.0.0.1:9092. ``security`` has options of TLS and SASL by
+    librdkafka's or Java's names, such as ``{"security.protocol": "SSL", "ssl.ca.location":
+    "ca.pem"}``; None for plain text. ``isolation`` is ``read_committed`` or ``read_uncommitted``.
+    ``missing`` says what happens if records at the start are deleted: ``fail``, or ``skip`` to the
+    first that is left. ``rack`` reads from a replica there if brokers allow it. ``threads`` decode,
+    one a processor by default, at most 4. A batch has at most ``batch_rows`` rows and about
     ``batch_bytes``. All that is fetched, decoded and not taken stays within ``memory_bytes``,
-    besides one batch of up to ``large_bytes`` and its expansion of as many. ``timeout_s`` is how
-    long a partition may be without progress.
+    besides one batch of up to ``large_bytes`` and its expansion of as many. A partition may be
+    without progress for ``timeout_s``: then the scan fails, or leaves it out (``unanswered``).
 
     ``decode="json"`` makes ``value`` a struct of ``schema``'s fields: a pyarrow schema or what else
     has ``__arrow_c_schema__``; None or ``infer`` takes one from the first thousand values.
@@ -290,6 +328,7 @@ def scan(
         bootstrap_servers=core_bootstrap(_bootstrap(bootstrap_servers)),
         client_id=client_id,
         topics=read,
+        topic_ids=core_ids(topic_ids),
         start=EARLIEST,
         end=LATEST,
         starts=[],
@@ -302,6 +341,7 @@ def scan(
         isolation=_one_of("isolation", isolation, _ISOLATIONS),
         rack=rack,
         missing=_one_of("missing", missing, _MISSING),
+        unanswered=_one_of("unanswered", unanswered, _UNANSWERED),
         threads=_threads() if threads is None else threads,
         batch_rows=batch_rows,
         batch_bytes=batch_bytes,
@@ -314,21 +354,26 @@ def scan(
         security=_security(security).core(),
     )
     check(settings, decode, on_bad)
+    return _opened(settings, topics, start, end)
+
+
+def _opened(settings: ScanSettings, topics: Topics, start: Places, end: Places) -> Scan:
+    read = settings.topics
     if isinstance(topics, re.Pattern):
         read = core_topics(_matching(topics, settings))
     refuse_read(settings.bad_records, read)
     first, starts = core_places(start, read, EARLIEST)
     last, ends = core_places(end, read, LATEST)
-    return Scan(
-        open_scan(settings._replace(topics=read, start=first, end=last, starts=starts, ends=ends))
-    )
+    settings = settings._replace(topics=read, start=first, end=last, starts=starts, ends=ends)
+    return Scan(open_scan(settings))
 
 
 def _matching(pattern: re.Pattern[str], settings: ScanSettings) -> list[str]:
     """Topics of the cluster. Raises UnknownTopicError if none matches."""
     if not isinstance(pattern.pattern, str):
         raise TypeError(f"topics is {pattern!r}; a pattern is of a text, not of bytes")
-    found = [name for name in topic_names(settings) if pattern.fullmatch(name)]
+    names = (name for name in topic_names(settings) if name not in OWN_TOPICS)
+    found = [name for name in names if pattern.fullmatch(name)]
     if not found:
         raise UnknownTopicError(f"no topic matches {pattern.pattern!r}")
     return found

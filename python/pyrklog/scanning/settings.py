@@ -36,6 +36,7 @@ class ScanSettings(NamedTuple):
     bootstrap_servers: str
     client_id: str
     topics: list[tuple[str, list[int] | None]]
+    topic_ids: list[tuple[str, bytes]]
     start: CorePlace
     end: CorePlace
     starts: list[tuple[str, int, CorePlace]]
@@ -56,6 +57,7 @@ class ScanSettings(NamedTuple):
     connect_timeout_ms: int
     check_crcs: bool
     security: CoreSecurity = CoreSecurity()
+    unanswered: str = "fail"
 
 
 class AccessSettings(NamedTuple):

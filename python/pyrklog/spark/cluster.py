@@ -19,13 +19,16 @@ from confluent_kafka import TopicPartition as ConfluentPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from pyrklog.scanning import ListedOffset, LogTruncatedError, ScanError, scan
+from pyrklog.scanning.scan import OWN_TOPICS
+from pyrklog.spark import agreement
 from pyrklog.spark.connection import ABSENT_S, Connection
 from pyrklog.spark.offsets import Position, TopicPartition
 from pyrklog.spark.places import Kind, Place
-from pyrklog.spark.view import TopicView, is_another
+from pyrklog.spark.view import TopicView, lacks
 
-INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
-"""A pattern does not match them, as with Kafka's consumers."""
+INTERNAL_TOPICS = OWN_TOPICS | {"__consumer_offsets", "__transaction_state", "__share_group_state"}
+"""A pattern does not match them, as with Kafka's consumers; nor the sink's decisions, of which each
+batch that is written makes new ones."""
 
 NO_TOPIC_ID = "AAAAAAAAAAAAAAAAAAAAAA"
 """Sixteen zero bytes, as Kafka writes ids."""
@@ -107,10 +110,18 @@ class KafkaCluster:
             return {name: future.result for name, future in futures.items()}
 
         def is_doubtful(name: str, answer: object) -> bool:
-            return name in expected and _lacks(_topic_view(answer), expected[name])
+            return name in expected and lacks(_topic_view(answer), expected[name])
+
+        def confirm(doubtful: list[str]) -> Set[str]:
+            gone = {name for name in doubtful if name not in expected}
+            known = [name for name in doubtful if name in expected]
+            if known:
+                brokers = self._brokers()
+                gone |= agreement.confirmed(known, expected, brokers, self._connection)
+            return gone
 
         asking = _Asking("topic {} cannot be described", ask, self._connection)
-        found = asking.described(names, self._absent, is_doubtful, self._refresh)
+        found = asking.described(names, self._absent, is_doubtful, confirm, self._refresh)
         # What is known to be absent is not waited for again.
         self._absent = {name for name in names if name not in found}
         return {name: _topic_view(answer) for name, answer in found.items()}
@@ -237,6 +248,19 @@ class KafkaCluster:
         except KafkaException as error:
             logger.info("metadata is not refreshed: %s", _text(error))
 
+    def _brokers(self) -> list[str]:
+        """Their addresses, none if nobody tells them."""
+        try:
+            metadata = self._admin().list_topics(timeout=self._connection.request_timeout_s)
+        except KafkaException as error:
+            logger.info("brokers are not listed: %s", _text(error))
+            return []
+        brokers = metadata.brokers.values()
+        return [
+            f"[{one.host}]:{one.port}" if ":" in one.host else f"{one.host}:{one.port}"
+            for one in brokers
+        ]
+
     def _require(self, places: list[TopicPartition]) -> None:
         """Raises GoneError if a partition does not exist: no leader can be waited for."""
         found = self.describe(sorted({place.topic for place in places}), {})
@@ -295,13 +319,16 @@ class _Asking(Generic[Key]):
         names: list[Key],
         known_absent: Set[Key],
         is_doubtful: Callable[[Key, object], bool],
+        confirm: Callable[[list[Key]], Set[Key]],
         refresh: Callable[[], None],
     ) -> dict[Key, object]:
         """Of those that exist. Absence and doubtful answers are believed when they came for
-        ``ABSENT_S``. ``refresh`` is called after failures. Raises ClusterError."""
+        ``ABSENT_S``, of those names that ``confirm`` gives. ``refresh`` is called after failures.
+        Raises ClusterError."""
         found: dict[Key, object] = {}
         while True:
-            failed, doubtful = [], []
+            failed: list[Key] = []
+            doubtful: dict[Key, object] = {}
             for name, result in self._asked(names):
                 try:
                     answer = result()
@@ -309,19 +336,32 @@ class _Asking(Generic[Key]):
                     if _error(error).code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
                         self._raise_if_lasting(name, error)
                         failed.append(name)
-                    elif name not in known_absent and not self._is_doubt_over():
-                        doubtful.append(name)
+                    elif name not in known_absent:
+                        doubtful[name] = None
                 else:
-                    if is_doubtful(name, answer) and not self._is_doubt_over():
-                        doubtful.append(name)
-                    else:
-                        found[name] = answer
-            names = failed + doubtful
+                    kept = doubtful if is_doubtful(name, answer) else found
+                    kept[name] = answer
+            is_over = bool(doubtful) and self._is_doubt_over()
+            if is_over:
+                found |= self._believed(doubtful, confirm)
+            names = [*failed, *doubtful]
             if not names:
                 return found
             self._pause()
-            if failed:
+            if failed or is_over:
                 refresh()
+
+    def _believed(
+        self, doubtful: dict[Key, object], confirm: Callable[[list[Key]], Set[Key]]
+    ) -> dict[Key, object]:
+        """The answers among them that are confirmed, which are doubtful no more."""
+        believed = {name: doubtful.pop(name) for name in confirm(list(doubtful))}
+        if doubtful and self._is_late():
+            raise ClusterError(
+                f"{self._failure.format(next(iter(doubtful)))}: a broker does not know it as it "
+                "was, and not all brokers say the same"
+            )
+        return {name: answer for name, answer in believed.items() if answer is not None}
 
     def _asked(self, keys: list[Key]) -> Iterable[tuple[Key, Callable[[], object]]]:
         """Each time an answer may take twice as long: whether librdkafka waits for a broker that is
@@ -334,12 +374,13 @@ class _Asking(Generic[Key]):
         now = time.monotonic()
         if self._doubtful_since_s is None:
             self._doubtful_since_s = now
-        is_late = self.waited_s + self._wait_s >= self._timeout_s
-        return is_late or now - self._doubtful_since_s >= ABSENT_S
+        return self._is_late() or now - self._doubtful_since_s >= ABSENT_S
+
+    def _is_late(self) -> bool:
+        return self.waited_s + self._wait_s >= self._timeout_s
 
     def _raise_if_lasting(self, key: Key, error: KafkaException) -> None:
-        is_late = self.waited_s + self._wait_s >= self._timeout_s
-        if is_late or not _may_pass(_error(error)):
+        if self._is_late() or not _may_pass(_error(error)):
             raise ClusterError(f"{self._failure.format(key)}: {_text(error)}") from error
 
     def _pause(self) -> None:
@@ -392,12 +433,6 @@ def _topic_view(answer: object) -> TopicView:
     topic_id = str(getattr(answer, "topic_id", NO_TOPIC_ID)).replace("+", "-").replace("/", "_")
     numbers = sorted(partition.id for partition in getattr(answer, "partitions", ()))
     return TopicView("" if topic_id == NO_TOPIC_ID else topic_id, tuple(numbers))
-
-
-def _lacks(found: TopicView, expected: TopicView) -> bool:
-    if is_another(expected.topic_id, found.topic_id):
-        return True
-    return not set(expected.partitions) <= set(found.partitions)
 
 
 def _listed(result: Callable[[], object]) -> object:

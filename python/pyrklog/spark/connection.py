@@ -27,6 +27,7 @@ class ScanArguments(TypedDict):
     request_timeout_s: float
     connect_timeout_s: float
     check_crcs: bool
+    large_bytes: int
     security: Security
 
 
@@ -42,6 +43,8 @@ class Connection:
     request_timeout_s: float = 30.0
     connect_timeout_s: float = 10.0
     check_crcs: bool = True
+    large_bytes: int = 100 << 20
+    """Of one batch of the log, as fetched and as expanded; as of a scan."""
     security: Security = field(default_factory=Security)
 
     def scan_arguments(self) -> ScanArguments:
@@ -54,6 +57,7 @@ class Connection:
             request_timeout_s=self.request_timeout_s,
             connect_timeout_s=self.connect_timeout_s,
             check_crcs=self.check_crcs,
+            large_bytes=self.large_bytes,
             security=self.security,
         )
 

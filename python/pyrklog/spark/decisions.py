@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import json
 import logging
+import time
 import zlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from confluent_kafka import KafkaError, KafkaException
@@ -20,7 +20,7 @@ from pyrklog.producing import OpenTransaction, ProduceError, Producer, ProducerS
 from pyrklog.producing.transactions import SHORT_TIMEOUT_MS
 from pyrklog.scanning import ScanError, UnknownTopicError, scan
 from pyrklog.scanning.places import Places
-from pyrklog.spark.connection import Connection
+from pyrklog.spark.connection import Connection, ScanArguments
 from pyrklog.spark.sink_slots import decision_id
 
 if TYPE_CHECKING:
@@ -31,6 +31,9 @@ PARTITIONS = 16
 VERSION = 1
 
 logger = logging.getLogger("pyrklog.spark")
+
+Record = tuple[bytes, bytes]
+"""Key and value."""
 
 _REPLICAS_MAX = 3
 # With three replicas or more: of an acknowledged decision a replica is left when a broker is gone.
@@ -47,6 +50,10 @@ _CONFIG = {
 # A dead driver's decision that is open is in the way for as long as its time-out, which brokers
 # look for every ten seconds.
 _READ_TIMEOUT_S = SHORT_TIMEOUT_MS / 1000 + 60.0
+# Brokers that know less than was written are asked again.
+_KNOWN_WITHIN_S = 10.0
+_SHOWN_WITHIN_S = _READ_TIMEOUT_S
+_WAIT_S = 0.2
 _FORBIDDEN = {
     KafkaError.TOPIC_AUTHORIZATION_FAILED,
     KafkaError.CLUSTER_AUTHORIZATION_FAILED,
@@ -80,8 +87,9 @@ class DecisionLog(Protocol):
         """The last decision that can be seen without waiting. There may be a later one."""
 
     def last(self) -> Decision | None:
-        """The last decision that is written: of who has taken over, for as long as nobody else
-        does. May wait for other sinks' dead drivers."""
+        """The last decision that is written, for as long as nobody else takes over; None if there
+        is none. What brokers that know less would say is no answer. May wait for other sinks' dead
+        drivers."""
 
     def write(self, decision: Decision) -> None:
         """Writes a decision, if nobody else has taken over since ``last``. An exception leaves open
@@ -124,6 +132,11 @@ def partition_of(sink: str) -> int:
     return zlib.crc32(sink.encode()) % PARTITIONS
 
 
+def mark_key(sink: str) -> bytes:
+    """Of the records by which drivers know that a leader shows all: no sink has a slash."""
+    return f"{sink}/".encode()
+
+
 class KafkaDecisions:
     """The log of a sink on a cluster."""
 
@@ -145,74 +158,127 @@ class KafkaDecisions:
         self._sink = sink
         self._create_topic = create_topic or create_decisions
         self._producer: Producer | None = None
-        self._is_missing = False
+        self._is_read = False
 
     def take_over(self) -> None:
+        self._is_read = False
         self._producer = Producer(self._settings)
 
     def peek(self) -> Decision | None:
-        return self._found(partial(self._visible, "latest"))
-
-    def last(self) -> Decision | None:
-        return self._found(self._all)
-
-    def _found(self, read: Callable[[], Iterable[tuple[bytes, bytes]]]) -> Decision | None:
         try:
-            found = [value for key, value in read() if key == self._sink.encode()]
+            return self._last_of(self._visible("latest", self._connection.bootstrap_servers))
         except UnknownTopicError:
-            self._is_missing = True
             return None
         except ScanError as error:
-            raise DecisionLogError(f"topic {TOPIC} cannot be read: {error}") from error
-        return decoded(found[-1]) if found else None
+            raise _unreadable(error) from error
 
-    def write(self, decision: Decision) -> None:
+    def last(self) -> Decision | None:
+        """A broker that has just started may not know the topic, and one that is cut off, or has
+        led the partition before, may lack its last records. So a mark is written, which comes
+        behind all that former drivers have written, and the partition is read until it is there."""
         if self._producer is None:
             self.take_over()
+        try:
+            self._require_topic()
+            found = self._last_of(self._shown_with(self._mark()))
+        except ScanError as error:
+            raise _unreadable(error) from error
+        self._is_read = True
+        return found
+
+    def write(self, decision: Decision) -> None:
+        if not self._is_read:
+            raise DecisionLogError(
+                f"nothing is decided: the last decision in topic {TOPIC} has not been read"
+            )
+        require_safe(self._connection)
+        self._append(self._sink.encode(), encoded(decision))
+
+    def _last_of(self, records: list[Record]) -> Decision | None:
+        found = [value for key, value in records if key == self._sink.encode()]
+        return decoded(found[-1]) if found else None
+
+    def _require_topic(self) -> None:
+        """The topic exists afterwards, and a broker knows it. That there is none is the
+        controller's word alone, which refuses to create it again."""
+        partition = partition_of(self._sink)
+        place = {TOPIC: {partition: 0}}
+        unknown: ScanError | None = None
+        for servers in self._in_turn(_KNOWN_WITHIN_S):
+            try:
+                arguments = self._arguments(servers)
+                with scan({TOPIC: [partition]}, place, place, [], threads=1, **arguments):
+                    return
+            except UnknownTopicError as error:
+                if unknown is None and self._create_topic(self._connection):
+                    _kept_safely.add(self._connection.bootstrap_servers)
+                unknown = error
+        raise _untold(f"brokers do not know it: {unknown}")
+
+    def _mark(self) -> Record:
+        """Writes that this driver has taken over: the record, which no other is equal to."""
+        assert self._producer is not None
+        driver = {"version": VERSION, "driver": list(self._producer.producer_id)}
+        mark = mark_key(self._sink), json.dumps(driver, separators=(",", ":")).encode()
+        self._append(*mark)
+        return mark
+
+    def _append(self, key: bytes, value: bytes) -> None:
+        """In a transaction of its own. The producer is used again unless that fails."""
         assert self._producer is not None
         producer, self._producer = self._producer, None
-        if self._is_missing:
-            self._create()
-        require_safe(self._connection)
-        producer.send(self._row(decision))
+        is_read, self._is_read = self._is_read, False
+        producer.send(self._row(key, value))
         producer.commit()
-        self._producer = producer
+        self._producer, self._is_read = producer, is_read
 
-    def _create(self) -> None:
-        """Creates the topic. Where it exists in spite of what a broker said, a decision may be in
-        it that nobody has looked at."""
-        self._is_missing = False
-        if self._create_topic(self._connection):
-            _kept_safely.add(self._connection.bootstrap_servers)
-        elif self.last() is not None or self._is_missing:
-            raise DecisionLogError(
-                f"topic {TOPIC} exists, and a broker that was asked for decisions did not know it; "
-                "nothing is decided, and the query can be run again"
-            )
-
-    def _row(self, decision: Decision) -> pyarrow.RecordBatch:
+    def _row(self, key: bytes, value: bytes) -> pyarrow.RecordBatch:
         import pyarrow
 
         return pyarrow.record_batch(
             {
-                "key": pyarrow.array([self._sink.encode()], pyarrow.binary()),
-                "value": pyarrow.array([encoded(decision)], pyarrow.binary()),
+                "key": pyarrow.array([key], pyarrow.binary()),
+                "value": pyarrow.array([value], pyarrow.binary()),
                 "partition": pyarrow.array([partition_of(self._sink)], pyarrow.int32()),
             }
         )
 
-    def _all(self) -> Iterable[tuple[bytes, bytes]]:
+    def _shown_with(self, mark: Record) -> list[Record]:
+        """All committed records, of a leader that has the mark."""
+        why = "the leader that brokers name lacks what was just written"
+        for servers in self._in_turn(_SHOWN_WITHIN_S):
+            try:
+                records = self._all(servers)
+            except UnknownTopicError as error:
+                why = str(error)
+                continue
+            if mark in records:
+                return records
+        raise _untold(why)
+
+    def _in_turn(self, within_s: float) -> Iterator[str]:
+        """The bootstrap servers, each time with another one first: a new client asks that one."""
+        servers = self._connection.bootstrap_servers.split(",")
+        until = time.monotonic() + within_s
+        while True:
+            yield ",".join(servers)
+            if time.monotonic() >= until:
+                return
+            time.sleep(_WAIT_S)
+            servers = servers[1:] + servers[:1]
+
+    def _all(self, servers: str) -> list[Record]:
         """Up to the present end: what another sink's open transaction hides is waited for."""
-        arguments = self._connection.scan_arguments()
+        arguments = self._arguments(servers)
         arguments["isolation"] = "read_uncommitted"
         partition = partition_of(self._sink)
         with scan({TOPIC: [partition]}, columns=[], threads=1, **arguments) as everything:
             end = everything.progress()[0].end
-        return self._visible({TOPIC: {partition: end}})
+        return self._visible({TOPIC: {partition: end}}, servers)
 
-    def _visible(self, end: Places) -> Iterable[tuple[bytes, bytes]]:
+    def _visible(self, end: Places, servers: str) -> list[Record]:
         """Committed records."""
-        arguments = self._connection.scan_arguments()
+        arguments = self._arguments(servers)
         arguments["isolation"] = "read_committed"
         arguments["timeout_s"] = _READ_TIMEOUT_S
         topics = {TOPIC: [partition_of(self._sink)]}
@@ -221,6 +287,22 @@ class KafkaDecisions:
             table = reading.reader().read_all()
         rows = zip(*(table.column(name).to_pylist() for name in columns), strict=True)
         return [(key, value) for key, value in rows if key is not None and value is not None]
+
+    def _arguments(self, servers: str) -> ScanArguments:
+        arguments = self._connection.scan_arguments()
+        arguments["bootstrap_servers"] = servers
+        return arguments
+
+
+def _unreadable(error: ScanError) -> DecisionLogError:
+    return DecisionLogError(f"topic {TOPIC} cannot be read: {error}")
+
+
+def _untold(why: str) -> DecisionLogError:
+    return DecisionLogError(
+        f"what was decided before is not known, so nothing is decided or aborted: topic {TOPIC} "
+        f"exists, and {why}. The query can be run again"
+    )
 
 
 def create_decisions(connection: Connection) -> bool:

@@ -17,6 +17,10 @@ from pyrklog.spark.offsets import TopicPartition as Place
 COMMIT_MOST_S = 5.0
 """A stream waits no longer for its group's coordinator."""
 
+ALL_EVERY_S = 24 * 3600.0
+"""How often all positions are committed. A group without members loses the offset of a partition
+that was not committed for ``offsets.retention.minutes``, seven days by default (KIP-211)."""
+
 _WAIT_S = 0.1
 # A coordinator loads its groups, or moves.
 _PASSING = frozenset(
@@ -42,7 +46,8 @@ class Group(Protocol):
 
 
 class KafkaGroup:
-    """Commits as tools do that alter a group's offsets: the group has no members.
+    """Commits as tools do that alter a group's offsets: the group has no members. Positions that
+    did not change are committed once a day.
 
     What may pass is tried again for ``COMMIT_MOST_S``, but not with each offset while it lasts.
     What fails is logged once for each reason and tried again with the next offset.
@@ -54,10 +59,13 @@ class KafkaGroup:
         self._timeout_s = min(COMMIT_MOST_S, connection.request_timeout_s)
         self._client: AdminClient | None = None
         self._committed: Mapping[Place, Position] = {}
+        self._all_due_s = 0.0
         self._reason = ""
 
     def commit(self, offset: StreamOffset) -> None:
-        changed = changed_positions(self._committed, offset.positions)
+        now_s = time.monotonic()
+        takes_all = now_s >= self._all_due_s
+        changed = changed_positions({} if takes_all else self._committed, offset.positions)
         if not changed:
             return
         metadata = f"pyrklog.spark {offset.number}"
@@ -65,7 +73,7 @@ class KafkaGroup:
             TopicPartition(*place, position.offset, metadata, *_epoch(position))
             for place, position in changed.items()
         ]
-        until = time.monotonic() + self._timeout_s
+        until = now_s + self._timeout_s
         left_s = self._timeout_s
         while (failure := self._try(wanted, left_s)) is not None:
             left_s = until - time.monotonic() - _WAIT_S
@@ -74,6 +82,8 @@ class KafkaGroup:
                 return
             time.sleep(_WAIT_S)
         self._committed = dict(offset.positions)
+        if takes_all:
+            self._all_due_s = now_s + ALL_EVERY_S
         self._reason = ""
 
     def _try(self, wanted: list[TopicPartition], timeout_s: float) -> KafkaError | None:

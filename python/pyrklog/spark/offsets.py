@@ -62,11 +62,21 @@ class OffsetRange(NamedTuple):
 
 
 @dataclass(frozen=True)
+class Gone:
+    """Partitions of a topic, by number, that a stream has dropped, last in the offset ``number``:
+    where it goes on if they come back with the topic of this id."""
+
+    topic_id: str
+    number: int
+    positions: Mapping[int, Position]
+
+
+@dataclass(frozen=True)
 class StreamOffset:
     """Where a stream is.
 
     ``begins`` has the starts of the batch that ends here, of those partitions in which the offset
-    before does not say it.
+    before does not say it. ``gone`` has what was dropped, by topic.
     """
 
     positions: Mapping[TopicPartition, Position]
@@ -74,6 +84,7 @@ class StreamOffset:
     begins: Mapping[TopicPartition, Position] = field(default_factory=dict)
     number: int = 0
     is_initial: bool = False
+    gone: Mapping[str, Gone] = field(default_factory=dict)
 
     def to_json(self) -> Json:
         """The same document for equal offsets, whatever order they were made in."""
@@ -86,7 +97,9 @@ class StreamOffset:
         document: Json = {"version": VERSION}
         if self.is_initial:
             document["initial"] = True
-        return document | {"number": self.number, "topics": topics}
+        gone = {name: _gone_fields(self.gone[name]) for name in sorted(self.gone)}
+        document |= {"number": self.number, "topics": topics}
+        return document | ({"gone": gone} if gone else {})
 
     def _topic(self, name: str) -> dict[str, object]:
         known = self.topic_ids.get(name, "")
@@ -113,9 +126,7 @@ def from_json(document: object) -> StreamOffset:
     topic_ids: dict[str, str] = {}
     for name, topic in _object(fields.get("topics"), "the offset's topics").items():
         of_topic = _object(topic, f"topic {name} of the offset")
-        known = of_topic.get("id", "")
-        if not isinstance(known, str):
-            raise OffsetFormatError(f"topic {name} of the offset has the id {known!r}")
+        known = _topic_id(name, of_topic)
         if known:
             topic_ids[name] = known
         partitions = _object(of_topic.get("partitions"), f"the partitions of topic {name}")
@@ -125,8 +136,12 @@ def from_json(document: object) -> StreamOffset:
             positions[place] = _position(place, position, "offset", "epoch")
             if "from" in position:
                 begins[place] = _position(place, position, "from", "fromEpoch")
-    count = _whole(fields.get("number"), "the offset's number", 0, _OFFSET_MAX)
-    return StreamOffset(positions, topic_ids, begins, count, fields.get("initial") is True)
+    gone = {
+        name: _gone(name, one)
+        for name, one in _object(fields.get("gone", {}), "what is gone in the offset").items()
+    }
+    count = _number(fields)
+    return StreamOffset(positions, topic_ids, begins, count, fields.get("initial") is True, gone)
 
 
 def ranges_between(start: StreamOffset, end: StreamOffset) -> list[OffsetRange]:
@@ -160,6 +175,33 @@ def sentence_of(places: Iterable[TopicPartition], most: int = 10) -> str:
 def _fields(offset_name: str, epoch_name: str, position: Position) -> dict[str, int]:
     fields = {offset_name: position.offset}
     return fields if position.epoch < 0 else fields | {epoch_name: position.epoch}
+
+
+def _gone_fields(one: Gone) -> Json:
+    ordered = sorted(one.positions.items())
+    partitions = {str(number): _fields("offset", "epoch", at) for number, at in ordered}
+    return {"id": one.topic_id, "number": one.number, "partitions": partitions}
+
+
+def _gone(name: str, document: object) -> Gone:
+    fields = _object(document, f"topic {name}, which is gone in the offset,")
+    positions = {}
+    for text, one in _object(fields.get("partitions"), f"the partitions of topic {name}").items():
+        place = TopicPartition(name, _partition_number(name, text))
+        position = _object(one, f"{place} in the offset")
+        positions[place.partition] = _position(place, position, "offset", "epoch")
+    return Gone(_topic_id(name, fields), _number(fields), positions)
+
+
+def _topic_id(name: str, fields: Json) -> str:
+    known = fields.get("id", "")
+    if not isinstance(known, str):
+        raise OffsetFormatError(f"topic {name} of the offset has the id {known!r}")
+    return known
+
+
+def _number(fields: Json) -> int:
+    return _whole(fields.get("number"), "the offset's number", 0, _OFFSET_MAX)
 
 
 def _from_stock(fields: Json) -> StreamOffset:

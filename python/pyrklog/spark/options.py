@@ -34,6 +34,8 @@ from pyrklog.spark.planning import TASKS_MAX, TaskLimits
 
 TRIGGER_DELAY_DEFAULT_S = 15 * 60.0
 """The stock connector's ``maxTriggerDelay``."""
+LARGE_BYTES = (64 << 10, 512 << 20)
+"""Least and most, as of a scan."""
 
 _SELECTIONS = ("assign", "subscribe", "subscribePattern", "table")
 _STREAM_ONLY = (
@@ -261,6 +263,7 @@ def _connection(given: Given) -> Connection:
         isolation=given.word("kafka.isolation.level", ("read_committed", "read_uncommitted")),
         timeout_s=given.seconds("kafka.default.api.timeout.ms", defaults.timeout_s),
         check_crcs=given.flag("kafka.check.crcs", defaults.check_crcs),
+        large_bytes=given.value("largeBytes", _large, defaults.large_bytes),
     )
 
 
@@ -288,4 +291,13 @@ def _group(text: str) -> str | None:
 
 
 def _seconds(text: str) -> float:
-    return duration_ms(text) / 1000
+    # A number alone has milliseconds, as with the stock connector.
+    is_alone = text.isascii() and text.isdigit()
+    return duration_ms(f"{text}ms" if is_alone else text) / 1000
+
+
+def _large(text: str) -> int:
+    least, most = LARGE_BYTES
+    if not (text.isascii() and text.isdigit() and len(text) <= 19 and least <= int(text) <= most):
+        raise ValueError(f"it can be a whole number of bytes from {least} to {most}")
+    return int(text)

@@ -23,7 +23,6 @@ from pyrklog.spark.cluster import ClusterError
 from pyrklog.spark.connection import ABSENT_S, Connection
 from pyrklog.spark.high_watermarks import HighWatermarks, KafkaHighWatermarks
 from pyrklog.spark.offsets import OffsetRange, TopicPartition
-from pyrklog.spark.view import is_another
 
 if TYPE_CHECKING:
     import pyarrow
@@ -106,24 +105,25 @@ def _opened(one: OffsetRange, open_scan: Callable[..., Scan], **arguments: objec
     """A scan of the topic that was planned: another one of the same name has other records at these
     offsets. The scan itself notices one that is created later.
 
-    The driver saw this topic and partition. A broker that does not know them is asked again for
-    ``ABSENT_S``: it may have just started, or hear of new partitions later than others.
+    The driver saw this topic and partition. Brokers that all do not know them are asked again for
+    ``ABSENT_S``: they may have just started, or hear of new partitions later.
     """
+    if one.topic_id:
+        arguments["topic_ids"] = {one.topic: one.topic_id}
     until = time.monotonic() + ABSENT_S
     while True:
         try:
-            opened = open_scan(**arguments)
-            if not is_another(one.topic_id, opened.topic_ids.get(one.topic, "")):
-                return opened
-            opened.close()
+            return open_scan(**arguments)
+        except (TopicDeletedError, UnknownTopicError) as error:
+            if time.monotonic() < until:
+                time.sleep(_WAIT_S)
+                continue
+            if isinstance(error, UnknownTopicError):
+                raise
             raise TopicDeletedError(
                 f"topic {one.topic} was deleted and created anew before offsets {one.start} to "
                 f"{one.end - 1} of {one.place} were read"
-            )
-        except (TopicDeletedError, UnknownTopicError):
-            if time.monotonic() >= until:
-                raise
-            time.sleep(_WAIT_S)
+            ) from error
 
 
 def _shown_end(one: OffsetRange, high_watermarks: HighWatermarks) -> int | None:

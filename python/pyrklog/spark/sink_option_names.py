@@ -11,6 +11,8 @@ from pyrklog.spark.option_names import (
 )
 
 STOCK = ("topic",)
+# Of the stock connector: it, too, writes headers where the column is, whatever the option says.
+WITHOUT_EFFECT = ("includeHeaders",)
 OURS = ("delivery", "failOnDataLoss", "txnAppId", "txnVersion")
 # Spark gives a stream's options to its sink, too.
 OF_SPARK = ("checkpointLocation", "queryName")
@@ -54,6 +56,7 @@ KAFKA_WITHOUT_EFFECT = (
     "max.in.flight.requests.per.connection",
     "metadata.max.age.ms",
     "metadata.max.idle.ms",
+    "metadata.recovery.rebootstrap.trigger.ms",
     "metadata.recovery.strategy",
     "metric.reporters",
     "metrics.num.samples",
@@ -74,7 +77,13 @@ KAFKA_WITHOUT_EFFECT = (
 _KAFKA_ALL = (*KAFKA_USED, *SECURITY_OPTIONS, *KAFKA_REFUSED, *KAFKA_WITHOUT_EFFECT)
 SPELLING = {
     name.lower(): name
-    for name in (*STOCK, *OURS, *OF_SPARK, *(KAFKA_PREFIX + name for name in _KAFKA_ALL))
+    for name in (
+        *STOCK,
+        *WITHOUT_EFFECT,
+        *OURS,
+        *OF_SPARK,
+        *(KAFKA_PREFIX + name for name in _KAFKA_ALL),
+    )
 }
 """Of each known name in lower case, as users write it."""
 

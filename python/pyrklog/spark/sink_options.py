@@ -14,7 +14,12 @@ from pyrklog.spark.connection import Connection
 from pyrklog.spark.given import Given, connection, topic_name, whole
 from pyrklog.spark.option_names import KAFKA_PREFIX
 from pyrklog.spark.places import shown
-from pyrklog.spark.sink_option_names import KAFKA_WITHOUT_EFFECT, SPELLING, mistake_in
+from pyrklog.spark.sink_option_names import (
+    KAFKA_WITHOUT_EFFECT,
+    SPELLING,
+    WITHOUT_EFFECT,
+    mistake_in,
+)
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 DELIVERIES = ("at_least_once", "exactly_once")
@@ -82,7 +87,7 @@ def parse(options: Mapping[str, str], *, is_stream: bool) -> SinkOptions:
 
 
 def _ignored(given: Given) -> tuple[str, ...]:
-    without = {KAFKA_PREFIX + name for name in KAFKA_WITHOUT_EFFECT}
+    without = {*WITHOUT_EFFECT, *(KAFKA_PREFIX + name for name in KAFKA_WITHOUT_EFFECT)}
     known = (SPELLING.get(name) for name in given.names())
     return tuple(name for name in known if name in without)
 

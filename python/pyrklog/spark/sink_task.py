@@ -102,12 +102,14 @@ def _is_aborted(
     settings: ProducerSettings,
     open_transactions: Callable[[ProducerSettings], Transactions],
 ) -> bool:
+    """Ends the attempt's epoch with its transaction. Batches of it may still be on their way: one
+    that arrives behind a marker of its own epoch would begin a transaction that no coordinator
+    knows of, on brokers before Kafka 3.6."""
     if producer is None:
         # No producer id: an older transaction of the slot is none that may be decided.
         return True
-    one = OpenTransaction(slot.transactional_id, *producer.producer_id)
     try:
-        open_transactions(settings).abort([one])
+        open_transactions(settings).fence(slot.transactional_id)
     except ProduceError as error:
         logger.warning("transaction %s is left open: %s", slot.transactional_id, error)
         return False

@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     import pyarrow
 
 SAMPLE_OFFSETS = 100
+SAMPLE_BYTES_MAX = 64 << 20
+"""A hundred records may have a hundred megabytes each: a sample of a topic ends with the batch that
+reaches this."""
 OTHER_COLUMNS_BYTES = 40
 """Of topic, partition, offset, timestamp and its type in a row of Spark's."""
 
@@ -58,7 +61,9 @@ class Sample:
 
 class SampledSizes:
     """Reads the first ``SAMPLE_OFFSETS`` offsets of each range: keys, values, headers. Where they
-    have no record, as in a compacted log, the first records behind them are read."""
+    have no record, as in a compacted log, the first records behind them are read. Where records are
+    so large that ``SAMPLE_BYTES_MAX`` ends the sample, partitions that it did not reach count as
+    the one with the largest of their topic."""
 
     def __init__(self, connection: Connection, *, with_headers: bool) -> None:
         self._connection = connection
@@ -78,12 +83,21 @@ class SampledSizes:
         samples: dict[TopicPartition, Sample] = {}
         begins = [one._replace(end=_sample_end(one)) for one in first.values()]
         gone = self._sample(begins, samples)
-        for place, one in first.items():
-            if place not in samples and place.topic not in gone and _sample_end(one) < one.end:
-                found = self._first_behind(one._replace(start=_sample_end(one)))
-                if found is not None:
-                    samples[place] = found
         sizes = {place: sample.bytes_per_offset for place, sample in samples.items()}
+        is_cut = sum(sample.bytes for sample in samples.values()) >= SAMPLE_BYTES_MAX
+        largest: dict[str, float] = {}
+        for place, size in sizes.items() if is_cut else ():
+            largest[place.topic] = max(size, largest.get(place.topic, 0.0))
+        for place, one in first.items():
+            if place in sizes or place.topic in gone:
+                continue
+            if place.topic in largest:
+                sizes[place] = largest[place.topic]
+            else:
+                behind = one if is_cut else one._replace(start=_sample_end(one))
+                found = self._first_behind(behind) if behind.size > 0 else None
+                if found is not None:
+                    sizes[place] = found.bytes_per_offset
         return {place: max(sizes.get(place, 0.0), 1.0) for place in first}
 
     def _sample(
@@ -96,6 +110,8 @@ class SampledSizes:
             with self._scan(ranges) as reading:
                 for batch in reading.reader():
                     _add(read, samples_of(batch))
+                    if sum(sample.bytes for sample in read.values()) >= SAMPLE_BYTES_MAX:
+                        break
         except _GONE as loss:
             if len(topics) > 1:
                 # Which one it is, the scan does not say.

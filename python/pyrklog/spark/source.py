@@ -86,15 +86,13 @@ class PyrklogSource(DataSource):
         if overwrite:
             raise ValueError('a topic cannot be overwritten: use mode("append")')
         options = self._parsed_sink(is_stream=False)
-        has_topic = options.producer.topic is not None
-        return PyrklogWriter(options, columns_to_write(schema, has_topic=has_topic))
+        return PyrklogWriter(options, _columns_to_write(schema, options))
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> PyrklogStreamWriter:
         # Spark says "overwrite" in the output mode complete: all rows are appended, as by the stock
         # sink.
         options = self._parsed_sink(is_stream=True)
-        has_topic = options.producer.topic is not None
-        return PyrklogStreamWriter(options, columns_to_write(schema, has_topic=has_topic))
+        return PyrklogStreamWriter(options, _columns_to_write(schema, options))
 
     def _parsed_sink(self, *, is_stream: bool) -> SinkOptions:
         options = parse_sink(self.options, is_stream=is_stream)
@@ -108,6 +106,18 @@ class PyrklogSource(DataSource):
             logger.warning("options without effect: %s", ", ".join(options.ignored))
         found = options.decoding
         return options if found is None else replace(options, decoding=self._with_schema(found))
+
+
+def _columns_to_write(given: StructType, options: SinkOptions) -> list[str]:
+    """Raises SchemaError. A time is named in the log: the stock sink passes over it, so that a
+    query that was written for it would set times, by which retention goes, unseen."""
+    found = columns_to_write(given, has_topic=options.producer.topic is not None)
+    if "timestamp" in found:
+        logger.warning(
+            "column timestamp becomes the time of the records, by which retention goes: "
+            'drop("timestamp") for the present'
+        )
+    return found
 
 
 def _check(asked: StructType, options: SourceOptions) -> None:

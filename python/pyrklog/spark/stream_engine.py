@@ -10,7 +10,7 @@ import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
-from pyrklog.spark.admission import Limits, admit, should_wait
+from pyrklog.spark.admission import Limits, Turns, admit, should_wait
 from pyrklog.spark.cluster import Cluster, GoneError
 from pyrklog.spark.group_commit import Group
 from pyrklog.spark.high_watermarks import HighWatermarks
@@ -36,7 +36,7 @@ from pyrklog.spark.resolve import (
     selected,
 )
 from pyrklog.spark.sizes import Sizes
-from pyrklog.spark.view import Standing, TopicView, View, compare
+from pyrklog.spark.view import Standing, TopicView, View, compare, left_behind
 
 LAGGING_MOST_S = 60.0
 """How long an end may stay below a position whose epoch is unknown before that counts as loss."""
@@ -93,6 +93,7 @@ class StreamEngine:
         self._initial: Json | None = None
         self._target: Mapping[TopicPartition, Position] | None = None
         self._lagging: dict[TopicPartition, _Lagging] = {}
+        self._turns = Turns()
         self._is_in_doubt = False
         self._are_names_told = False
         self._last_batch_s: float | None = None
@@ -149,7 +150,7 @@ class StreamEngine:
         backlogs = {
             place: end.offset - standing.positions[place].offset for place, end in ends.items()
         }
-        taken = self._admit(standing, backlogs, is_limited=is_limited)
+        taken = self._admit(standing, backlogs, start.number, is_limited=is_limited)
         positions = {
             place: self._moved(position, taken.get(place, 0), ends.get(place))
             for place, position in standing.positions.items()
@@ -158,7 +159,8 @@ class StreamEngine:
             name: topic.topic_id or start.topic_ids.get(name, "")
             for name, topic in view.topics.items()
         }
-        return StreamOffset(positions, topic_ids, standing.begins, start.number + 1)
+        gone = left_behind(before, view, standing)
+        return StreamOffset(positions, topic_ids, standing.begins, start.number + 1, gone=gone)
 
     def report(self) -> Json | None:
         """The last offsets that were seen, for the query's progress."""
@@ -220,7 +222,15 @@ class StreamEngine:
             for place, position in start.positions.items()
             if is_selected(selection, place)
         }
-        return replace(start, positions=kept)
+        gone = {}
+        for name, one in start.gone.items():
+            left = {
+                number: position
+                for number, position in one.positions.items()
+                if is_selected(selection, TopicPartition(name, number))
+            }
+            gone[name] = replace(one, positions=left)
+        return replace(start, positions=kept, gone=gone)
 
     def _tell_missing(self, start: StreamOffset, view: View) -> None:
         """Of names that were added to the query's options, once a run: those in the offset are
@@ -339,6 +349,7 @@ class StreamEngine:
         self,
         standing: Standing,
         backlogs: Mapping[TopicPartition, int],
+        number: int,
         *,
         is_limited: bool,
     ) -> Mapping[TopicPartition, int]:
@@ -359,8 +370,10 @@ class StreamEngine:
                     if place in backlogs
                 ]
             )
-        turn = sum(position.offset for position in standing.positions.values())
-        return admit(limits, backlogs, sizes, turn)
+        turns = self._turns.order(backlogs, number)
+        taken = admit(limits, backlogs, sizes, turns)
+        self._turns.note(taken, standing.positions, number)
+        return taken
 
     @staticmethod
     def _moved(position: Position, taken: int, end: Position | None) -> Position:

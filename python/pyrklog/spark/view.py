@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from pyrklog.spark.offsets import Position, StreamOffset, TopicPartition
+from pyrklog.spark.offsets import Gone, Position, StreamOffset, TopicPartition
+
+GONE_MAX = 10_000
+"""Partitions that an offset has besides those that are read. The latest are kept."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +70,15 @@ def compare(start: StreamOffset, view: View, *, are_assigned: bool = False) -> S
     for place in sorted(view.latest):
         first = view.earliest[place]
         position = None if place.topic in recreated else start.positions.get(place)
-        if position is None:
+        returned = _returned(start, view, place)
+        if position is not None:
+            standing.positions[place] = position
+            if start.is_initial:
+                standing.begins[place] = position
+        elif returned is not None:
+            position = returned
+            standing.restart(place, position)
+        else:
             standing.restart(place, first)
             is_added = place.topic in known_topics and place.topic not in recreated
             if is_added and first.offset > 0 and not are_assigned:
@@ -76,9 +87,6 @@ def compare(start: StreamOffset, view: View, *, are_assigned: bool = False) -> S
                     "before were deleted before they were read"
                 )
             continue
-        standing.positions[place] = position
-        if start.is_initial:
-            standing.begins[place] = position
         if position.offset < first.offset:
             standing.losses.append(
                 f"offsets {position.offset} to {first.offset - 1} of {place} were deleted before "
@@ -88,6 +96,54 @@ def compare(start: StreamOffset, view: View, *, are_assigned: bool = False) -> S
         elif position.offset > view.latest[place].offset:
             standing.lagging.append(place)
     return standing
+
+
+def left_behind(start: StreamOffset, view: View, standing: Standing) -> dict[str, Gone]:
+    """What the offset after ``start`` keeps of partitions that it does not read: those that are
+    dropped now or were before, while no other topic has the name. Topics without an id are not
+    told from others, and forgotten."""
+    dropped: dict[str, dict[int, Position]] = {}
+    for place, position in start.positions.items():
+        if place not in standing.positions:
+            dropped.setdefault(place.topic, {})[place.partition] = position
+    found = {}
+    for name in {*start.gone, *dropped}:
+        now, before = dropped.get(name, {}), start.gone.get(name)
+        topic_id = start.topic_ids.get(name) or ("" if before is None else before.topic_id)
+        there = view.topics.get(name)
+        if not topic_id or (there is not None and is_another(topic_id, there.topic_id)):
+            continue
+        positions = dict(now)
+        if before is not None and before.topic_id == topic_id:
+            positions = {**before.positions, **now}
+        left = {
+            number: position
+            for number, position in positions.items()
+            if TopicPartition(name, number) not in standing.positions
+        }
+        if left:
+            number = start.number + 1 if before is None or now else before.number
+            found[name] = Gone(topic_id, number, left)
+    return _latest(found)
+
+
+def _latest(gone: dict[str, Gone]) -> dict[str, Gone]:
+    """As many topics as have ``GONE_MAX`` partitions."""
+    kept, room = {}, GONE_MAX
+    for name, one in sorted(gone.items(), key=lambda item: (-item[1].number, item[0])):
+        room -= len(one.positions)
+        if room < 0:
+            break
+        kept[name] = one
+    return kept
+
+
+def _returned(start: StreamOffset, view: View, place: TopicPartition) -> Position | None:
+    """Where the stream was when it dropped this partition of the same topic."""
+    gone = start.gone.get(place.topic)
+    if gone is None or is_another(gone.topic_id, view.topics[place.topic].topic_id):
+        return None
+    return gone.positions.get(place.partition)
 
 
 def _note_gone(start: StreamOffset, view: View, standing: Standing) -> None:
@@ -105,3 +161,10 @@ def _note_gone(start: StreamOffset, view: View, standing: Standing) -> None:
 def is_another(before: str, now: str) -> bool:
     """Whether two ids are those of different topics; empty ones are unknown."""
     return bool(before and now and before != now)
+
+
+def lacks(found: TopicView, expected: TopicView) -> bool:
+    """Whether it is another topic, or has not all partitions that are expected."""
+    if is_another(expected.topic_id, found.topic_id):
+        return True
+    return not set(expected.partitions) <= set(found.partitions)

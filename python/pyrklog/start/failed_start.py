@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,7 +18,10 @@ if TYPE_CHECKING:
 class StartAttempt:
     """One start, and the directories that it creates."""
 
-    def __init__(self, config: BrokerConfig) -> None:
+    def __init__(
+        self, config: BrokerConfig, make_plane: Callable[[PlaneSettings], Plane] = Plane
+    ) -> None:
+        self._make = make_plane
         self._log_dirs = config.log_dirs
         self._meta_dir = config.meta_dir
         self._new_folders = _missing([self._meta_dir, *self._log_dirs])
@@ -27,9 +30,9 @@ class StartAttempt:
         self._plane: Plane | None = None
 
     def make_plane(self, settings: PlaneSettings) -> Plane:
-        """As :class:`Plane`. From here on nobody else uses the log directories."""
+        """Makes the plane. From here on nobody else uses the log directories."""
         self._has_new_logs = not any(path.exists() for path in self._log_dirs)
-        self._plane = Plane(settings)
+        self._plane = self._make(settings)
         return self._plane
 
     def take_back(self) -> None:

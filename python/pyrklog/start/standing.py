@@ -37,7 +37,7 @@ def check_standing(log_dirs: Iterable[Path], meta_dir: Path, zookeeper: str | No
     ``zookeeper`` is the broker's ZooKeeper, ``None`` for the embedded store in ``meta_dir``.
     Unreadable directories are reported where they are opened.
     """
-    notes = _read(log_dirs)
+    notes = read_notes(log_dirs)
     if zookeeper is None:
         _refuse_members([(file, address) for file, address in notes if address is not None])
         return
@@ -51,7 +51,7 @@ def check_standing(log_dirs: Iterable[Path], meta_dir: Path, zookeeper: str | No
 
 def is_member(log_dirs: Iterable[Path]) -> bool:
     """Whether a directory belongs to a broker in a cluster."""
-    return any(address is not None for _, address in _read(log_dirs))
+    return any(address is not None for _, address in read_notes(log_dirs))
 
 
 def _refuse_lone(path: Path, zookeeper: str, otherwise: str = "") -> NoReturn:
@@ -76,7 +76,7 @@ def _refuse_members(notes: list[tuple[Path, str]]) -> None:
     )
 
 
-def _read(log_dirs: Iterable[Path]) -> list[tuple[Path, str | None]]:
+def read_notes(log_dirs: Iterable[Path]) -> list[tuple[Path, str | None]]:
     files = [path / NOTE for path in log_dirs]
     return [(file, address) for file in files for address in _addresses(file)]
 

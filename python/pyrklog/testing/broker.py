@@ -1,50 +1,57 @@
-import json
-import os
-import random
+from __future__ import annotations
+
+import itertools
+import secrets
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
-import threading
-from collections import deque
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import IO, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
+
+from pyrklog.testing.broker_faults import BrokerFaults
+from pyrklog.testing.door_client import DoorClient
+from pyrklog.testing.output import Output, Started, events
+from pyrklog.testing.ports import free_port as free_port
+from pyrklog.testing.topics import Record, Topic, TopicReader
+
+if TYPE_CHECKING:
+    from pyrklog.testing.asynchronous import AsyncTestBroker
 
 HTTP_LISTENER = "pyrklog.http.listener"
 REBALANCE_DELAY = "group.initial.rebalance.delay.ms"
 CACHE_KEEP = "pyrklog.cache.keep"
-_LOG_LINES_MAX = 5_000
-# Below Linux's range of local ports: a client that retries a dead broker's port could otherwise
-# connect to itself and hold the port. Each worker of pytest-xdist has its own ports. Those that
-# `pyrklog dev` chooses are left to it: 450 of each thousand.
-_PORTS = frozenset(
-    port
-    for port in range(
-        12_000 + int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")),
-        32_000,
-        int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1")),
-    )
-    if port < 19_092 or (port - 19_092) % 1000 >= 450
+CHECK_INTERVAL_MS = 500
+CHECKS = (
+    "log.retention.check.interval.ms",
+    "offsets.retention.check.interval.ms",
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms",
+    "transaction.remove.expired.transaction.cleanup.interval.ms",
 )
-_handed_out: set[int] = set()
+"""How often what a clock that jumps makes due is looked for."""
+_topic_numbers = itertools.count(1)
+_run = secrets.token_hex(3)
 
 
 class BrokerExited(Exception):
     """The broker ended before it listened; the message has its exit code and output."""
 
 
-class TestBroker:
-    """`pyrklog serve` on the loopback interface, with the same data and port across restarts.
+class TestBroker(BrokerFaults):
+    """A broker on the loopback interface, with the same data and port across restarts.
 
     Attributes: `bootstrap` is `"127.0.0.1:PORT"`; `data` the data directory; `log` the output lines
     of all starts (the last 5,000). As a context manager it starts on entry, stops on exit, and then
-    removes `data`, unless it was given.
+    removes `data`, unless it was given. `async with` gives an :class:`AsyncTestBroker`, under
+    asyncio and Trio. See docs/using/testing.md.
     """
 
     __test__ = False
+
+    faults_by_default: ClassVar[bool] = True
+    """Of brokers that are made without ``faults``."""
 
     def __init__(
         self,
@@ -56,6 +63,7 @@ class TestBroker:
         environment: Mapping[str, str] | None = None,
         wrapper: Sequence[str] = (),
         python: str = sys.executable,
+        faults: bool | None = None,
     ) -> None:
         """Nothing starts yet.
 
@@ -63,18 +71,24 @@ class TestBroker:
         `group.initial.rebalance.delay.ms` 0 by default; `arguments` go to `pyrklog serve`;
         `environment` replaces the inherited one; `wrapper` precedes the command and must exec it,
         for example `["prlimit", "--fsize=1000000"]`; `python` is the interpreter with pyrklog.
+        `faults` opens a door for faults: clients' requests pass through Python. Without it the
+        process is `pyrklog serve`, as in production.
         """
+        super().__init__()
         self._temporary = tempfile.TemporaryDirectory(prefix="pyrklog-") if data is None else None
         self.data = Path(self._temporary.name if self._temporary else str(data))
         self.port = free_port() if port is None else port
         self.options = dict(options or {})
-        self.log: deque[str] = deque(maxlen=_LOG_LINES_MAX)
+        self.has_faults = self.faults_by_default if faults is None else faults
+        self.output = Output()
+        self.log = self.output.lines
         self._arguments = list(arguments)
         self._environment = environment
-        self._command = [*wrapper, python, "-m", "pyrklog", "serve"]
+        self._command = [*wrapper, python, "-m"]
         self._process: subprocess.Popen[str] | None = None
-        self._reader: threading.Thread | None = None
-        self._told = threading.Condition()
+        self._started: Started | None = None
+        self._door: DoorClient | None = None
+        self._reader = TopicReader(lambda: self.bootstrap)
 
     @property
     def bootstrap(self) -> str:
@@ -82,26 +96,45 @@ class TestBroker:
         return f"127.0.0.1:{self.port}"
 
     @property
+    def address(self) -> tuple[str, int]:
+        """Host and port."""
+        return "127.0.0.1", self.port
+
+    @property
     def pid(self) -> int:
-        if self._process is None:
-            raise RuntimeError("the broker is not running")
-        return self._process.pid
+        return self._running().pid
 
     @property
     def running(self) -> bool:
         return self._process is not None and self._process.poll() is None
 
+    def _running(self) -> subprocess.Popen[str]:
+        if self._process is None:
+            raise RuntimeError("the broker is not running")
+        return self._process
+
+    # --- its process -----------------------------------------------------------------------------
+
     def _defaults(self) -> dict[str, str | int | bool]:
         """A first consumer does not wait for others, not even in a cluster. No cache stays in
         memory, and no port beside its own is taken."""
         kept: dict[str, str | int | bool] = {CACHE_KEEP: False, HTTP_LISTENER: "none"}
+        if self.has_faults:
+            kept |= dict.fromkeys(CHECKS, CHECK_INTERVAL_MS)
         return {REBALANCE_DELAY: 0, **kept} if "--zookeeper" in self._arguments else kept
+
+    def _listeners(self) -> str:
+        return f"127.0.0.1:{self.port}"
 
     def start(self, timeout_s: float = 30.0) -> Self:
         """Starts the process and waits until it listens. Raises `BrokerExited` if it ends."""
         if self.running:
             raise RuntimeError("the broker runs already")
-        command = [*self._command, "--listen", f"127.0.0.1:{self.port}", "--data", str(self.data)]
+        self._close_door()
+        door = DoorClient() if self.has_faults else None
+        program = [] if door is None else ["pyrklog.testing.serve", str(door.descriptor)]
+        command = [*self._command, *(program or ["pyrklog", "serve"])]
+        command += ["--listen", self._listeners(), "--data", str(self.data)]
         options = {**self._defaults(), **self.options}
         command += [word for item in options.items() for word in ("--set", _setting(*item))]
         self._process = subprocess.Popen(
@@ -112,34 +145,33 @@ class TestBroker:
             text=True,
             errors="replace",
             env=self._environment,
+            pass_fds=() if door is None else (door.descriptor,),
         )
+        if door is not None:
+            door.handed_over()
+        self._door = door
         assert self._process.stdout is not None
-        start = _Start()
-        self._reader = threading.Thread(
-            target=self._read, args=(self._process.stdout, start), daemon=True
-        )
-        self._reader.start()
-        with self._told:
-            told = self._told.wait_for(lambda: start.is_ready or start.ended, timeout_s)
-        if start.is_ready:
-            self.port = start.port
+        started = self._started = self.output.follow(self._process.stdout)
+        told = started.wait_ready(timeout_s)
+        if started.is_ready:
+            self.port = started.port
+            self.clock.apply()
             return self
         if not told:
             self.kill()
         code = self.wait()
-        output = "\n".join(start.lines)
-        raise BrokerExited(f"not listening within {timeout_s} s; exit code {code}\n{output}")
+        lines = "\n".join(started.lines)
+        raise BrokerExited(f"not listening within {timeout_s} s; exit code {code}\n{lines}")
 
     def kill(self) -> None:
+        """As `kill -9`; `start` starts it on the same data and port."""
         if self._process is not None:
             self._process.kill()
             self.wait()
 
     def stop(self, timeout_s: float = 30.0) -> int:
         """SIGTERM, waits, returns the exit code. Kills a hanging broker and raises TimeoutError."""
-        if self._process is None:
-            raise RuntimeError("the broker is not running")
-        self._process.send_signal(signal.SIGTERM)
+        self._running().send_signal(signal.SIGTERM)
         try:
             return self.wait(timeout_s)
         except subprocess.TimeoutExpired:
@@ -153,17 +185,13 @@ class TestBroker:
 
     def signal(self, number: int) -> None:
         """Sends a signal; SIGSTOP and SIGCONT pause and resume."""
-        if self._process is None:
-            raise RuntimeError("the broker is not running")
-        self._process.send_signal(number)
+        self._running().send_signal(number)
 
     def wait(self, timeout_s: float | None = None) -> int:
         """Waits for the end; returns the exit code, negative for a signal."""
-        if self._process is None:
-            raise RuntimeError("the broker is not running")
-        code = self._process.wait(timeout_s)
-        if self._reader is not None:
-            self._reader.join()
+        code = self._running().wait(timeout_s)
+        if self._started is not None:
+            self._started.join()
         return code
 
     def rss_bytes(self) -> int:
@@ -175,14 +203,21 @@ class TestBroker:
     def close(self) -> None:
         """Stops the broker, by force if needed; removes its own temporary directory and its shared
         memory."""
+        self._reader.close()
         if self.running:
             try:
                 self.stop()
             except TimeoutError:
                 pass  # it is dead now; a test of stopping calls stop() itself
+        self._close_door()
         self._remove_arenas()
         if self._temporary is not None:
             self._temporary.cleanup()
+
+    def _close_door(self) -> None:
+        if self._door is not None:
+            self._door.close()
+            self._door = None
 
     def _remove_arenas(self) -> None:
         """A killed broker leaves its block cache in shared memory and its reserve on the disk."""
@@ -204,54 +239,87 @@ class TestBroker:
     ) -> None:
         self.close()
 
-    def _read(self, output: IO[str], start: "_Start") -> None:
-        """Drains the output, so that the process never blocks, and notes when it is ready."""
-        with output:
-            for line in output:
-                self.log.append(line.rstrip("\n"))
-                start.lines.append(line.rstrip("\n"))
-                start.port = start.port or _listening_port(line)
-                # A broker of a cluster listens before it knows the cluster.
-                if '"event": "ready"' in line:
-                    with self._told:
-                        start.is_ready = True
-                        self._told.notify_all()
-        with self._told:
-            start.ended = True
-            self._told.notify_all()
+    async def __aenter__(self) -> AsyncTestBroker:
+        from pyrklog.testing.asynchronous import AsyncTestBroker
 
+        return await AsyncTestBroker(self).__aenter__()
 
-class _Start:
-    def __init__(self) -> None:
-        self.port = 0
-        self.is_ready = False
-        self.ended = False
-        self.lines: deque[str] = deque(maxlen=_LOG_LINES_MAX)
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        from pyrklog.testing.asynchronous import AsyncTestBroker
 
+        await AsyncTestBroker(self).close()
 
-def free_port() -> int:
-    """A free TCP port of the loopback interface; each is given out once."""
-    for port in random.sample(sorted(_PORTS - _handed_out), 200):
-        with socket.socket() as probe:
-            try:
-                probe.bind(("127.0.0.1", port))
-            except OSError:
-                continue
-        _handed_out.add(port)
-        return port
-    raise OSError("no free port found on 127.0.0.1")
+    # --- topics ----------------------------------------------------------------------------------
+
+    def create_topic(
+        self,
+        name: str | None = None,
+        *,
+        partitions: int = 1,
+        config: Mapping[str, str | int | bool] | None = None,
+        timeout_s: float = 30.0,
+    ) -> Topic:
+        """Creates a topic, by default of a name that no other one has. Raises `ApiError`."""
+        from pyrklog.testing import admin
+
+        topic = name if name is not None else f"topic-{_run}-{next(_topic_numbers)}"
+        admin.create_topic(
+            self.address, topic, partitions=partitions, config=config, timeout_s=timeout_s
+        )
+        return Topic.of(self, topic)
+
+    def delete_topic(self, name: str, *, timeout_s: float = 30.0) -> None:
+        """Also one that is gone. Raises `ApiError`."""
+        from pyrklog.testing import admin
+
+        admin.delete_topic(self.address, name, timeout_s=timeout_s)
+
+    def records(self, topic: str, *, timeout_s: float = 30.0) -> list[Record]:
+        """What is in a topic now, without open and aborted transactions, by partition and offset.
+        No fault meets this. Raises `LookupError` for an unknown topic, TimeoutError."""
+        return self._reader.read_all(topic, timeout_s=timeout_s)
+
+    def tail(self, topic: str, last: int, *, timeout_s: float = 30.0) -> list[Record]:
+        """The records of the `last` offsets of each partition; see `records`."""
+        return self._reader.read_all(topic, timeout_s=timeout_s, last=last)
+
+    def wait_for(self, topic: str, count: int, *, timeout_s: float = 10.0) -> list[Record]:
+        """Waits until a topic has so many records, or more; returns them as `records` does. Raises
+        TimeoutError, which tells how many there are."""
+        return self._reader.read_until(topic, count, timeout_s=timeout_s)
+
+    # --- its log ---------------------------------------------------------------------------------
+
+    def events(self, since: int = 0) -> list[dict[str, Any]]:
+        """The log as far as it is kept, one dict a line, with `event`, `level`, `timestamp`;
+        `since` is an earlier `output.count`."""
+        return events(self.output.since(since))
+
+    def note(self, text: str) -> None:
+        """Writes a line into the broker's log, and waits until all up to it is in `log`."""
+        number = self.output.next_note()
+        self._ask("note", text=text, note=number)
+        assert self._started is not None
+        self.output.wait_for_note(number, self._started)
+
+    @property
+    def _is_open(self) -> bool:
+        return self.running and self._door is not None
+
+    def _ask(self, do: str, **fields: object) -> Any:
+        if not self.has_faults:
+            raise RuntimeError("this broker has no door for faults: TestBroker(faults=True)")
+        if self._door is None or not self.running:
+            raise RuntimeError("the broker is not running")
+        return self._door.ask(do, **fields)
 
 
 def _setting(name: str, value: str | int | bool) -> str:
-    return f"{name}={str(value).lower() if isinstance(value, bool) else value}"
+    from pyrklog.testing.admin import setting
 
-
-def _listening_port(line: str) -> int:
-    """The port in a line of the event "listening", else 0."""
-    if '"listening"' not in line:
-        return 0
-    try:
-        fields = json.loads(line)
-    except ValueError:
-        return 0
-    return int(fields["port"]) if fields.get("event") == "listening" else 0
+    return f"{name}={setting(value)}"

@@ -58,6 +58,9 @@ class FakeSession(NamedTuple):
     host: str = "127.0.0.1"
     client_id: str | None = "test"
     listener: str = "PLAINTEXT"
+    port: int = 50_000
+    software_name: str | None = None
+    software_version: str | None = None
 
 
 class FakeRequest(NamedTuple):
@@ -95,6 +98,7 @@ class FakePlane(Plane):
         self.moves: list[tuple[str, int, str]] = []
         self.connection_quotas: ConnectionQuotas | None = None
         self.verifies_transactions = True
+        self.offers_client_metrics = False
         self.producer_id_expiration_ms: int | None = None
         self.recovery_threads_per_dir: int | None = None
         self.io_threads: int | None = None
@@ -519,6 +523,9 @@ class FakePlane(Plane):
 
     def set_transaction_verification(self, *, is_on: bool) -> None:
         self.verifies_transactions = is_on
+
+    def offer_client_metrics(self, *, is_on: bool) -> None:
+        self.offers_client_metrics = is_on
 
     def active_producers(
         self, topic: str, partition: int, *, max_count: int

@@ -1,5 +1,7 @@
 //! The process's two clocks. Readings are passed as arguments.
 
+use std::sync::atomic::{AtomicI64, Ordering};
+
 use rustix::time::{ClockId, Timespec, clock_gettime};
 
 /// One reading of both clocks, taken once per turn of a network thread.
@@ -40,6 +42,16 @@ fn monotonic() -> Timespec {
     clock_gettime(ClockId::Monotonic)
 }
 
+/// How far the time of day is ahead of the machine's, in milliseconds: 0, except in a broker that
+/// was started for tests. A simulation's clock does not look at it.
+static AHEAD_MS: AtomicI64 = AtomicI64::new(0);
+
+/// Sets the time of day so many milliseconds ahead of the machine's, for tests (testing.md).
+pub fn set_ahead_ms(ahead_ms: i64) {
+    // The readings of different threads need no order.
+    AHEAD_MS.store(ahead_ms, Ordering::Relaxed);
+}
+
 /// Uses libc, not the vDSO, so that tests can inject another time (libfaketime,
 /// tests/support/faults/clock_shim.c). Times before 1970 become 1970.
 #[cfg(not(feature = "sim"))]
@@ -47,9 +59,13 @@ fn realtime() -> Timespec {
     let since = std::time::SystemTime::now()
         .duration_since(std::time::UNIX_EPOCH)
         .unwrap_or_default();
-    Timespec {
+    let machine = Timespec {
         tv_sec: since.as_secs().cast_signed(),
         tv_nsec: since.subsec_nanos().into(),
+    };
+    match AHEAD_MS.load(Ordering::Relaxed) {
+        0 => machine,
+        ahead_ms => timespec(milliseconds(machine).saturating_add(ahead_ms).max(0)),
     }
 }
 
@@ -102,4 +118,23 @@ fn nanoseconds(time: Timespec) -> u64 {
 
 fn milliseconds(time: Timespec) -> i64 {
     time.tv_sec * 1000 + time.tv_nsec / 1_000_000
+}
+
+#[cfg(all(test, not(feature = "sim")))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn time_of_day_can_be_ahead_and_never_before_1970() {
+        let hour_ms = 3_600_000;
+        let before = Now::read();
+        set_ahead_ms(hour_ms);
+        let ahead = Now::read();
+        set_ahead_ms(i64::MIN);
+        let least = Now::read();
+        set_ahead_ms(0);
+        assert!(ahead.wall_ms >= before.wall_ms + hour_ms);
+        assert!(ahead.mono_ms < before.mono_ms + hour_ms);
+        assert_eq!(least.wall_ms, 0);
+    }
 }

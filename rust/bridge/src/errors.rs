@@ -5,14 +5,18 @@ use std::path::Path;
 
 use arrow_schema::ArrowError;
 use pyo3::create_exception;
-use pyo3::exceptions::{PyException, PyKeyboardInterrupt, PyOSError, PyRuntimeError, PyValueError};
+use pyo3::exceptions::{
+    PyException, PyKeyboardInterrupt, PyOSError, PyOverflowError, PyRuntimeError, PyValueError,
+};
 use pyo3::prelude::*;
+use pyrklog_compression::DecompressError;
 use pyrklog_dataplane::image::ImageError;
 use pyrklog_dataplane::{Closed, OpenError};
 use pyrklog_log::config::UnknownOption;
 use pyrklog_log::dump::DumpError;
 use pyrklog_produce::{ErrorKind as Kind, ProduceError as NotProduced};
 use pyrklog_scan::{ErrorKind, ScanError as Failure};
+use pyrklog_wire::DecodeError;
 
 /// Declares exceptions: name, base and docstring.
 macro_rules! exceptions {
@@ -60,6 +64,25 @@ exceptions! {
 /// An unknown word for an option.
 pub fn unknown_option(error: UnknownOption) -> PyErr {
     PyValueError::new_err(error.to_string())
+}
+
+/// A pattern that cannot be read, or is too large.
+pub fn pattern(error: regex_lite::Error) -> PyErr {
+    PyValueError::new_err(error.to_string())
+}
+
+/// A codec that does not exist.
+pub fn codec(error: DecodeError) -> PyErr {
+    PyValueError::new_err(error.to_string())
+}
+
+/// Bytes that cannot be expanded, or not within their bound.
+pub fn decompress(error: DecompressError) -> PyErr {
+    let text = error.to_string();
+    match error {
+        DecompressError::TooLarge { .. } => PyOverflowError::new_err(text),
+        DecompressError::Corrupt { .. } => PyValueError::new_err(text),
+    }
 }
 
 /// Why a plane cannot be opened.

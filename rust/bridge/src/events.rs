@@ -1,6 +1,7 @@
 //! The plane's events for Python: one frozen class each.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use pyo3::IntoPyObjectExt;
 use pyo3::prelude::*;
@@ -14,13 +15,35 @@ use crate::member_requests::{Heartbeat, OffsetCommit};
 use crate::transactions::{self, InternalLoaded, MarkersWritten, VerifyTransaction};
 
 /// `seam::Session`.
-#[pyclass(frozen, get_all, module = "pyrklog._core")]
+#[pyclass(frozen, module = "pyrklog._core")]
 pub struct Session {
+    #[pyo3(get)]
     connection: u64,
+    #[pyo3(get)]
     principal: String,
+    #[pyo3(get)]
     host: String,
+    #[pyo3(get)]
+    port: u16,
+    #[pyo3(get)]
     client_id: Option<String>,
+    #[pyo3(get)]
     listener: String,
+    software: Option<Arc<seam::Software>>,
+}
+
+// Few requests ask for these: the texts are made when they do.
+#[pymethods]
+impl Session {
+    #[getter]
+    fn software_name(&self) -> Option<&str> {
+        self.software.as_deref().map(|software| &*software.name)
+    }
+
+    #[getter]
+    fn software_version(&self) -> Option<&str> {
+        self.software.as_deref().map(|software| &*software.version)
+    }
 }
 
 /// (path, error code, total bytes, usable bytes, (topic, partition, size, offset lag) of each).
@@ -201,8 +224,10 @@ pub fn session(py: Python<'_>, session: seam::Session) -> PyResult<Py<Session>> 
             connection: session.connection,
             principal: session.principal.to_string(),
             host: session.host.to_string(),
+            port: session.port,
             client_id: session.client_id,
             listener: session.listener.to_string(),
+            software: session.software,
         },
     )
 }

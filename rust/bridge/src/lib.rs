@@ -2,6 +2,7 @@
 
 mod arenas;
 mod bad_records;
+mod clock;
 mod config;
 mod digests;
 mod dump;
@@ -12,6 +13,7 @@ mod fields;
 mod image;
 mod internal;
 mod interruptible;
+mod load;
 mod log_config;
 mod member_requests;
 mod offsets;
@@ -23,6 +25,7 @@ mod security;
 #[cfg(feature = "sim")]
 mod sim;
 mod tables;
+mod telemetry;
 mod transactions;
 
 use pyo3::prelude::*;
@@ -37,6 +40,8 @@ mod _core {
 
     #[pymodule_export]
     use crate::arenas::{drain_arena, drop_arenas, list_arenas, memory_bytes, remove_arena};
+    #[pymodule_export]
+    use crate::clock::set_clock_ahead_ms;
     #[pymodule_export]
     use crate::digests::ReplicaDigestDone;
     #[pymodule_export]
@@ -64,6 +69,8 @@ mod _core {
     #[pymodule_export]
     use crate::internal::InternalReadDone;
     #[pymodule_export]
+    use crate::load::run_load;
+    #[pymodule_export]
     use crate::member_requests::{Heartbeat, OffsetCommit};
     #[pymodule_export]
     use crate::offsets::{CommitBatch, OffsetTable, commit_error};
@@ -79,6 +86,8 @@ mod _core {
     use crate::security::check_access;
     #[pymodule_export]
     use crate::tables::{ApiRow, api_table, feature_table, java_hash};
+    #[pymodule_export]
+    use crate::telemetry::{Pattern, crc32c, decompress};
     #[pymodule_export]
     use crate::transactions::{InternalLoaded, LiveRecords, MarkersWritten, VerifyTransaction};
 

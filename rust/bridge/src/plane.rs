@@ -376,6 +376,10 @@ impl DataPlane {
         self.0.set_transaction_verification(is_on);
     }
 
+    fn offer_client_metrics(&self, is_on: bool) {
+        self.0.offer_client_metrics(is_on);
+    }
+
     /// The code is 0 without an error.
     #[pyo3(signature = (topic, partition, *, max))]
     fn active_producers(

@@ -17,8 +17,9 @@ use pyo3::prelude::*;
 use pyo3::types::PyCapsule;
 use pyrklog_client::{Address, Cancel, ClientConfig, Isolation};
 use pyrklog_scan::{
-    BadRecordSink, Column, Columns, Decode, ErrorKind, Format, Interrupt, Missing, OnBad, Plan,
-    Position, ScanError, ScanOptions, ScanReader, Status, TopicPartitions, given, plan,
+    BadRecordSink, Column, Columns, Decode, ErrorKind, Format, Interrupt, LeftOut, Missing, Next,
+    OnBad, Plan, Position, ScanError, ScanOptions, ScanReader, Status, TopicPartitions, Unanswered,
+    given, plan,
 };
 
 use crate::bad_records;
@@ -35,8 +36,13 @@ const ARRAY: &CStr = c"arrow_array";
 type Place = (String, i64, i32);
 /// (topic, partition, topic id, start, end).
 type SplitRow = (String, i32, [u8; 16], i64, i64);
+/// (topic, partition, why).
+type LeftOutRow = (String, i32, String);
 /// (position, leader epoch, records, bytes, skipped, bad).
 type ProgressRow = (i64, i32, u64, u64, u64, u64);
+
+/// A batch: (schema, array).
+type Capsules<'py> = (Bound<'py, PyCapsule>, Bound<'py, PyCapsule>);
 
 /// What the reader's thread met while it read.
 type Pending = Arc<Met>;
@@ -63,6 +69,7 @@ pub struct Scan {
     state: std::sync::Mutex<State>,
     columns: Arc<Columns>,
     splits: Vec<SplitRow>,
+    left_out: Vec<LeftOutRow>,
     cancel: Cancel,
     status: std::sync::OnceLock<Status>,
     pending: Pending,
@@ -111,6 +118,7 @@ pub fn open_scan(py: Python<'_>, settings: &Bound<'_, PyAny>) -> PyResult<Scan> 
     });
     Ok(Scan {
         splits: splits.collect(),
+        left_out: left_out_rows(&plan.left_out),
         state: std::sync::Mutex::new(State::Planned(Box::new((plan, bad_records)))),
         columns,
         cancel,
@@ -163,6 +171,14 @@ impl Scan {
         }
     }
 
+    /// Partitions whose leaders did not answer: (topic, partition, why).
+    fn left_out(&self) -> Vec<LeftOutRow> {
+        match self.status.get() {
+            None => self.left_out.clone(),
+            Some(status) => left_out_rows(&status.left_out()),
+        }
+    }
+
     /// A capsule of the C data interface.
     fn schema_capsule<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyCapsule>> {
         let schema = FFI_ArrowSchema::try_from(&*self.columns.schema()).map_err(errors::arrow)?;
@@ -181,23 +197,30 @@ impl Scan {
         PyCapsule::new_with_value(py, stream, STREAM)
     }
 
-    /// The next batch as capsules of the C data interface (schema, array), or None.
-    #[allow(clippy::type_complexity)]
+    /// The next batch as capsules of the C data interface (schema, array), and whether the scan has
+    /// ended. Without a batch it has, or none came within so many milliseconds.
     fn next_batch<'py>(
         &self,
         py: Python<'py>,
-    ) -> PyResult<Option<(Bound<'py, PyCapsule>, Bound<'py, PyCapsule>)>> {
+        most_ms: Option<u64>,
+    ) -> PyResult<(Option<Capsules<'py>>, bool)> {
         // Away meanwhile: a second thread that reads as well is refused.
         let mut reader = match std::mem::replace(&mut *self.lock(), State::Away) {
             State::Planned(planned) => Box::new(self.start(py, *planned)?),
             State::Reading(reader) => reader,
             State::Away => return Err(errors::scan_read()),
         };
-        let next = py.detach(|| reader.next_batch());
+        let next = py.detach(|| match most_ms {
+            Some(most) => reader.next_within(Duration::from_millis(most)),
+            None => reader
+                .next_batch()
+                .map(|next| next.map_or(Next::End, Next::Batch)),
+        });
         *self.lock() = State::Reading(reader);
         let batch = match next {
-            Ok(Some(batch)) => batch,
-            Ok(None) => return Ok(None),
+            Ok(Next::Batch(batch)) => batch,
+            Ok(Next::End) => return Ok((None, true)),
+            Ok(Next::Nothing) => return Ok((None, false)),
             Err(error) => {
                 let met = self.pending.error.take();
                 return Err(met.unwrap_or_else(|| errors::scan(error)));
@@ -205,7 +228,7 @@ impl Scan {
         };
         let array = FFI_ArrowArray::new(&StructArray::from(batch).into_data());
         let array = PyCapsule::new_with_value(py, array, ARRAY)?;
-        Ok(Some((self.schema_capsule(py)?, array)))
+        Ok((Some((self.schema_capsule(py)?, array)), false))
     }
 
     /// The exception that ended the scan, or None.
@@ -274,6 +297,11 @@ fn come_again(py: Python<'_>) {
     }
 }
 
+fn left_out_rows(all: &[LeftOut]) -> Vec<LeftOutRow> {
+    let row = |one: &LeftOut| (one.topic.to_string(), one.partition, one.reason.clone());
+    all.iter().map(row).collect()
+}
+
 /// Reads `ScanSettings`.
 fn options(settings: &Bound<'_, PyAny>) -> PyResult<ScanOptions> {
     let py = settings.py();
@@ -291,6 +319,7 @@ fn options(settings: &Bound<'_, PyAny>) -> PyResult<ScanOptions> {
     let topics = topics
         .into_iter()
         .map(|(topic, partitions)| TopicPartitions { topic, partitions });
+    let topic_ids: Vec<(String, [u8; 16])> = field(settings, pyo3::intern!(py, "topic_ids"))?;
     let bootstrap = Address::parse_list(&text("bootstrap_servers")?);
     let client = ClientConfig {
         bootstrap: bootstrap.map_err(|error| PyValueError::new_err(error.to_string()))?,
@@ -313,12 +342,18 @@ fn options(settings: &Bound<'_, PyAny>) -> PyResult<ScanOptions> {
         "skip" => Missing::Skip,
         other => return Err(unknown("missing", other)),
     };
+    let unanswered = match text("unanswered")?.as_str() {
+        "fail" => Unanswered::Fail,
+        "leave" => Unanswered::Leave,
+        other => return Err(unknown("unanswered", other)),
+    };
     let decoding: Option<Bound<'_, PyAny>> = field(settings, pyo3::intern!(py, "decode"))?;
     Ok(read!(settings => ScanOptions {
         rack, threads, batch_rows, batch_bytes, memory_bytes, large_bytes, check_crcs
     } with {
         client: client,
         topics: topics.collect(),
+        topic_ids: topic_ids.into_iter().collect(),
         start: position(start)?,
         end: position(end)?,
         starts: positions(starts)?,
@@ -327,6 +362,7 @@ fn options(settings: &Bound<'_, PyAny>) -> PyResult<ScanOptions> {
         decode: decoding.as_ref().map(decode).transpose()?,
         isolation: isolation,
         missing: missing,
+        unanswered: unanswered,
         timeout: millis("timeout_ms")?,
     }))
 }

@@ -79,6 +79,19 @@ impl CompressedStream {
         }
     }
 
+    /// Length of the vector by now; what the codec has not given out yet is not in it.
+    pub fn len(&self) -> usize {
+        match &self.codec {
+            Codec::Plain(out) | Codec::Lz4(out) | Codec::Snappy(out, _) => out.len(),
+            Codec::Gzip(encoder) => encoder.get_ref().len(),
+        }
+    }
+
+    /// Whether the vector is empty by now.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
     /// The vector with everything that was written.
     ///
     /// # Errors

@@ -5,6 +5,15 @@ use std::sync::Arc;
 
 use pyrklog_base::ids::RequestId;
 
+/// What a client calls itself in ApiVersions (KIP-511).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Software {
+    /// For instance `librdkafka`.
+    pub name: Box<str>,
+    /// Its version.
+    pub version: Box<str>,
+}
+
 /// A connection's client.
 #[derive(Clone, Debug)]
 pub struct Session {
@@ -14,10 +23,14 @@ pub struct Session {
     pub principal: Arc<str>,
     /// Peer's address.
     pub host: IpAddr,
+    /// Peer's port.
+    pub port: u16,
     /// From the request header.
     pub client_id: Option<String>,
     /// Listener name.
     pub listener: Arc<str>,
+    /// `None` until the client has told it.
+    pub software: Option<Arc<Software>>,
 }
 
 /// A request for the control plane.

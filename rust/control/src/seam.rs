@@ -11,7 +11,7 @@ use pyrklog_log::DIRECT_MIN_BYTES;
 use pyrklog_wire::ErrorCode;
 
 pub use crate::connection_quotas::{ConnectionQuotas, ListenerQuota};
-pub use crate::control_request::{ControlRequest, Session};
+pub use crate::control_request::{ControlRequest, Session, Software};
 pub use crate::event::Event;
 pub use crate::image_delta::{BrokerImage, ImageDelta, PartitionImage, TopicConfig, TopicImage};
 pub use crate::live_records::LiveRecords;

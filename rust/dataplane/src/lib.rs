@@ -27,6 +27,7 @@ mod threads;
 mod write_markers;
 
 pub use plane::{Closed, DataPlane, OpenError};
+pub use pyrklog_base::clock::set_ahead_ms;
 pub use pyrklog_control::commit_batch::{CommitBatch, commit_error};
 pub use pyrklog_control::heartbeat::Heartbeat;
 pub use pyrklog_control::offset_commit::OffsetCommit;

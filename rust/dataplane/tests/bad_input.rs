@@ -10,7 +10,7 @@ use pyrklog_dataplane::seam::{LeaderSpec, TopicConfig};
 use pyrklog_log::disk::RealDisk;
 use pyrklog_wire::ErrorCode;
 use pyrklog_wire::api::{TABLE, key};
-use pyrklog_wire::api_versions::ApiVersionsResponse;
+use pyrklog_wire::api_versions::{ApiVersionsResponse, Offer};
 use pyrklog_wire::produce::ProduceResponse;
 
 fn assert_refused(test: &mut TestPlane, bytes: &[u8]) {
@@ -102,7 +102,10 @@ fn an_unknown_version_of_api_versions_is_told_the_known_ones() {
     assert_eq!(frame[..4], client.correlation_id.to_be_bytes());
     let response = ApiVersionsResponse::decode(&frame[4..], 0).unwrap();
     assert_eq!(response.error_code, ErrorCode::UNSUPPORTED_VERSION);
-    assert_eq!(response.apis, ApiVersionsResponse::of_table(false).apis);
+    assert_eq!(
+        response.apis,
+        ApiVersionsResponse::of_table(Offer::default()).apis
+    );
     client.call(key::API_VERSIONS, 0, &[]);
 }
 

@@ -88,12 +88,18 @@ fn read_all(test: &TestPlane, partition_bytes: i32) {
 fn lagging_consumer_leaves_the_page_cache_unchanged() {
     for path in [ReadPath::Auto, ReadPath::Copy] {
         for partition_bytes in [1_000, 3 << 20] {
-            let (test, _dir, segment) = cold_plane(path);
-            read_all(&test, partition_bytes);
             // The kernel reads ahead while the disk is ahead of its reader; then windows take over,
-            // and what was read ahead is left.
-            let resident = resident_bytes(&segment);
-            assert!(resident <= left_at_most(), "{path:?}: {resident} bytes");
+            // and what was read ahead is left. On a busy machine the disk may stay ahead to the
+            // end. Little in one of a few tries tells windows from sendfile, which fills it always.
+            let leaves_little = (0..10).any(|_| {
+                let (test, _dir, segment) = cold_plane(path);
+                read_all(&test, partition_bytes);
+                resident_bytes(&segment) <= left_at_most()
+            });
+            assert!(
+                leaves_little,
+                "{path:?}, {partition_bytes} bytes of a partition"
+            );
         }
     }
 }

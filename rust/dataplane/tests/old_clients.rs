@@ -312,6 +312,40 @@ fn first_messages_beyond_the_limits_add_up_to_little() {
     assert!((1 << 20..most).contains(&bytes), "{bytes}");
 }
 
+/// A batch of small records that do not compress: as messages they are twice as large.
+fn growing() -> Vec<u8> {
+    let mut builder = BatchBuilder::new();
+    let mut value = 1u32;
+    for _ in 0..100_000 {
+        // A linear congruential generator's next number.
+        value = value.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        builder.append(NOW_MS, None, Some(&value.to_be_bytes()));
+    }
+    builder.build_compressed(Compression::Gzip, |records| {
+        let mut out = Vec::new();
+        compress(Compression::Gzip, records, &mut out).unwrap();
+        out
+    })
+}
+
+#[test]
+fn topics_of_a_fetch_make_messages_one_after_another() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut test = TestPlane::start(dir.path());
+    let (topics, batch) = (["a", "b", "c", "d", "e", "f"], growing());
+    for topic in topics {
+        test.create(topic, 1);
+        assert_eq!(test.client().produce(topic, 0, &batch).0, ErrorCode::NONE);
+    }
+    let mut ask = Ask::one("a", 0, 0).version(3).wait(60_000, 1);
+    ask.partitions = topics.map(|topic| (topic.into(), partition(0, 0))).to_vec();
+    let reply = test.client().fetch(&ask);
+    let sizes = reply.partitions.iter().map(|one| one.records.len());
+    let (most, all) = (sizes.clone().max().unwrap(), sizes.sum::<usize>());
+    assert!(most > batch.len() * 3 / 2, "{most} of {}", batch.len());
+    assert!(all < (1 << 20) + most, "{all} of {most} each");
+}
+
 /// A request of a few bytes asks for a record that is copied into memory.
 #[test]
 fn large_records_that_are_not_read_stay_within_reply_memory() {

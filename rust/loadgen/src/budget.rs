@@ -1,4 +1,4 @@
-//! Bounds of a run, in time and in bytes.
+//! Bounds of a run, in time and in bytes, and what of it is done.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
@@ -9,6 +9,8 @@ pub struct Budget {
     bytes_left: AtomicI64,
     deadline_ns: Arc<AtomicU64>,
     stopped: AtomicBool,
+    records_done: AtomicU64,
+    bytes_done: AtomicU64,
 }
 
 /// Ends a run early, from a thread that may outlive the run.
@@ -30,7 +32,27 @@ impl Budget {
             bytes_left: AtomicI64::new(i64::try_from(bytes_max).unwrap_or(i64::MAX)),
             deadline_ns: Arc::new(AtomicU64::new(deadline_ns)),
             stopped: AtomicBool::new(false),
+            records_done: AtomicU64::new(0),
+            bytes_done: AtomicU64::new(0),
         }
+    }
+
+    /// Counts measured records of one reply.
+    pub fn count(&self, records: u64, bytes: u64) {
+        self.records_done.fetch_add(records, Ordering::Relaxed);
+        self.bytes_done.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// Records and bytes that were counted, of all connections.
+    pub fn done(&self) -> (u64, u64) {
+        let records = self.records_done.load(Ordering::Relaxed);
+        (records, self.bytes_done.load(Ordering::Relaxed))
+    }
+
+    /// Lowers the bytes that may still be claimed to `bytes_max`.
+    pub fn bound_bytes(&self, bytes_max: u64) {
+        let bytes_max = i64::try_from(bytes_max).unwrap_or(i64::MAX);
+        self.bytes_left.fetch_min(bytes_max, Ordering::Relaxed);
     }
 
     /// Takes `bytes` from what is left; false when the run is over. The last claim may exceed the
@@ -94,6 +116,24 @@ mod tests {
         assert!(!budget.claim(500, 1));
         budget.ending().end_at(2_000);
         assert_eq!(budget.deadline_ns(), 500);
+    }
+
+    #[test]
+    fn a_bound_lowers_what_is_left_and_never_raises_it() {
+        let budget = Budget::new(u64::MAX, 100);
+        budget.bound_bytes(1_000);
+        assert!(budget.claim(0, 40));
+        budget.bound_bytes(50);
+        assert!(budget.claim(0, 50));
+        assert!(!budget.claim(0, 1));
+    }
+
+    #[test]
+    fn replies_of_all_connections_add_up() {
+        let budget = Budget::new(u64::MAX, u64::MAX);
+        budget.count(3, 300);
+        budget.count(4, 5);
+        assert_eq!(budget.done(), (7, 305));
     }
 
     #[test]

@@ -163,6 +163,7 @@ impl Reader<'_, '_> {
                     )));
                 }
                 let measured = from_ns >= self.plan.measure_from_ns;
+                let records_before = self.tally.records;
                 let mut take = Take {
                     slot: &mut self.slots[index],
                     plan: &self.plan,
@@ -177,6 +178,8 @@ impl Reader<'_, '_> {
                 let bytes = take.bytes;
                 if measured {
                     self.budget.claim(from_ns, bytes);
+                    let records = self.tally.records - records_before;
+                    self.budget.count(records, bytes);
                 }
                 self.window.pop_front();
                 return Ok((Some((from_ns, bytes)), index));

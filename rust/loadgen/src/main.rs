@@ -4,45 +4,21 @@
 
 #![forbid(unsafe_code)]
 
-use pyrklog_loadgen::error::Failure;
-use pyrklog_loadgen::options::{Command, HELP, Mode, parse};
+use pyrklog_loadgen::program::{Trouble, execute};
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    let options = match parse(std::env::args().skip(1)) {
-        Ok(Command::Help) => {
-            print!("{HELP}");
-            return ExitCode::SUCCESS;
+    match execute(std::env::args().skip(1)) {
+        Ok(ended) => {
+            print!("{}", ended.text);
+            ExitCode::from(u8::from(!ended.is_clean))
         }
-        Ok(Command::Run(options)) => options,
-        Err(error) => {
-            eprintln!("pyrklog-loadgen: {error}");
-            return ExitCode::from(2);
+        Err(trouble) => {
+            eprintln!("pyrklog-loadgen: {trouble}");
+            ExitCode::from(match trouble {
+                Trouble::Usage(_) => 2,
+                Trouble::Run(_) => 1,
+            })
         }
-    };
-    if options.mode == Mode::Probe {
-        return match pyrklog_loadgen::probe::run(&options) {
-            Ok(served) => {
-                println!("{}", served.to_json());
-                ExitCode::SUCCESS
-            }
-            Err(error) => failed(&error),
-        };
     }
-    match pyrklog_loadgen::run::run(&options) {
-        Ok(outcome) => {
-            println!("{}", outcome.to_json(&options));
-            if outcome.tally.is_clean() {
-                ExitCode::SUCCESS
-            } else {
-                ExitCode::FAILURE
-            }
-        }
-        Err(error) => failed(&error),
-    }
-}
-
-fn failed(error: &Failure) -> ExitCode {
-    eprintln!("pyrklog-loadgen: {error}");
-    ExitCode::FAILURE
 }

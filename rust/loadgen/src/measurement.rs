@@ -7,12 +7,15 @@ use crate::error::{Failure, Result};
 use crate::options::Options;
 use crate::tally::{Outcome, Tally};
 use std::io;
-use std::thread;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, ScopedJoinHandle};
 use std::time::Duration;
 
 /// Printed by `--announce`.
 const STARTED: &str = "started";
 const RETRY_INTERVAL: Duration = Duration::from_millis(10);
+/// Between the lines of `--progress`.
+const PROGRESS_INTERVAL: Duration = Duration::from_millis(250);
 
 /// Times that all connections of a run share (monotonic).
 #[derive(Clone, Copy, Debug)]
@@ -23,6 +26,8 @@ pub struct Times {
     pub measure_from_ns: u64,
     /// Longest time without a reply.
     pub timeout_ns: u64,
+    /// Whether lines on standard error tell how far the run is.
+    pub tells_progress: bool,
 }
 
 /// Begin, start of the measurement and budget of a run that is ready now.
@@ -33,6 +38,7 @@ pub fn begin(options: &Options) -> (Times, Budget) {
         start_ns,
         measure_from_ns,
         timeout_ns: nanoseconds(options.timeout_seconds),
+        tells_progress: options.progress,
     };
     let deadline_ns = measure_from_ns + nanoseconds(options.seconds);
     let budget = Budget::new(deadline_ns, options.bytes_max);
@@ -80,6 +86,7 @@ where
     let connections = jobs.len();
     let mut tally = Tally::default();
     let mut failure = None;
+    let is_over = AtomicBool::new(false);
     let cpu_before_ns = thread::scope(|scope| {
         let threads: Vec<_> = jobs
             .into_iter()
@@ -97,13 +104,20 @@ where
             times.measure_from_ns.saturating_sub(now_ns()),
         ));
         let cpu_before_ns = process_cpu_ns();
+        let reporter = times
+            .tells_progress
+            .then(|| scope.spawn(|| report(times, budget, &is_over)));
         for thread in threads {
             match thread.join() {
                 Ok(Ok(counted)) => tally.merge(&counted),
                 Ok(Err(error)) => failure = failure.take().or(Some(error)),
-                Err(panic) => std::panic::resume_unwind(panic),
+                Err(panic) => {
+                    end(reporter.as_ref(), &is_over);
+                    std::panic::resume_unwind(panic)
+                }
             }
         }
+        end(reporter.as_ref(), &is_over);
         cpu_before_ns
     });
     if let Some(error) = failure {
@@ -117,6 +131,26 @@ where
         batch_bytes: batch.map_or(0, |batch| batch.bytes.len()),
         batch_records: batch.map_or(0, |batch| batch.records),
     })
+}
+
+/// Prints how far the run is, until it is over.
+fn report(times: &Times, budget: &Budget, is_over: &AtomicBool) {
+    loop {
+        thread::park_timeout(PROGRESS_INTERVAL);
+        if is_over.load(Ordering::Relaxed) {
+            return;
+        }
+        let seconds = now_ns().saturating_sub(times.measure_from_ns) as f64 / 1e9;
+        let (records, bytes) = budget.done();
+        eprintln!("{{\"seconds\": {seconds:.3}, \"records\": {records}, \"bytes\": {bytes}}}");
+    }
+}
+
+fn end(reporter: Option<&ScopedJoinHandle<'_, ()>>, is_over: &AtomicBool) {
+    is_over.store(true, Ordering::Relaxed);
+    if let Some(reporter) = reporter {
+        reporter.thread().unpark();
+    }
 }
 
 /// `seconds` in nanoseconds.

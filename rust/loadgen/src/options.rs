@@ -34,11 +34,13 @@ batches, as they lie in the log; latencies are milliseconds.
   --timeout-seconds S       a reply that takes longer is an error   [30]
   --until-eof               standard input's end ends the run, too
   --announce                write \"started\" to standard error when all is set up
+  --progress                then a line of JSON there every 250 ms: seconds, records, bytes so far
 producing modes:
   --record-bytes N          size of a record's value                [100]
   --batch-bytes N           size of a batch, header included        [16384]
                             (end-to-end: one record a batch)
   --acks 0|1|all            what to wait for         [1; idempotent, transactions: all]
+  --records N               produce: so many, rounded up to whole batches
   --keys N                  produce: each record has one of so many keys, of eight bytes
   --rate N                  records a second over all connections   [end-to-end: 1000]
 idempotent and transactions, on one broker:
@@ -170,6 +172,10 @@ pub struct Options {
     pub until_eof: bool,
     /// Announce when all connections are set up.
     pub announce: bool,
+    /// Tell how far the run is.
+    pub progress: bool,
+    /// Records to produce.
+    pub records_max: Option<u64>,
 }
 
 /// Why a command line was refused; the text is for the user.
@@ -232,6 +238,7 @@ pub fn parse<I: IntoIterator<Item = String>>(arguments: I) -> Result<Command, Us
             "--follow" => options.follow = true,
             "--until-eof" => options.until_eof = true,
             "--announce" => options.announce = true,
+            "--progress" => options.progress = true,
             "--old-format" => options.is_old = true,
             "--read-committed" => options.read_committed = true,
             _ => set(&mut options, &name, &mut words)?,
@@ -281,6 +288,8 @@ fn defaults(mode: Mode) -> Options {
         last_records: None,
         until_eof: false,
         announce: false,
+        progress: false,
+        records_max: None,
     }
 }
 
@@ -302,6 +311,7 @@ fn set(options: &mut Options, name: &str, words: &mut Parser) -> Result<(), Usag
         "--max-wait-ms" => options.max_wait_ms = whole(name, &text()?, 0, 60_000)?,
         "--linger-seconds" => options.linger_seconds = real(name, &text()?, 0.0, 3_600.0)?,
         "--last-records" => options.last_records = Some(whole(name, &text()?, 1, 1 << 50)?),
+        "--records" => options.records_max = Some(whole(name, &text()?, 1, 1 << 50)?),
         "--keys" => options.keys = Some(whole(name, &text()?, 1, 1 << 50)?),
         "--producers" => options.producers = whole(name, &text()?, 1, 10_000)?,
         "--threads" => options.threads = whole(name, &text()?, 1, 64)?,
@@ -344,6 +354,9 @@ fn check(mut options: Options) -> Result<Options, UsageError> {
     }
     if options.is_old && (options.keys.is_some() || options.read_committed) {
         return refuse("--old-format goes with neither --keys nor --read-committed".into());
+    }
+    if options.records_max.is_some() && options.mode != Mode::Produce {
+        return refuse("--records is for produce".into());
     }
     if options.repeat && options.follow {
         return refuse("--repeat and --follow exclude each other".into());
@@ -429,8 +442,9 @@ fn real(name: &str, text: &str, min: f64, max: f64) -> Result<f64, UsageError> {
 mod tests {
     use super::*;
 
-    const FLAGS_AND_REQUIRED: [&str; 8] = [
+    const FLAGS_AND_REQUIRED: [&str; 9] = [
         "--rate",
+        "--progress",
         "--repeat",
         "--follow",
         "--until-eof",
@@ -503,7 +517,12 @@ mod tests {
         for name in named.filter(|name| !FLAGS_AND_REQUIRED.contains(name)) {
             let value = if name == "--bootstrap" { "h:1" } else { "1" };
             let name = name.trim_end_matches([';', ')']);
-            let line = format!("fetch --topic t {name} {value}");
+            let mode = if name == "--records" {
+                "produce"
+            } else {
+                "fetch"
+            };
+            let line = format!("{mode} --topic t {name} {value}");
             assert!(run(&line).is_ok(), "{line}: {:?}", run(&line));
         }
     }

@@ -257,10 +257,12 @@ impl Producer<'_> {
         each_answered();
         if sent.from_ns >= self.plan.measure_from_ns {
             let frame = &self.plan.ring[sent.place];
+            let (records, bytes) = (u64::from(frame.records()), frame.batch_bytes() as u64);
+            self.budget.count(records, bytes);
             self.tally.latency.record(now.saturating_sub(sent.from_ns));
             self.tally.requests += 1;
-            self.tally.records += u64::from(frame.records());
-            self.tally.bytes += frame.batch_bytes() as u64;
+            self.tally.records += records;
+            self.tally.bytes += bytes;
             self.tally.finished_ns = now;
         }
     }

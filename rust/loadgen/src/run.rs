@@ -126,6 +126,10 @@ fn run_produce(options: &Options, topic: &Topic) -> Result<Outcome> {
         .records_per_second
         .map(|rate| rate / f64::from(batch.records) / ready.len() as f64);
     let (times, budget) = begin(options);
+    if let Some(records) = options.records_max {
+        let batches = records.div_ceil(u64::from(batch.records));
+        budget.bound_bytes(batches.saturating_mul(batch.bytes.len() as u64));
+    }
     let jobs: Vec<_> = ready
         .into_iter()
         .enumerate()

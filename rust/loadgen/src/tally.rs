@@ -122,8 +122,9 @@ fn per(amount: f64, of: f64) -> String {
 fn latencies(histogram: &Histogram) -> String {
     let ms = |ns: u64| format!("{:.4}", ns as f64 / 1e6);
     format!(
-        "{{\"p50\": {}, \"p99\": {}, \"p99.9\": {}, \"max\": {}}}",
+        "{{\"p50\": {}, \"p95\": {}, \"p99\": {}, \"p99.9\": {}, \"max\": {}}}",
         ms(histogram.percentile(50.0)),
+        ms(histogram.percentile(95.0)),
         ms(histogram.percentile(99.0)),
         ms(histogram.percentile(99.9)),
         ms(histogram.max())
@@ -203,7 +204,7 @@ mod tests {
         assert_eq!(per(1.0, 0.0), "0");
         assert_eq!(
             latencies(&Histogram::default()).matches("0.0000").count(),
-            4
+            5
         );
     }
 

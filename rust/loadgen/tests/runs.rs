@@ -32,6 +32,19 @@ fn bytes_bound_a_produce_run_and_every_request_is_counted_once() {
 }
 
 #[test]
+fn a_number_of_records_is_produced_in_whole_batches_by_all_connections_together() {
+    let broker = Broker::start(Habits::default());
+    let line = "produce --topic t --connections 3 --batch-bytes 1024 --records 500";
+    let outcome = measure(&broker, line);
+    let batches = 500_u64.div_ceil(u64::from(outcome.batch_records));
+    assert_eq!(outcome.tally.requests, batches);
+    assert_eq!(
+        outcome.tally.records,
+        batches * u64::from(outcome.batch_records)
+    );
+}
+
+#[test]
 fn without_acknowledgement_what_was_sent_is_counted() {
     let broker = Broker::start(Habits::default());
     let tally = measure(&broker, "produce --topic t --acks 0 --bytes 500k").tally;

@@ -7,9 +7,12 @@
 //! error.
 //!
 //! Records below the requested offset are left out of uncompressed batches, on which some clients
-//! rely; from a wrapper a client drops them itself.
+//! rely; from a wrapper a client drops them itself. A wrapper with none but these is left out: Kafka
+//! sends it.
 //!
-//! Memory: one stored batch, its expansion, and the result. Messages go to the encoder one by one.
+//! Memory: one stored batch, its expansion, and the result, which stays within the caller's room: small
+//! records grow by half a dozen times, and checksums do not compress. Messages go to the encoder one
+//! by one.
 //! A batch that expands to more than [`SMALL_BYTES`] is *large*. The caller says whether it may be
 //! expanded here; it then waits until no other one is expanded in the process.
 
@@ -21,7 +24,9 @@ use pyrklog_wire::batch::{
     BatchHeader, COMPRESSION_MASK, Compression, HEADER_LEN, NO_TIMESTAMP, TIMESTAMP_TYPE_BIT,
 };
 use pyrklog_wire::error::DecodeError;
-use pyrklog_wire::message_set::{MAGIC_0, begin_wrapper, end_wrapper, next_len, write_message};
+use pyrklog_wire::message_set::{
+    MAGIC_0, begin_wrapper, end_wrapper, message_len, next_len, write_message,
+};
 use pyrklog_wire::records::{Record, Records};
 use thiserror::Error;
 
@@ -38,6 +43,10 @@ const STEP_BYTES: usize = 1 << 20;
 
 /// How long a thread waits for another's large batch before its next step begins.
 const LOCK_STEP: Duration = Duration::from_millis(100);
+
+/// What a codec adds at most to bytes that do not compress: one part of so many, and its frame.
+const INCOMPRESSIBLE_SHARE: usize = 16;
+const INCOMPRESSIBLE_BYTES: usize = 1 << 10;
 
 /// Bytes of the log read at once.
 const CHUNK_BYTES: usize = 128 << 10;
@@ -64,6 +73,8 @@ pub struct DownConvert {
     pub expanded_bytes_max: usize,
     /// Whether large batches may be expanded.
     pub may_be_large: bool,
+    /// Limit of a compressed message, a first one, too.
+    pub room_bytes: usize,
 }
 
 /// Messages made of a slice.
@@ -91,6 +102,14 @@ pub enum DownConvertError {
     Large {
         /// Its offset.
         offset: i64,
+    },
+    /// The batch becomes a compressed message larger than the room.
+    #[error("the batch at offset {offset} becomes a message of up to {bytes} bytes")]
+    NoRoom {
+        /// Its offset.
+        offset: i64,
+        /// Room that suffices.
+        bytes: usize,
     },
     /// The caller wants no more.
     #[error("the conversion was given up")]
@@ -234,7 +253,7 @@ fn convert(
         _ => {}
     }
     let mut wrap = |records: &[u8], on_step: &mut dyn FnMut() -> bool| {
-        put_wrapper(header, codec, records, wanted.magic, out, on_step).map(|()| records.len())
+        put_wrapper(header, codec, records, wanted, out, on_step).map(|()| records.len())
     };
     let most_bytes = wanted.expanded_bytes_max;
     let small_bytes = SMALL_BYTES.min(most_bytes);
@@ -314,15 +333,24 @@ fn put_messages(
     Ok(())
 }
 
+/// What a compressed message of expanded `records` has at most, also if they do not compress.
+fn wrapper_bytes_max(records: &[u8], magic: i8) -> usize {
+    // The batch's own count may be wrong.
+    let count = Records::new(records).count();
+    let messages = records.len() + (count + 1) * message_len(magic, None, None);
+    messages + messages / INCOMPRESSIBLE_SHARE + INCOMPRESSIBLE_BYTES
+}
+
 /// Appends a compressed message with those of all records.
 fn put_wrapper(
     header: &BatchHeader,
     codec: Compression,
     records: &[u8],
-    magic: i8,
+    wanted: DownConvert,
     out: &mut Vec<u8>,
     on_step: &mut dyn FnMut() -> bool,
 ) -> Result<()> {
+    let magic = wanted.magic;
     let plain = plain_attributes(header, magic);
     let attributes = plain | (codec as i16 & COMPRESSION_MASK) as i8;
     let lz4_header = match magic {
@@ -332,26 +360,44 @@ fn put_wrapper(
     let start = out.len();
     let wrapper = begin_wrapper(out, (magic, attributes));
     let mut stream = CompressedStream::new(codec, lz4_header, std::mem::take(out))?;
-    let inner = put_inner(header, records, (magic, plain), &mut stream, on_step);
+    let end = start.saturating_add(wanted.room_bytes);
+    let inner = put_inner(header, records, (magic, plain), (&mut stream, end), on_step);
     *out = stream.finish()?;
+    let inner = match inner {
+        Ok(Inner::Whole(last)) if out.len() <= end => Ok(last),
+        Ok(_) => Err(DownConvertError::NoRoom {
+            offset: header.base_offset,
+            bytes: wrapper_bytes_max(records, magic),
+        }),
+        Err(error) => Err(error),
+    };
     match inner? {
-        Some((last_offset, max_timestamp)) => {
+        Some((last_offset, max_timestamp)) if last_offset >= wanted.first_offset => {
             end_wrapper(out, wrapper, last_offset, max_timestamp);
         }
-        // Compaction leaves batches without records.
-        None => out.truncate(start),
+        // Compaction leaves batches without records, and batches that end behind their last one. A
+        // client that gets nothing but records below its position asks again, for ever.
+        _ => out.truncate(start),
     }
     Ok(())
 }
 
-/// Writes the messages of a wrapper; returns the last offset and the greatest timestamp.
+/// What became of the messages of a wrapper.
+enum Inner {
+    /// All are written: the last offset and the greatest timestamp.
+    Whole(Option<(i64, i64)>),
+    /// There is no room for all.
+    CutOff,
+}
+
+/// Writes the messages of a wrapper, until the compressed bytes are beyond `end`.
 fn put_inner(
     header: &BatchHeader,
     records: &[u8],
     format: (i8, i8),
-    stream: &mut CompressedStream,
+    (stream, end): (&mut CompressedStream, usize),
     on_step: &mut dyn FnMut() -> bool,
-) -> Result<Option<(i64, i64)>> {
+) -> Result<Inner> {
     let mut message = Vec::new();
     let mut step_bytes = 0;
     let (mut first_offset, mut last) = (None, None);
@@ -370,6 +416,9 @@ fn put_inner(
         let (key, value) = (record.key, record.value);
         write_message(&mut message, format, inner_offset, timestamp, key, value);
         stream.write(&message)?;
+        if stream.len() > end {
+            return Ok(Inner::CutOff);
+        }
         step_bytes += message.len();
         if step_bytes >= STEP_BYTES {
             step_bytes = 0;
@@ -378,5 +427,5 @@ fn put_inner(
         let max_timestamp = last.map_or(NO_TIMESTAMP, |(_, max)| max).max(timestamp);
         last = Some((offset, max_timestamp));
     }
-    Ok(last)
+    Ok(Inner::Whole(last))
 }

@@ -30,6 +30,7 @@ fn wanted(magic: i8, first_offset: i64) -> DownConvert {
         max_bytes: 1 << 20,
         expanded_bytes_max: 1 << 20,
         may_be_large: false,
+        room_bytes: usize::MAX,
     }
 }
 
@@ -157,6 +158,28 @@ fn records_below_the_offset_are_left_out_unless_they_are_compressed() {
     }
 }
 
+/// A client that gets nothing but records below its position asks again, for ever.
+#[test]
+fn a_compressed_batch_with_nothing_from_the_offset_on_is_left_out() {
+    for codec in OLD_CODECS {
+        let mut rig = Rig::new(LogConfig::default());
+        let mut compacted = three_records();
+        compacted.skip_offsets(7);
+        let mut bytes = compressed(compacted, codec);
+        rig.append_as(&mut bytes, Origin::Replication).unwrap();
+        rig.drain();
+        let alone = convert(&rig, wanted(MAGIC_1, 3)).unwrap();
+        assert_eq!((alone.messages.len(), alone.next_offset), (0, 10));
+        put(&mut rig, compressed(three_records(), codec));
+        let wanted = DownConvert {
+            max_bytes: 1,
+            ..wanted(MAGIC_1, 3)
+        };
+        let converted = convert(&rig, wanted).unwrap();
+        assert_eq!(read(&converted.messages, MAGIC_1)[0].0, 10);
+    }
+}
+
 #[test]
 fn append_time_is_every_messages_timestamp() {
     for codec in OLD_CODECS {
@@ -261,6 +284,50 @@ fn a_large_expansion_is_converted_as_a_small_one() {
     let converted = convert(&rig, wanted).unwrap();
     let found = read(&converted.messages, MAGIC_1);
     assert_eq!(found, [(0, 1, None, Some(value))]);
+}
+
+#[test]
+fn a_compressed_message_beyond_the_room_is_told_with_room_that_suffices() {
+    for codec in [Compression::Gzip, Compression::Snappy, Compression::Lz4] {
+        let mut builder = BatchBuilder::new();
+        for value in 0u16..10_000 {
+            builder.append(1, None, Some(&value.wrapping_mul(40_503).to_be_bytes()));
+        }
+        let mut rig = Rig::new(LogConfig::default());
+        put(&mut rig, compressed(builder, codec));
+        for magic in [MAGIC_0, MAGIC_1] {
+            let whole = convert(&rig, wanted(magic, 0)).unwrap().messages;
+            let within = |room_bytes| {
+                let wanted = DownConvert {
+                    room_bytes,
+                    ..wanted(magic, 0)
+                };
+                convert(&rig, wanted).map(|converted| converted.messages)
+            };
+            assert_eq!(within(whole.len()).unwrap(), whole);
+            let bytes = match within(whole.len() - 1) {
+                Err(DownConvertError::NoRoom { offset: 0, bytes }) => bytes,
+                other => panic!("{codec:?}: {other:?}"),
+            };
+            assert!(bytes >= whole.len());
+            assert_eq!(within(bytes).unwrap(), whole);
+        }
+    }
+}
+
+#[test]
+fn what_stands_before_a_message_beyond_the_room_is_returned() {
+    let mut rig = Rig::new(LogConfig::default());
+    put(&mut rig, compressed(three_records(), Compression::Gzip));
+    let first = convert(&rig, wanted(MAGIC_1, 0)).unwrap().messages;
+    let mut builder = BatchBuilder::new();
+    builder.append(1, None, Some(&[3; 100_000]));
+    put(&mut rig, compressed(builder, Compression::Lz4));
+    let wanted = DownConvert {
+        room_bytes: first.len(),
+        ..wanted(MAGIC_1, 0)
+    };
+    assert_eq!(convert(&rig, wanted).unwrap().messages, first);
 }
 
 fn zeros(count: usize) -> Vec<u8> {

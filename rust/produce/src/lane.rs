@@ -44,6 +44,13 @@ impl Lane {
         self.sent.len() >= REQUESTS_MAX
     }
 
+    /// Nobody looked for answers for so long: that does not count as waiting for them.
+    pub fn was_left_alone(&mut self, away: Duration) {
+        for sent in &mut self.sent {
+            sent.at += away;
+        }
+    }
+
     /// When the oldest request was sent.
     pub fn oldest(&self) -> Option<Instant> {
         self.sent.front().map(|sent| sent.at)

@@ -89,6 +89,8 @@ pub struct Producer {
     pub(crate) is_stale: bool,
     pub(crate) refresh_at: Instant,
     pub(crate) refreshes: Backoff,
+    /// When its last turn ended: what passes until the next one is the caller's time.
+    pub(crate) left_at: Instant,
     /// Batches were dropped, whose sequences are missing.
     is_spent: bool,
 }
@@ -140,6 +142,7 @@ impl Producer {
             is_stale: false,
             refresh_at: Instant::now(),
             refreshes: Backoff::default(),
+            left_at: Instant::now(),
             is_spent: false,
         })
     }
@@ -184,7 +187,9 @@ impl Producer {
         Ok(())
     }
 
-    /// Waits until all is acknowledged.
+    /// Waits until all is acknowledged. Where no broker takes anything it ends after
+    /// `delivery_timeout`, and what a connection, an answer or a question to the coordinator takes
+    /// that is under way then; where batches are taken, each has that time anew.
     ///
     /// # Errors
     /// As [`Producer::send`].

@@ -16,6 +16,10 @@ use crate::producer::Producer;
 const LONGEST_WAIT: Duration = Duration::from_millis(500);
 /// An abort waits so long for batches that are on their way.
 const SETTLED_WITHIN: Duration = Duration::from_secs(10);
+/// Shorter pauses of the caller's are not looked at.
+const AWAY_MIN: Duration = Duration::from_millis(100);
+/// Kafka's default of `socket.request.max.bytes`: brokers hang up on longer requests.
+const REQUEST_BYTES_DEFAULT: usize = 100 << 20;
 /// Records that an answer may name as refused.
 const RECORD_ERRORS_MAX: usize = 100_000;
 
@@ -25,6 +29,13 @@ type Answer = (Place, ErrorCode, Option<String>);
 impl Producer {
     /// One turn. With `is_waiting` it ends when something has happened, or after a while.
     pub(crate) fn pump(&mut self, is_waiting: bool) -> Result<()> {
+        self.was_left_alone(Instant::now());
+        let done = self.turn(is_waiting);
+        self.left_at = Instant::now();
+        done
+    }
+
+    fn turn(&mut self, is_waiting: bool) -> Result<()> {
         self.add_partitions()?;
         self.refresh()?;
         self.dispatch()?;
@@ -33,6 +44,22 @@ impl Producer {
             self.receive()?;
         }
         self.check_deadlines()
+    }
+
+    /// The caller may compute for long between two calls, in which nothing is sent or received: no
+    /// answer is late for that, and no batch was tried for that long.
+    fn was_left_alone(&mut self, now: Instant) {
+        let away = now.saturating_duration_since(self.left_at);
+        if away < AWAY_MIN {
+            return;
+        }
+        for lane in self.lanes.values_mut() {
+            lane.was_left_alone(away);
+        }
+        let partitions = self.topics.iter_mut().flat_map(|one| &mut one.partitions);
+        for first in partitions.filter_map(|one| one.queue.front_mut()) {
+            first.first_try = first.first_try.map(|at| at + away);
+        }
     }
 
     /// Waits for answers to all that was sent, and sends nothing.
@@ -266,7 +293,8 @@ impl Producer {
             ErrorCode::MESSAGE_TOO_LARGE | ErrorCode::RECORD_LIST_TOO_LARGE => {
                 let grown = partition.halve(&self.recipe).map_err(|error| {
                     let text = format!(
-                        "topic {name} takes no record so large (max.message.bytes): {error}"
+                        "partition {index} of topic {name} takes no record so large \
+                         (max.message.bytes): {error}"
                     );
                     ProduceError::new(error.kind, text)
                 })?;
@@ -319,14 +347,17 @@ impl Producer {
         let timeout = self.options.delivery_timeout;
         for topic in &self.topics {
             for (index, partition) in topic.partitions.iter().enumerate() {
-                let first = partition.queue.front().and_then(|full| full.first_try);
-                let is_late = first.is_some_and(|first| now - first > timeout);
-                if is_late && !partition.in_flight {
+                let Some(full) = partition.queue.front().filter(|_| !partition.in_flight) else {
+                    continue;
+                };
+                let is_late = |first| now.saturating_duration_since(first) > timeout;
+                if full.first_try.is_some_and(is_late) {
                     let text = format!(
-                        "partition {index} of topic {} was not written within {:.1} s: {}",
+                        "partition {index} of topic {} was not written within {:.1} s: {}{}",
                         topic.name,
                         timeout.as_secs_f64(),
-                        partition.reason
+                        partition.reason,
+                        hint_at_size(full.bytes.len())
                     );
                     return Err(ProduceError::new(ErrorKind::Unavailable, text));
                 }
@@ -359,6 +390,17 @@ impl Producer {
         wait(&files, most)
             .map_err(|error| ProduceError::new(ErrorKind::Resources, error.to_string()))?;
         Ok(self.client.cancel().check()?)
+    }
+}
+
+/// A broker that hangs up does not say why.
+fn hint_at_size(bytes: usize) -> String {
+    match bytes > REQUEST_BYTES_DEFAULT {
+        true => format!(
+            "; the batch has {bytes} bytes, and brokers take no longer requests than \
+             socket.request.max.bytes"
+        ),
+        false => String::new(),
     }
 }
 

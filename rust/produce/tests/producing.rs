@@ -3,7 +3,8 @@
 mod common;
 
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use arrow_array::{ArrayRef, BinaryArray, Int32Array, RecordBatch};
 use common::{FakeCluster, PRODUCER, Reply, TOPIC, expected, rows, write};
@@ -178,6 +179,68 @@ fn a_broker_that_does_not_answer_is_given_up() {
     assert!(error.text.contains("no answer to Produce"), "{error}");
 }
 
+/// Whatever it is that they do instead: the task of a sink must not hang.
+#[test]
+fn a_flush_ends_in_time_where_nothing_is_taken() {
+    let few_replicas = Reply::Error(ErrorCode::NOT_ENOUGH_REPLICAS);
+    for (api, reply) in [
+        (key::PRODUCE, Reply::Silence),
+        (key::PRODUCE, Reply::Close),
+        (key::PRODUCE, Reply::Lose),
+        (key::PRODUCE, few_replicas),
+        (
+            key::PRODUCE,
+            Reply::Error(ErrorCode::NOT_LEADER_OR_FOLLOWER),
+        ),
+        (key::ADD_PARTITIONS_TO_TXN, Reply::Silence),
+        (key::ADD_PARTITIONS_TO_TXN, Reply::Close),
+        (key::ADD_PARTITIONS_TO_TXN, few_replicas),
+    ] {
+        let cluster = FakeCluster::start(2, 8, move |asked, _| match asked == api {
+            true => reply,
+            false => Reply::Serve,
+        });
+        let mut options = cluster.options();
+        options.client.request_timeout = Duration::from_millis(200);
+        options.delivery_timeout = Duration::from_millis(400);
+        options.transactional_id = Some("id".into());
+        options.memory_bytes = 1 << 20;
+        let mut producer = Producer::open(options).unwrap();
+        let started = Instant::now();
+        // Many batches a partition: they do not fail one after the other.
+        let error = write(&mut producer, ROWS).unwrap_err();
+        assert_eq!(error.kind, ErrorKind::Unavailable, "{reply:?}: {error}");
+        producer.end(false).ok();
+        // A second, and much more for a busy machine.
+        let took = started.elapsed();
+        assert!(took < Duration::from_secs(10), "{reply:?}: {took:?}");
+    }
+}
+
+#[test]
+fn what_the_caller_does_between_two_calls_takes_no_time_from_a_batch() {
+    for reply in [
+        Reply::Error(ErrorCode::NOT_LEADER_OR_FOLLOWER),
+        Reply::Close,
+        Reply::Silence,
+    ] {
+        let cluster = FakeCluster::start(1, 1, move |api, number| match (api, number) {
+            (key::PRODUCE, 0) => reply,
+            _ => Reply::Serve,
+        });
+        let mut options = cluster.options();
+        options.client.request_timeout = Duration::from_millis(500);
+        options.delivery_timeout = Duration::from_secs(2);
+        let mut producer = Producer::open(options).unwrap();
+        // Full batches, of which the first is on its way.
+        producer.send(&rows(0..50, true)).unwrap();
+        thread::sleep(Duration::from_millis(2500));
+        producer.send(&rows(50..100, true)).unwrap();
+        producer.flush().unwrap();
+        assert_eq!(sorted(&cluster), expected(100), "{reply:?}");
+    }
+}
+
 #[test]
 fn batches_that_are_too_large_are_halved() {
     let cluster = FakeCluster::start(1, 2, |_, _| Reply::Serve);
@@ -189,7 +252,51 @@ fn batches_that_are_too_large_are_halved() {
     cluster.state().batch_bytes_max = 50;
     let error = write(&mut producer, 1).unwrap_err();
     assert_eq!(error.kind, ErrorKind::TooLarge);
-    assert!(error.text.contains("max.message.bytes"), "{error}");
+    let text = " of topic t takes no record so large (max.message.bytes): a record takes ";
+    assert!(error.text.contains(text), "{error}");
+}
+
+/// Beyond the limits of a batch, a request and the memory: alone, one after the other.
+#[test]
+fn records_of_a_hundred_megabytes_are_written() {
+    for codec in [Compression::None, Compression::Zstd] {
+        let cluster = FakeCluster::start(1, 1, |_, _| Reply::Serve);
+        let mut options = cluster.options();
+        (options.codec, options.columns) = (codec, vec!["value".into()]);
+        let mut producer = Producer::open(options).unwrap();
+        let sizes = [10, 100_000_000, 20];
+        for size in sizes {
+            let values = BinaryArray::from_iter_values([vec![7_u8; size]]);
+            let columns: [(&str, ArrayRef); 1] = [("value", Arc::new(values))];
+            let batch = RecordBatch::try_from_iter(columns).unwrap();
+            producer.send(&batch).unwrap();
+        }
+        producer.flush().unwrap();
+        let found: Vec<usize> = cluster.values().iter().map(Vec::len).collect();
+        assert_eq!(found, sizes);
+    }
+}
+
+#[test]
+fn a_batch_that_brokers_hang_up_on_is_told_with_its_size() {
+    let cluster = FakeCluster::start(1, 1, |api, _| match api {
+        key::PRODUCE => Reply::Close,
+        _ => Reply::Serve,
+    });
+    let mut options = cluster.options();
+    options.columns = vec!["value".into()];
+    options.delivery_timeout = Duration::from_millis(300);
+    let values = BinaryArray::from_iter_values([vec![7_u8; 101 << 20]]);
+    let columns: [(&str, ArrayRef); 1] = [("value", Arc::new(values))];
+    let batch = RecordBatch::try_from_iter(columns).unwrap();
+    let mut producer = Producer::open(options).unwrap();
+    let error = producer
+        .send(&batch)
+        .and_then(|()| producer.flush())
+        .unwrap_err();
+    assert_eq!(error.kind, ErrorKind::Unavailable);
+    let hint = "brokers take no longer requests than socket.request.max.bytes";
+    assert!(error.text.ends_with(hint), "{error}");
 }
 
 #[test]

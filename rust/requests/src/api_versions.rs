@@ -1,16 +1,46 @@
 //! Serves ApiVersions.
 
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use pyrklog_control::seam::Software;
 use pyrklog_wire::ErrorCode;
 use pyrklog_wire::api::{ApiRow, key};
-use pyrklog_wire::api_versions::{ApiVersionsRequest, ApiVersionsResponse};
+use pyrklog_wire::api_versions::{ApiVersionsRequest, ApiVersionsResponse, Offer};
 use pyrklog_wire::features::Features;
 use pyrklog_wire::header::RequestHeader;
 
+use crate::client_context::ClientContext;
 use crate::context::Context;
 use crate::handled::{Handled, Outcome};
 use crate::out_queue::OutQueue;
 use crate::outcome::Close;
 use crate::request::Request;
+
+/// Length limit of the name and version of a client's software in memory.
+const SOFTWARE_MAX_BYTES: usize = 100;
+
+/// Remembers the client's software, by which client metrics choose clients (KIP-714).
+pub fn note_software(client: &mut ClientContext, header: &RequestHeader<'_>, body: &[u8]) {
+    if header.api_key != key::API_VERSIONS || client.software.is_some() {
+        return;
+    }
+    let Ok(asked) = ApiVersionsRequest::decode(body, header.api_version) else {
+        return; // Its handler refuses it.
+    };
+    if asked.client_software_name.is_empty() || !asked.is_valid(header.api_version) {
+        return;
+    }
+    client.software = Some(Arc::new(Software {
+        name: shortened(asked.client_software_name),
+        version: shortened(asked.client_software_version),
+    }));
+}
+
+/// Of a well-formed text, whose characters are bytes.
+fn shortened(text: &str) -> Box<str> {
+    text[..text.len().min(SOFTWARE_MAX_BYTES)].into()
+}
 
 /// Refuses a version. Only ApiVersions can name the served versions; clients of any other API would
 /// misread the answer, so the connection closes, as in Kafka.
@@ -33,8 +63,7 @@ pub fn refuse_version(
         api_version: 0,
         ..request.header
     };
-    let in_cluster = cx.services.config.cluster.is_some();
-    let response = ApiVersionsResponse::of_unsupported_version(in_cluster);
+    let response = ApiVersionsResponse::of_unsupported_version(offer(cx));
     Request { header, ..request }.reply(out, |body| response.encode(body, 0))?;
     Ok(Outcome::Replied)
 }
@@ -43,16 +72,26 @@ pub fn refuse_version(
 pub fn handle(cx: &Context, request: Request<'_>, out: &mut OutQueue) -> Handled {
     let version = request.header.api_version;
     let asked = request.decode(ApiVersionsRequest::decode)?;
-    let response = answer(&asked, version, cx.services.config.cluster.is_some());
+    if asked.is_valid(version) && !request.client.is_broker {
+        let (software, events) = (&cx.services.client_software, &cx.services.events);
+        software.note(&request, &asked, events, cx.now.mono_ms);
+    }
+    let response = answer(&asked, version, offer(cx));
     request.reply(out, |body| response.encode(body, version))?;
     Ok(Outcome::Replied)
 }
 
-/// The list, or INVALID_REQUEST if the client's name or version is malformed (KIP-511). APIs between
-/// brokers are listed only `in_cluster`.
-fn answer(request: &ApiVersionsRequest<'_>, version: i16, in_cluster: bool) -> ApiVersionsResponse {
+fn offer(cx: &Context) -> Offer {
+    Offer {
+        between_brokers: cx.services.config.cluster.is_some(),
+        client_metrics: cx.services.offers_client_metrics.load(Ordering::Relaxed),
+    }
+}
+
+/// The list, or INVALID_REQUEST if the client's name or version is malformed (KIP-511).
+fn answer(request: &ApiVersionsRequest<'_>, version: i16, offer: Offer) -> ApiVersionsResponse {
     match request.is_valid(version) {
-        true => ApiVersionsResponse::of_table(in_cluster),
+        true => ApiVersionsResponse::of_table(offer),
         false => ApiVersionsResponse {
             error_code: ErrorCode::INVALID_REQUEST,
             apis: vec![],
@@ -65,6 +104,7 @@ fn answer(request: &ApiVersionsRequest<'_>, version: i16, in_cluster: bool) -> A
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::net::IpAddr;
 
     #[test]
     fn every_version_advertises_the_table() {
@@ -75,16 +115,63 @@ mod tests {
                 client_software_version: "1",
             };
             asking.encode(&mut request, version);
-            for in_cluster in [false, true] {
+            for is_offered in [false, true] {
+                let offer = Offer {
+                    between_brokers: is_offered,
+                    client_metrics: is_offered,
+                };
                 let asked = ApiVersionsRequest::decode(&request, version).unwrap();
                 let mut body = Vec::new();
-                answer(&asked, version, in_cluster).encode(&mut body, version);
+                answer(&asked, version, offer).encode(&mut body, version);
                 let response = ApiVersionsResponse::decode(&body, version).unwrap();
-                let mut table = ApiVersionsResponse::of_table(in_cluster);
+                let mut table = ApiVersionsResponse::of_table(offer);
                 table.features = table.features.visible_in(version);
                 assert_eq!(response, table, "{version}");
             }
         }
+    }
+
+    fn context_after(name: &str, software_version: &str, api_version: i16) -> ClientContext {
+        let asking = ApiVersionsRequest {
+            client_software_name: name,
+            client_software_version: software_version,
+        };
+        let mut body = Vec::new();
+        asking.encode(&mut body, api_version);
+        let header = RequestHeader {
+            api_key: key::API_VERSIONS,
+            api_version,
+            correlation_id: 1,
+            client_id: None,
+        };
+        let host = IpAddr::from([127, 0, 0, 1]);
+        let mut client = ClientContext::new(1, 1, host, 9, "L".into(), "User:A".into());
+        note_software(&mut client, &header, &body);
+        client
+    }
+
+    #[test]
+    fn a_session_has_the_software_that_its_client_told() {
+        let client = context_after("librdkafka", "2.11.1", 3);
+        let session = client.session(Some("c"));
+        let software = session.software.unwrap();
+        assert_eq!(
+            (&*software.name, &*software.version),
+            ("librdkafka", "2.11.1")
+        );
+        assert_eq!(session.port, 9);
+        let long = "a".repeat(2 * SOFTWARE_MAX_BYTES);
+        let software = context_after(&long, &long, 4).software.unwrap();
+        assert_eq!(software.name.len(), SOFTWARE_MAX_BYTES);
+        assert_eq!(software.version.len(), SOFTWARE_MAX_BYTES);
+    }
+
+    #[test]
+    fn software_that_is_malformed_or_not_told_is_unknown() {
+        assert_eq!(context_after("a b", "1", 3).software, None);
+        assert_eq!(context_after("a", "", 4).software, None);
+        assert_eq!(context_after("a", "1", 2).software, None);
+        assert_eq!(context_after("", "", 3).software, None);
     }
 
     #[test]
@@ -97,7 +184,7 @@ mod tests {
         asking.encode(&mut request, 3);
         let asked = ApiVersionsRequest::decode(&request, 3).unwrap();
         let mut body = Vec::new();
-        answer(&asked, 3, false).encode(&mut body, 3);
+        answer(&asked, 3, Offer::default()).encode(&mut body, 3);
         let response = ApiVersionsResponse::decode(&body, 3).unwrap();
         assert_eq!(
             (response.error_code, response.apis.len()),
@@ -108,10 +195,13 @@ mod tests {
     #[test]
     fn an_unknown_version_is_told_the_list_in_version_0() {
         let mut body = Vec::new();
-        ApiVersionsResponse::of_unsupported_version(false).encode(&mut body, 0);
+        ApiVersionsResponse::of_unsupported_version(Offer::default()).encode(&mut body, 0);
         let response = ApiVersionsResponse::decode(&body, 0).unwrap();
         assert_eq!(response.error_code, ErrorCode::UNSUPPORTED_VERSION);
-        assert_eq!(response.apis, ApiVersionsResponse::of_table(false).apis);
+        assert_eq!(
+            response.apis,
+            ApiVersionsResponse::of_table(Offer::default()).apis
+        );
         assert!(ApiVersionsRequest::decode(&[], 5).is_err());
         assert!(ApiVersionsRequest::decode(&[], -1).is_err());
         assert!(ApiVersionsRequest::decode(&[], 3).is_err());

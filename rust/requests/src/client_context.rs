@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use pyrklog_base::ids::Token;
-use pyrklog_control::seam::Session;
+use pyrklog_control::seam::{Session, Software};
 
 /// See the module.
 #[derive(Clone, Debug)]
@@ -15,10 +15,14 @@ pub struct ClientContext {
     pub id: u64,
     /// Its address.
     pub host: IpAddr,
+    /// Its port.
+    pub port: u16,
     /// Listener name.
     pub listener: Arc<str>,
     /// Principal.
     pub principal: Arc<str>,
+    /// What it calls itself ([`crate::api_versions::note_software`]).
+    pub software: Option<Arc<Software>>,
     /// It is another broker ([`crate::broker_connections`]).
     pub is_broker: bool,
     /// The peer's end is in the socket behind its data; no event reports it again.
@@ -37,6 +41,7 @@ impl ClientContext {
         token: Token,
         id: u64,
         host: IpAddr,
+        port: u16,
         listener: Arc<str>,
         principal: Arc<str>,
     ) -> ClientContext {
@@ -44,8 +49,10 @@ impl ClientContext {
             token,
             id,
             host,
+            port,
             listener,
             principal,
+            software: None,
             is_broker: false,
             hung_up: false,
             ended: false,
@@ -66,8 +73,10 @@ impl ClientContext {
             connection: self.id,
             principal: Arc::clone(&self.principal),
             host: self.host,
+            port: self.port,
             client_id: client_id.map(str::to_owned),
             listener: Arc::clone(&self.listener),
+            software: self.software.clone(),
         }
     }
 }

@@ -179,8 +179,8 @@ pub struct ColdPart {
     pub read: PartitionRead,
     /// What is missing of it.
     pub left: Left,
-    /// Reply memory is counted for its first batch.
-    pub has_room: bool,
+    /// Reply memory that is counted for its first batch; 0 for none.
+    pub room_bytes: usize,
 }
 
 /// A fetch's reads at one queue.
@@ -194,6 +194,8 @@ pub struct FetchJob {
     pub expanded_max_bytes: usize,
     /// Whether large batches may be expanded: it is at their queue.
     pub may_be_large: bool,
+    /// Record bytes that the fetch has from other reads.
+    pub had_bytes: usize,
     /// The reads.
     pub parts: Vec<ColdPart>,
     /// How they wait for the disk.
@@ -223,7 +225,7 @@ impl FetchJob {
             may_be_large: self.may_be_large,
             wait: self.wait,
         };
-        let mut turn = Turn::default();
+        let mut turn = Turn::after(self.had_bytes);
         let ticket = &self.ticket;
         for part in &mut self.parts {
             ticket.step(worker);

@@ -54,6 +54,7 @@ fn handle(cx: &mut Context, client: &mut Client, frame: &mut [u8]) -> Handled {
     broker_connections::recognise(cx, client, row, api_version, &frame[body_start..]);
     let (old_clients, events) = (&cx.services.old_clients, &cx.services.events);
     old_clients.note(&mut client.context, &header, events, cx.now.mono_ms);
+    api_versions::note_software(&mut client.context, &header, &frame[body_start..]);
     if api_key == key::PRODUCE && row.advertises(api_version) {
         if client.produces.is_full() {
             return Err(Halt::Wait(Hold::Order));

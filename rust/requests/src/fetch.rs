@@ -32,7 +32,7 @@ use crate::admission;
 use crate::client_context::ClientContext;
 use crate::context::{Context, borrow_memory};
 use crate::delayed::Delayed;
-use crate::fetch::convert::CONVERTED_MAX_BYTES;
+use crate::fetch::convert::{CONVERTED_MAX_BYTES, HELD_MAX_BYTES};
 use crate::fetch::delayed_fetch::{DelayedFetch, FetchParams, FetchPart};
 use crate::fetch::read::{View, end_of_epoch};
 use crate::fetch::sessions::{FetchContext, INITIAL_EPOCH, SessionReader, Target};
@@ -139,7 +139,7 @@ fn admit(
         admission::admit(cx, client, (named + due) * each_bytes)?;
     }
     if view.converts_to.is_some() {
-        admission::admit(cx, client, CONVERTED_MAX_BYTES)?;
+        admission::admit(cx, client, HELD_MAX_BYTES)?;
     }
     cx.looked += due;
     Ok(())

@@ -9,6 +9,7 @@ pub mod broker_connections;
 pub mod carry_out;
 pub mod client;
 pub mod client_context;
+pub mod client_software;
 pub mod client_timers;
 pub mod cold_reads;
 pub mod context;

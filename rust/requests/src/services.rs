@@ -2,9 +2,11 @@
 
 use std::ops::Deref;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use arc_swap::ArcSwap;
 
+use crate::client_software::ClientSoftware;
 use crate::cold_reads::FetchJob;
 use crate::fetch::sessions::SessionCache;
 use crate::list_offsets::delayed_list_offsets::LookUpJob;
@@ -62,6 +64,11 @@ pub struct Services {
     pub replies: ReplyMemory,
     /// Clients that were named for their old message formats.
     pub old_clients: OldClients,
+    /// Whether clients may push metrics. librdkafka logs that it asks for them, so that the APIs
+    /// are offered only once there is a subscription.
+    pub offers_client_metrics: AtomicBool,
+    /// Clients whose software was told.
+    pub client_software: ClientSoftware,
     /// Connections that remember many refused batches.
     pub refused_room: Arc<RefusedRoom>,
     /// Ways back to connections.
@@ -93,6 +100,8 @@ impl Services {
             session_ids: Unguessable::default(),
             replies: ReplyMemory::new(receive_max_bytes, config.cluster.is_some()),
             old_clients: OldClients::default(),
+            offers_client_metrics: AtomicBool::new(false),
+            client_software: ClientSoftware::default(),
             refused_room: Arc::default(),
             budget,
             mailboxes,

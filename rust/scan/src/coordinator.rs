@@ -6,9 +6,8 @@
 //!    +------- leader moved, connection lost, other replica ---+
 //! ```
 //!
-//! Epochs: [`epochs`]. Metadata that may be old: [`doubts`].
+//! Epochs: [`epochs`]. Metadata that may be old: [`crate::doubts`].
 
-mod doubts;
 mod epochs;
 
 use std::collections::{BTreeSet, HashMap};
@@ -20,13 +19,14 @@ use pyrklog_client::{Client, ClientError, Connection, Metadata, OffsetAnswer, Of
 use pyrklog_wire::list_offsets::{EARLIEST_TIMESTAMP, LATEST_TIMESTAMP};
 use pyrklog_wire::{ErrorCode, Uuid};
 
-use self::doubts::Doubts;
 use crate::ask::FetchTerms;
 use crate::assign::{Choice, Lanes};
+use crate::doubts::Doubts;
 use crate::error::{ErrorKind, Result, ScanError};
 use crate::lane::{LaneId, Why};
+use crate::left_out::{LeftOut, LeftOuts};
 use crate::openers::{self, Openers};
-use crate::options::Missing;
+use crate::options::{Missing, Unanswered};
 use crate::progress::{Delivered, Progress};
 use crate::split::Cursor;
 use crate::worker::{Command, Event, Shared};
@@ -67,6 +67,8 @@ pub(crate) struct Coordinator {
     progress: Arc<Progress>,
     terms: Arc<FetchTerms>,
     missing: Missing,
+    unanswered: Unanswered,
+    left_out: LeftOuts,
     workers: Vec<WorkerHandle>,
     events: Receiver<Event>,
     openers: Openers,
@@ -85,7 +87,8 @@ impl Coordinator {
         shared: Shared,
         progress: Arc<Progress>,
         terms: Arc<FetchTerms>,
-        missing: Missing,
+        (missing, unanswered): (Missing, Unanswered),
+        left_out: LeftOuts,
         workers: Vec<WorkerHandle>,
         events: Receiver<Event>,
         openers: Openers,
@@ -108,6 +111,8 @@ impl Coordinator {
             progress,
             terms,
             missing,
+            unanswered,
+            left_out,
             workers,
             events,
             openers,
@@ -171,7 +176,7 @@ impl Coordinator {
         match opened {
             Ok(connection) => {
                 let Some(worker) = self.lanes.worker(lane) else {
-                    // News of an older lane with its name took it from the list.
+                    // It was given up meanwhile.
                     return self.all_released(waiting, "connection lost");
                 };
                 self.tell(worker, Command::Open(lane, connection));
@@ -221,6 +226,7 @@ impl Coordinator {
                 None
             }
             (Why::Moved(text), _) => Some(text),
+            (Why::Stalled(text), _) => return self.stalled(&cursor, text),
         };
         let one = Waiting {
             cursor,
@@ -300,7 +306,8 @@ impl Coordinator {
             Found::Gone(gone) => {
                 let now = Instant::now();
                 let mut doubts = one.gone.take().unwrap_or_else(|| Doubts::new(now));
-                self.doubt(&mut doubts);
+                doubts.note(&mut self.client);
+                self.is_stale = true;
                 if doubts.are_of_all(self.client.metadata(), now, DELETED_AFTER) {
                     return Err(ScanError::new(ErrorKind::TopicDeleted, gone.text));
                 }
@@ -444,11 +451,25 @@ impl Coordinator {
                     false => format!(" (at first: {first})"),
                 }
             );
-            return Err(ScanError::new(ErrorKind::LeaderNotAvailable, text));
+            return self.stalled(&one.cursor, text);
         }
         one.due = now + wait;
         one.reason.get_or_insert_with(|| reason.to_owned());
         self.waiting.push(one);
+        Ok(())
+    }
+
+    /// The split made no progress for too long.
+    fn stalled(&mut self, cursor: &Cursor, reason: String) -> Result<()> {
+        if self.unanswered == Unanswered::Fail {
+            return Err(ScanError::new(ErrorKind::LeaderNotAvailable, reason));
+        }
+        self.left_out.push(LeftOut {
+            topic: Arc::clone(&cursor.topic),
+            partition: cursor.partition,
+            reason,
+        });
+        self.left -= 1;
         Ok(())
     }
 }

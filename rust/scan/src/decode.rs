@@ -74,7 +74,7 @@ impl Bad {
             Bad::Scan(error) => (error.kind, error.text),
             Bad::Decode(error) => (ErrorKind::CorruptBatch, error.to_string()),
             Bad::Expand(error @ DecompressError::TooLarge { .. }) => {
-                (ErrorKind::BatchTooLarge, error.to_string())
+                (ErrorKind::BatchTooLarge, format!("{error} (large_bytes)"))
             }
             Bad::Expand(error) => (ErrorKind::CorruptBatch, error.to_string()),
             Bad::Other(text) => (ErrorKind::CorruptBatch, text.to_owned()),

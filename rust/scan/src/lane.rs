@@ -35,11 +35,13 @@ const STUCK_REPLICA_FOR: Duration = Duration::from_secs(5);
 /// So many time-outs of throttling without a record in between are waited for.
 const THROTTLED_TIMEOUTS_MAX: u32 = 5;
 
-/// A lane's name: the broker, and which of several connections to it.
+/// A lane's name: the broker, and which of several connections to it. No other lane has its number:
+/// news of a lane may come when another one is in its place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct LaneId {
     pub broker: i32,
     pub shard: usize,
+    pub number: u64,
 }
 
 /// Why a split leaves a lane.
@@ -51,6 +53,8 @@ pub(crate) enum Why {
     OutOfRange,
     /// Another replica is to be preferred.
     Preferred(i32),
+    /// The broker gave nothing of it for too long.
+    Stalled(String),
 }
 
 /// Records of one split, to be decoded.
@@ -121,6 +125,17 @@ impl Lane {
     /// Whether it has splits.
     pub fn is_idle(&self) -> bool {
         self.cursors.is_empty() && self.asked.is_empty()
+    }
+
+    /// Whose records the answer in flight has, for messages. Of an answer that is too long it is the
+    /// first of these partitions that has any: brokers send no other batch beyond what was asked for.
+    pub fn asked_for(&self) -> String {
+        let place = |one: &Cursor| format!("partition {} at offset {}", one.name(), one.position);
+        match &self.asked[..] {
+            [] => "no partition".into(),
+            [one] => place(one),
+            [first, others @ ..] => format!("{}, or one of {} others", place(first), others.len()),
+        }
     }
 
     /// All its splits.
@@ -356,12 +371,12 @@ impl Lane {
             Isolation::ReadUncommitted => one.head.high_watermark,
         };
         if visible < cursor.end {
-            self.end_not_shown(cursor, visible, now, answer)?;
+            self.end_not_shown(cursor, visible, now, answer);
         } else if is_first {
             if !records.is_empty() && cursor.empties >= EMPTIES_MAX {
                 return Err(corrupt(&cursor, "the broker sends a part of a batch only"));
             }
-            self.nothing_found(cursor, now, answer)?;
+            self.nothing_found(cursor, now, answer);
         } else {
             // There was no room for it, or the broker reads one partition at a time.
             cursor.was_behind();
@@ -389,7 +404,7 @@ impl Lane {
         if is_over {
             answer.finished.push(cursor);
         } else {
-            self.nothing_found(cursor, now, answer)?;
+            self.nothing_found(cursor, now, answer);
         }
         Ok(None)
     }
@@ -406,7 +421,7 @@ impl Lane {
         let last = entry_behind(records, cursor.position - 1)
             .map_err(|error| corrupt(&cursor, &error.to_string()))?;
         let Some(last) = last else {
-            self.nothing_found(cursor, now, answer)?;
+            self.nothing_found(cursor, now, answer);
             return Ok(None);
         };
         if let Entry::Batch(last) = last
@@ -435,19 +450,19 @@ impl Lane {
         visible: i64,
         now: Instant,
         answer: &mut Answer<'_>,
-    ) -> Result<()> {
+    ) {
         cursor.empties = 0;
         let Some(mut cursor) = self.unless_stuck(cursor, now, answer) else {
-            return Ok(());
+            return;
         };
         if cursor.stalled_for(now) >= self.terms.timeout {
             let (name, end) = (cursor.name(), cursor.end);
             let text =
                 format!("partition {name} is to be read up to offset {end}, but ends at {visible}");
-            return Err(ScanError::new(ErrorKind::LeaderNotAvailable, text));
+            answer.released.push((cursor, Why::Stalled(text)));
+        } else {
+            self.cursors.push_back(cursor);
         }
-        self.cursors.push_back(cursor);
-        Ok(())
     }
 
     /// Gives the split back, unless it leaves a replica that is stuck: the leader may be ahead.
@@ -468,19 +483,14 @@ impl Lane {
     }
 
     /// The split is asked for again, unless it was for too long.
-    fn nothing_found(
-        &mut self,
-        mut cursor: Cursor,
-        now: Instant,
-        answer: &mut Answer<'_>,
-    ) -> Result<()> {
+    fn nothing_found(&mut self, mut cursor: Cursor, now: Instant, answer: &mut Answer<'_>) {
         cursor.empties = cursor.empties.saturating_add(1);
         let Some(mut cursor) = self.unless_stuck(cursor, now, answer) else {
-            return Ok(());
+            return;
         };
         if cursor.stalled_for(now) < self.terms.timeout {
             self.cursors.push_back(cursor);
-            return Ok(());
+            return;
         }
         let (name, position, end) = (cursor.name(), cursor.position, cursor.end);
         let (address, seconds) = (self.connection.address(), self.terms.timeout.as_secs_f64());
@@ -488,7 +498,7 @@ impl Lane {
             "partition {name} could not be read for {seconds:.0} s: broker {address} sends nothing \
              of offsets {position} to {end}, and nothing that follows them"
         );
-        Err(ScanError::new(ErrorKind::LeaderNotAvailable, text))
+        answer.released.push((cursor, Why::Stalled(text)));
     }
 
     /// Why the broker does not serve the split, if it does not.

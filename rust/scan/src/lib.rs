@@ -3,11 +3,14 @@
 //! ```text
 //! names         topics to choose among
 //! plan          offsets to read of each partition: splits
+//! absence       what a broker does not know of what is to be read
+//! doubts        which brokers said the same thing that may be old
 //! sample        the first values of them, for a schema
 //! coordinator   one thread: finds leaders, checks epochs, hands out splits
 //! openers       threads for a moment: connect side by side
 //! worker        a few threads: each polls its lanes, decodes, fills a batch
 //! lane          one connection, the splits read on it, one Fetch in flight
+//! left_out      partitions without which it goes on
 //! queue         finished batches, bounded in bytes
 //! reader        the caller's side
 //! bad_rows      records whose values did not fit, gathered beside a batch
@@ -22,6 +25,7 @@
 #![forbid(unsafe_code)]
 
 mod aborted;
+mod absence;
 mod ask;
 mod assign;
 mod bad_rows;
@@ -31,10 +35,12 @@ mod bytes_builder;
 mod columns;
 mod coordinator;
 mod decode;
+mod doubts;
 mod entries;
 mod error;
 mod lane;
 mod large;
+mod left_out;
 mod names;
 mod old_formats;
 mod openers;
@@ -57,11 +63,14 @@ pub use bad_rows::{BAD_RECORD_COLUMNS, BadRecords};
 pub use bad_writer::{BadRecordSink, NotWritten, cannot_write};
 pub use columns::{Column, Columns, UnknownColumn};
 pub use error::{ErrorKind, Result, ScanError};
+pub use left_out::LeftOut;
 pub use names::topic_names;
-pub use options::{ALL_PARTITIONS, Missing, OptionsError, Position, ScanOptions, TopicPartitions};
+pub use options::{
+    ALL_PARTITIONS, Missing, OptionsError, Position, ScanOptions, TopicPartitions, Unanswered,
+};
 pub use plan::Plan;
 pub use progress::SplitProgress;
-pub use reader::{Interrupt, ScanReader, Status};
+pub use reader::{Interrupt, Next, ScanReader, Status};
 pub use registry::latest_schema;
 pub use sample::{given, plan};
 pub use split::Split;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use pyrklog_client::{ClientConfig, Isolation};
+use pyrklog_wire::Uuid;
 use thiserror::Error;
 
 use crate::columns::Columns;
@@ -64,6 +65,15 @@ pub enum Missing {
     Skip,
 }
 
+/// What becomes of partitions whose leaders do not answer for `ScanOptions::timeout`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unanswered {
+    /// The scan fails.
+    Fail,
+    /// It goes on without them, and tells which they are.
+    Leave,
+}
+
 /// All options of a scan.
 #[derive(Clone, Debug)]
 pub struct ScanOptions {
@@ -71,6 +81,8 @@ pub struct ScanOptions {
     pub client: ClientConfig,
     /// What to read.
     pub topics: Vec<TopicPartitions>,
+    /// Ids of topics as they were seen before: no other topic of the name is read.
+    pub topic_ids: HashMap<String, Uuid>,
     /// Where to begin, unless `starts` says otherwise.
     pub start: Position,
     /// Where to end, unless `ends` says otherwise; the end itself is not read.
@@ -89,6 +101,8 @@ pub struct ScanOptions {
     pub rack: String,
     /// Deleted records.
     pub missing: Missing,
+    /// Leaders that do not answer.
+    pub unanswered: Unanswered,
     /// Threads that decode.
     pub threads: usize,
     /// Rows of a batch at most.

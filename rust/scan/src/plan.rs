@@ -1,6 +1,6 @@
 //! Which offsets a scan reads, asked before anything is read.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -8,13 +8,16 @@ use pyrklog_client::{Backoff, Cancel, Client, Isolation, OffsetQuery, Topic};
 use pyrklog_wire::ErrorCode;
 use pyrklog_wire::list_offsets::{EARLIEST_TIMESTAMP, LATEST_TIMESTAMP};
 
+use crate::absence::{Absence, absent};
 use crate::columns::Columns;
 use crate::error::{ErrorKind, Result, ScanError};
+use crate::left_out::LeftOut;
 use crate::openers;
-use crate::options::{ALL_PARTITIONS, Position, ScanOptions};
+use crate::options::{ALL_PARTITIONS, Position, ScanOptions, Unanswered};
 use crate::split::Split;
 
-/// How long a topic may be unknown: a broker learns of a new one a moment later than another.
+/// How long all brokers may not know a topic or partition: each learns of a new one a moment later
+/// than another.
 const UNKNOWN_FOR: Duration = Duration::from_secs(1);
 /// How long a log may end before the offset at which its scan starts: a new leader learns a moment
 /// later how far its followers are.
@@ -27,6 +30,8 @@ const PARTITIONS_MAX: usize = 400_000;
 pub struct Plan {
     /// One a partition, in the order of the topics.
     pub splits: Vec<Split>,
+    /// Partitions that have none, since their leaders did not answer ([`Unanswered::Leave`]).
+    pub left_out: Vec<LeftOut>,
     pub(crate) options: ScanOptions,
     pub(crate) client: Client,
 }
@@ -41,18 +46,34 @@ pub(crate) fn plan(options: ScanOptions, cancel: Cancel) -> Result<Plan> {
     let client = Client::new(options.client.clone(), cancel);
     let mut planner = Planner {
         until: Instant::now() + options.timeout,
-        unknown_until: Instant::now() + UNKNOWN_FOR.min(options.timeout),
+        absence: None,
         backoff: Backoff::default(),
         options: &options,
         client,
+        left: HashMap::new(),
     };
     let mut splits = planner.partitions()?;
     planner.resolve(&mut splits, Edge::Start)?;
     planner.resolve(&mut splits, Edge::End)?;
     planner.check_starts(&mut splits)?;
-    let client = planner.client;
+    let (client, mut left) = (planner.client, planner.left);
+    let mut left_out = Vec::new();
+    let numbered = splits.into_iter().enumerate();
+    let found = numbered.filter_map(|(number, split)| match left.remove(&number) {
+        None => Some(split),
+        Some(reason) => {
+            left_out.push(LeftOut {
+                topic: split.topic,
+                partition: split.partition,
+                reason,
+            });
+            None
+        }
+    });
+    let splits = found.collect();
     Ok(Plan {
         splits,
+        left_out,
         options,
         client,
     })
@@ -76,8 +97,11 @@ struct Planner<'a> {
     options: &'a ScanOptions,
     client: Client,
     until: Instant,
-    unknown_until: Instant,
+    /// What the brokers that were asked last do not know.
+    absence: Option<Absence>,
     backoff: Backoff,
+    /// Splits, by their numbers, whose leaders have not answered in time, and why.
+    left: HashMap<usize, String>,
 }
 
 impl Planner<'_> {
@@ -98,14 +122,6 @@ impl Planner<'_> {
             };
             let all = || topic.partitions.iter().map(|one| one.index).collect();
             for partition in wanted.partitions.clone().unwrap_or_else(all) {
-                if topic.partition(partition).is_none() {
-                    let count = topic.partitions.len();
-                    let text = format!(
-                        "topic {} has no partition {partition}, but {count} of them",
-                        topic.name
-                    );
-                    return Err(ScanError::new(ErrorKind::UnknownTopic, text));
-                }
                 if seen.insert((Arc::clone(&topic.name), partition)) {
                     splits.push(Split {
                         topic: Arc::clone(&topic.name),
@@ -152,13 +168,33 @@ impl Planner<'_> {
             Err(error) if error.is_retriable() => return Ok(Some(error.into())),
             Err(error) => return Err(error.into()),
         };
+        let mut late = None;
         for name in names {
-            let topic = metadata.topics.get(name);
-            if let Some(error) = topic_error(name, topic, Instant::now() < self.unknown_until)? {
-                return Ok(Some(error));
+            if let Some(topic) = metadata.topics.get(name) {
+                late = topic_error(topic)?.or(late);
             }
         }
-        Ok(None)
+        let missing = absent(self.options, metadata);
+        if missing.is_empty() {
+            self.absence = None;
+            return Ok(late);
+        }
+        let mut absence = match self.absence.take() {
+            Some(before) => before.and(missing),
+            None => Absence::new(missing),
+        };
+        absence.doubts.note(&mut self.client);
+        // A scan with less time than that ends with what it has heard.
+        let least = UNKNOWN_FOR.min(self.options.timeout / 2);
+        let is_sure = absence
+            .doubts
+            .are_of_all(self.client.metadata(), Instant::now(), least);
+        let late = absence.error(is_sure);
+        self.absence = Some(absence);
+        match is_sure {
+            true => Err(late),
+            false => Ok(Some(late)),
+        }
     }
 
     /// Waits before the next try; `why` is the failure if the time is over.
@@ -167,7 +203,13 @@ impl Planner<'_> {
             let late = || ScanError::new(ErrorKind::LeaderNotAvailable, "no answer in time");
             return Err(why.unwrap_or_else(late));
         }
-        let wait = self.backoff.next_wait();
+        let wait = match &self.absence {
+            Some(absence) => {
+                let metadata = self.client.metadata();
+                absence.doubts.next_wait(metadata, &mut self.backoff)
+            }
+            None => self.backoff.next_wait(),
+        };
         Ok(self.client.cancel().sleep(wait)?)
     }
 
@@ -175,6 +217,9 @@ impl Planner<'_> {
     fn resolve(&mut self, splits: &mut [Split], edge: Edge) -> Result<()> {
         let mut open = Vec::new();
         for (number, split) in splits.iter_mut().enumerate() {
+            if self.left.contains_key(&number) {
+                continue;
+            }
             let position = match edge {
                 Edge::Start => self.options.start_of(&split.topic, split.partition),
                 Edge::End => self.options.end_of(&split.topic, split.partition),
@@ -222,8 +267,7 @@ impl Planner<'_> {
             let places = queries.iter().map(|one| (&*one.topic, one.partition));
             openers::connect(&mut self.client, places)?;
             let answers = self.client.list_offsets(isolation, &queries)?;
-            let mut again = Vec::new();
-            let mut why = None;
+            let (mut again, mut failed) = (Vec::new(), Vec::new());
             for ((number, timestamp), answer) in open.into_iter().zip(answers) {
                 let split = &mut splits[number];
                 match answer.error {
@@ -232,15 +276,29 @@ impl Planner<'_> {
                     ErrorCode::NONE if timestamp >= 0 => again.push((number, LATEST_TIMESTAMP)),
                     ErrorCode::NONE => return Err(no_offset(split, answer.offset)),
                     code => {
-                        why = Some(offset_error(split, code)?);
+                        offset_error(split, code)?;
                         is_stale = true;
-                        again.push((number, timestamp));
+                        failed.push((number, timestamp, code));
                     }
                 }
             }
+            let is_late = Instant::now() >= self.until;
+            if is_late && self.options.unanswered == Unanswered::Leave {
+                for (number, _, code) in failed.drain(..) {
+                    let why = offset_error(&splits[number], code)?;
+                    self.left.insert(number, why.text);
+                }
+            }
+            let last = failed.last();
+            let why = last.map(|(number, _, code)| offset_error(&splits[*number], *code));
             open = again;
-            if why.is_some() {
-                self.pause(why)?;
+            open.extend(
+                failed
+                    .iter()
+                    .map(|(number, timestamp, _)| (*number, *timestamp)),
+            );
+            if let Some(why) = why {
+                self.pause(Some(why?))?;
             }
         }
         Ok(())
@@ -253,6 +311,7 @@ impl Planner<'_> {
         let until = self.until.min(Instant::now() + LAGGING_FOR);
         loop {
             let beyond: Vec<(usize, i64)> = (0..splits.len())
+                .filter(|number| !self.left.contains_key(number))
                 .filter(|number| self.starts_beyond(&splits[*number]))
                 .map(|number| (number, LATEST_TIMESTAMP))
                 .collect();
@@ -265,6 +324,9 @@ impl Planner<'_> {
             )?;
             let mut why = None;
             for (number, _) in beyond {
+                if self.left.contains_key(&number) {
+                    continue;
+                }
                 let split = &mut splits[number];
                 if split.start > split.end {
                     why = Some(beyond_the_end(split));
@@ -315,20 +377,12 @@ fn no_offset(split: &Split, offset: i64) -> ScanError {
     ScanError::new(ErrorKind::Protocol, text)
 }
 
-/// The failure of a topic that may pass; the error is one that does not.
-fn topic_error(name: &str, topic: Option<&Topic>, may_appear: bool) -> Result<Option<ScanError>> {
-    let code = topic.map_or(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION, |topic| topic.error);
-    match code {
-        ErrorCode::NONE => Ok(None),
-        ErrorCode::UNKNOWN_TOPIC_OR_PARTITION => {
-            let text = format!("topic {name} does not exist");
-            let error = ScanError::new(ErrorKind::UnknownTopic, text);
-            if may_appear {
-                Ok(Some(error))
-            } else {
-                Err(error)
-            }
-        }
+/// The failure of a topic that may pass; the error is one that does not. One that the broker does
+/// not know is no failure here.
+fn topic_error(topic: &Topic) -> Result<Option<ScanError>> {
+    let name = &topic.name;
+    match topic.error {
+        ErrorCode::NONE | ErrorCode::UNKNOWN_TOPIC_OR_PARTITION => Ok(None),
         ErrorCode::INVALID_TOPIC_EXCEPTION => {
             let text = format!("no topic has the name {name:?}");
             Err(ScanError::new(ErrorKind::UnknownTopic, text))

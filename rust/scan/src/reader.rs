@@ -16,6 +16,7 @@ use crate::columns::Columns;
 use crate::coordinator::{Coordinator, WorkerHandle, leaders};
 use crate::decode::{DecodeLimits, Decoder};
 use crate::error::{ErrorKind, Result, ScanError};
+use crate::left_out::{LeftOut, LeftOuts};
 use crate::openers::Openers;
 use crate::options::ScanOptions;
 use crate::plan::Plan;
@@ -73,6 +74,7 @@ pub struct Status {
     splits: Arc<[Split]>,
     progress: Arc<Progress>,
     queue: Arc<Queue>,
+    left_out: LeftOuts,
     cancel: Cancel,
     /// Of the writer of bad records, which works on when all is read.
     bad_cancel: Option<Cancel>,
@@ -89,6 +91,11 @@ impl Status {
         self.progress.read()
     }
 
+    /// Partitions without which it goes on so far.
+    pub fn left_out(&self) -> Vec<LeftOut> {
+        self.left_out.read()
+    }
+
     /// The failure, if the scan has failed.
     pub fn failure(&self) -> Option<ScanError> {
         self.queue.failure()
@@ -102,6 +109,17 @@ impl Status {
             cancel.cancel();
         }
     }
+}
+
+/// What a wait for a batch ends with.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Next {
+    /// The next one.
+    Batch(RecordBatch),
+    /// There are no more.
+    End,
+    /// None came in time.
+    Nothing,
 }
 
 /// Reads the batches of a scan; dropping it ends the scan.
@@ -141,6 +159,7 @@ impl ScanReader {
     ) -> Result<ScanReader> {
         let Plan {
             splits,
+            left_out,
             options,
             client,
         } = plan;
@@ -162,6 +181,7 @@ impl ScanReader {
                 splits: splits.into(),
                 progress: Arc::clone(&progress),
                 queue,
+                left_out: LeftOuts::new(left_out),
                 cancel,
                 bad_cancel: bad_records.as_ref().map(|sink| sink.cancel.clone()),
             },
@@ -191,7 +211,8 @@ impl ScanReader {
             shared,
             progress,
             terms,
-            options.missing,
+            (options.missing, options.unanswered),
+            reader.status.left_out.clone(),
             handles,
             heard,
             openers,
@@ -213,9 +234,25 @@ impl ScanReader {
     /// The scan has failed or was interrupted; nothing follows.
     pub fn next_batch(&mut self) -> Result<Option<RecordBatch>> {
         loop {
+            match self.next_within(LOOK)? {
+                Next::Batch(batch) => return Ok(Some(batch)),
+                Next::End => return Ok(None),
+                Next::Nothing => {}
+            }
+        }
+    }
+
+    /// The next batch, if it comes in time. Bad records of one that has come are waited for.
+    ///
+    /// # Errors
+    /// As [`ScanReader::next_batch`].
+    pub fn next_within(&mut self, most: Duration) -> Result<Next> {
+        let since = Instant::now();
+        loop {
             // Before a batch is taken: one that was taken counts as delivered.
             self.look()?;
-            match self.status.queue.pop(LOOK) {
+            let left = most.saturating_sub(since.elapsed());
+            match self.status.queue.pop(left.min(LOOK)) {
                 Popped::Batch(output) => {
                     let has_bad = output.bad.is_some();
                     if let Some(bad) = output.bad {
@@ -223,11 +260,12 @@ impl ScanReader {
                     }
                     // One without a row was there for its bad records.
                     if !has_bad || output.batch.num_rows() > 0 {
-                        return Ok(Some(output.batch));
+                        return Ok(Next::Batch(output.batch));
                     }
                 }
-                Popped::End => return Ok(None),
+                Popped::End => return Ok(Next::End),
                 Popped::Failed(error) => return Err(error),
+                Popped::Nothing if left.is_zero() => return Ok(Next::Nothing),
                 Popped::Nothing => {}
             }
         }
@@ -358,7 +396,7 @@ fn decoder(
 mod tests {
     use super::*;
     use crate::columns::Column;
-    use crate::options::{Missing, Position, TopicPartitions};
+    use crate::options::{Missing, Position, TopicPartitions, Unanswered};
     use pyrklog_client::{ClientConfig, Isolation};
     use std::collections::HashMap;
 
@@ -375,6 +413,7 @@ mod tests {
                 topic: "t".into(),
                 partitions: None,
             }],
+            topic_ids: HashMap::new(),
             start: Position::Earliest,
             end: Position::Latest,
             starts: HashMap::new(),
@@ -384,6 +423,7 @@ mod tests {
             isolation: Isolation::ReadCommitted,
             rack: String::new(),
             missing: Missing::Fail,
+            unanswered: Unanswered::Fail,
             threads,
             batch_rows: 1000,
             batch_bytes: 8 << 20,

@@ -167,8 +167,10 @@ impl Rows {
     fn make_room(&mut self, offset: i64, cost: usize) -> Result<()> {
         let limit = self.limits.record_bytes;
         if cost > limit {
-            let text =
-                format!("the record at offset {offset} takes {cost} bytes, {limit} are allowed");
+            let text = format!(
+                "the record at offset {offset} takes {cost} bytes, {limit} are allowed (twice \
+                 large_bytes)"
+            );
             return Err(ScanError::new(ErrorKind::BatchTooLarge, text));
         }
         if self.builder.is_empty() {

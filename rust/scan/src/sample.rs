@@ -159,6 +159,7 @@ fn read(options: &ScanOptions, splits: &[Split], cancel: &Cancel) -> Result<Vec<
     let outer = cancel.clone();
     let plan = Plan {
         splits,
+        left_out: Vec::new(),
         options,
         client,
     };

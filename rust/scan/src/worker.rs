@@ -252,8 +252,12 @@ impl Worker {
         let most = self.terms.large_bytes + self.frame_limit();
         let lane = &mut self.lanes[number];
         if bytes > most {
-            let address = lane.connection.address();
-            let text = format!("broker {address} sends {bytes} bytes at once, {most} are allowed");
+            let text = format!(
+                "{}: broker {} sends {bytes} bytes at once, {most} are allowed (large_bytes is {})",
+                lane.asked_for(),
+                lane.connection.address(),
+                self.terms.large_bytes
+            );
             return Err(ScanError::new(ErrorKind::BatchTooLarge, text));
         }
         let now = Instant::now();

@@ -6,11 +6,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use common::{FakeBroker, Reply, batch, bomb, read, start};
+use arrow_array::cast::AsArray;
+use common::{FakeBroker, Reply, batch, bomb, offsets_of, read, start};
+use pyrklog_compression::compress;
 use pyrklog_scan::{ErrorKind, Position, ScanError};
 use pyrklog_wire::ErrorCode;
 use pyrklog_wire::api::key;
 use pyrklog_wire::batch::Compression;
+use pyrklog_wire::builder::BatchBuilder;
 
 fn failure(reply: impl Fn() -> Reply + Send + 'static) -> ScanError {
     let broker = FakeBroker::start(move |_, _| reply());
@@ -22,9 +25,58 @@ fn frames_that_announce_gigabytes_are_refused_unread() {
     let error = failure(|| Reply::Bytes(0x3fff_0000_i32.to_be_bytes().to_vec()));
     assert_eq!(error.kind, ErrorKind::BatchTooLarge);
     assert!(
+        error.text.starts_with("partition t-0 at offset 0: broker "),
+        "{error}"
+    );
+    assert!(
         error.text.contains("sends 1073676288 bytes at once"),
         "{error}"
     );
+    assert!(error.text.ends_with("(large_bytes is 33554432)"), "{error}");
+}
+
+/// A record of a hundred megabytes, which most limits are set for, behind small ones.
+#[test]
+fn a_record_of_a_hundred_megabytes_is_read_unless_large_bytes_forbids_it() {
+    const BYTES: usize = 100_000_000;
+    for codec in [Compression::None, Compression::Zstd] {
+        let broker = FakeBroker::start(|_, _| Reply::Log);
+        let mut builder = BatchBuilder::new().base_offset(90).leader_epoch(1);
+        builder.append(1, None, Some(&vec![7; BYTES]));
+        builder.skip_offsets(9);
+        broker.state().log[9] = (90, built(builder, codec));
+        let mut options = broker.options();
+        options.large_bytes = 100 << 20;
+        let mut reader = start(options).unwrap();
+        let mut rows = Vec::new();
+        while let Some(batch) = reader.next_batch().unwrap() {
+            let values = batch.column_by_name("value").unwrap().as_binary::<i32>();
+            let sizes = values.iter().flatten().map(<[u8]>::len);
+            rows.extend(offsets_of(&batch).into_iter().zip(sizes));
+        }
+        let small = (0..90).map(|offset| (offset, 20));
+        assert_eq!(rows, small.chain([(90, BYTES)]).collect::<Vec<_>>());
+        let mut options = broker.options();
+        options.large_bytes = 64 << 20;
+        let error = read(options).unwrap_err();
+        assert_eq!(error.kind, ErrorKind::BatchTooLarge);
+        let of_offset_90 = error.text.starts_with("partition t-0 at offset 90: ");
+        assert!(
+            of_offset_90 && error.text.contains("large_bytes"),
+            "{error}"
+        );
+    }
+}
+
+fn built(builder: BatchBuilder, codec: Compression) -> Vec<u8> {
+    if codec == Compression::None {
+        return builder.build();
+    }
+    builder.build_compressed(codec, |records| {
+        let mut out = Vec::new();
+        compress(codec, records, &mut out).unwrap();
+        out
+    })
 }
 
 #[test]

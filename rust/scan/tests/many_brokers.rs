@@ -8,7 +8,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use common::{FakeBroker, Reply, read, start};
-use pyrklog_scan::{ErrorKind, Position, ScanOptions, TopicPartitions};
+use pyrklog_scan::{ErrorKind, LeftOut, Position, ScanOptions, TopicPartitions, Unanswered};
 use pyrklog_wire::ErrorCode;
 
 const COUNT: usize = 8;
@@ -104,6 +104,36 @@ fn brokers_that_are_away_end_a_scan_in_time() {
         partitions: Some(vec![COUNT as i32]),
     }];
     assert_eq!(read(options).unwrap().0.len(), 100);
+}
+
+/// Whether it is planned with questions for the leaders or without.
+#[test]
+fn a_scan_may_go_on_without_brokers_that_are_away() {
+    let (_listeners, ports) = silent();
+    let broker = cluster(&ports);
+    let mut options = broker.options();
+    options.unanswered = Unanswered::Leave;
+    options.client.connect_timeout = Duration::from_millis(300);
+    options.timeout = Duration::from_millis(500);
+    let partitions = |left_out: Vec<LeftOut>| {
+        let mut found: Vec<i32> = left_out.iter().map(|one| one.partition).collect();
+        found.sort_unstable();
+        found
+    };
+    let away: Vec<i32> = (0..COUNT as i32).collect();
+    let (offsets, status) = read(options.clone()).unwrap();
+    assert_eq!(offsets.len(), 100);
+    assert_eq!(partitions(status.left_out()), away);
+    let reason = status.left_out()[0].reason.clone();
+    assert!(reason.contains("has no leader that answers"), "{reason}");
+    let read_ones: Vec<i32> = status.splits().iter().map(|one| one.partition).collect();
+    assert_eq!(read_ones, [COUNT as i32]);
+    (options.start, options.end) = (at(0), at(100));
+    let (offsets, status) = read(options).unwrap();
+    assert_eq!(offsets.len(), 100);
+    assert_eq!(partitions(status.left_out()), away);
+    let positions: Vec<i64> = status.progress().iter().map(|one| one.position).collect();
+    assert_eq!(positions, [vec![0; COUNT], vec![100]].concat());
 }
 
 /// How a scan of three partitions ends whose topic was created anew: each hears of it from its own

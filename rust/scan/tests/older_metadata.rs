@@ -3,11 +3,13 @@
 mod common;
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use common::{FakeBroker, Reply, batch, offsets_of, read, start};
+use common::{FakeBroker, Reply, TOPIC, batch, offsets_of, read, start};
 use pyrklog_client::Cancel;
-use pyrklog_scan::{ErrorKind, Position, ScanError, ScanOptions, ScanReader, plan};
+use pyrklog_scan::{
+    ErrorKind, Position, ScanError, ScanOptions, ScanReader, TopicPartitions, plan,
+};
 use pyrklog_wire::ErrorCode;
 use pyrklog_wire::api::key;
 
@@ -207,4 +209,103 @@ fn a_broker_that_is_away_may_know_a_topic_that_the_others_do_not() {
     let error = reader.next_batch().unwrap_err();
     assert_eq!(error.kind, ErrorKind::LeaderNotAvailable);
     assert!(error.text.contains("another topic of that name"), "{error}");
+}
+
+/// Broker 1, which is asked first, and broker 2, which leads all partitions.
+fn two_brokers() -> (FakeBroker, FakeBroker) {
+    let first = FakeBroker::start(|_, _| panic!("it is read"));
+    let leader = FakeBroker::start(|_, offset| piecewise(offset));
+    leader.state().id = 2;
+    for (broker, another) in [(&first, (2, leader.port)), (&leader, (1, first.port))] {
+        let mut state = broker.state();
+        (state.others, state.leaders) = (vec![another], vec![2, 2]);
+    }
+    (first, leader)
+}
+
+fn of_partition(broker: &FakeBroker, partition: i32) -> ScanOptions {
+    ScanOptions {
+        topics: vec![TopicPartitions {
+            topic: TOPIC.into(),
+            partitions: Some(vec![partition]),
+        }],
+        ..broker.options()
+    }
+}
+
+#[test]
+fn a_plan_does_not_believe_one_broker_that_does_not_know_the_topic() {
+    let (blind, _leader) = two_brokers();
+    blind.state().topic_id = None;
+    assert_eq!(read(of_partition(&blind, 1)).unwrap().0, all(0, 100));
+}
+
+#[test]
+fn a_plan_does_not_believe_one_broker_that_does_not_know_a_partition() {
+    let (blind, _leader) = two_brokers();
+    blind.state().leaders = vec![2];
+    assert_eq!(read(of_partition(&blind, 1)).unwrap().0, all(0, 100));
+    let mut options = blind.options();
+    options.starts.insert((TOPIC.into(), 1), at(90, -1));
+    assert_eq!(read(options).unwrap().0.len(), 110);
+}
+
+#[test]
+fn a_plan_does_not_believe_one_broker_that_knows_the_topic_before() {
+    let (blind, leader) = two_brokers();
+    blind.state().topic_id = Some([2; 16]);
+    let mut options = of_partition(&blind, 1);
+    options.topic_ids.insert(TOPIC.into(), [1; 16]);
+    assert_eq!(read(options.clone()).unwrap().0, all(0, 100));
+    // Of brokers before Kafka 2.8 any is that topic.
+    for broker in [&blind, &leader] {
+        broker.state().topic_id = Some([0; 16]);
+    }
+    assert_eq!(read(options.clone()).unwrap().0, all(0, 100));
+    for broker in [&blind, &leader] {
+        broker.state().topic_id = Some([2; 16]);
+    }
+    let error = read(options).unwrap_err();
+    assert_eq!(error.kind, ErrorKind::TopicDeleted);
+    assert!(error.text.contains("it has another id"), "{error}");
+}
+
+#[test]
+fn a_plan_believes_all_brokers_within_a_second_or_two() {
+    let (first, second) = two_brokers();
+    let begin = Instant::now();
+    let error = read(of_partition(&first, 7)).unwrap_err();
+    assert_eq!(error.kind, ErrorKind::UnknownTopic);
+    assert_eq!(error.text, "topic t has no partition 7, but 2 of them");
+    (first.state().topic_id, second.state().topic_id) = (None, None);
+    let error = read(of_partition(&first, 0)).unwrap_err();
+    assert_eq!(error.kind, ErrorKind::UnknownTopic);
+    assert_eq!(error.text, "topic t does not exist");
+    assert!(begin.elapsed() < Duration::from_secs(5));
+}
+
+/// Nobody listens on port 1: that broker may know the topic.
+#[test]
+fn a_plan_waits_for_a_broker_that_is_away() {
+    let broker = FakeBroker::start(|_, _| panic!("it is read"));
+    (broker.state().topic_id, broker.state().others) = (None, vec![(2, 1)]);
+    let mut options = broker.options();
+    options.timeout = Duration::from_secs(2);
+    let error = read(options).unwrap_err();
+    assert_eq!(error.kind, ErrorKind::LeaderNotAvailable);
+    let text = "topic t does not exist; not all brokers have said so";
+    assert_eq!(error.text, text);
+}
+
+#[test]
+fn what_all_brokers_lack_is_told_and_not_what_one_does() {
+    let (first, _leader) = two_brokers();
+    first.state().topic_id = None;
+    let mut options = of_partition(&first, 1);
+    options.topics.push(TopicPartitions {
+        topic: "other".into(),
+        partitions: None,
+    });
+    let error = read(options).unwrap_err();
+    assert_eq!(error.text, "topic other does not exist");
 }

@@ -1,14 +1,14 @@
-//! A caller that does not read for longer than the time-out.
+//! A caller that does not read for longer than the time-out, or does not wait for as long.
 
 mod common;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use common::{FakeBroker, Reply, batch, start};
-use pyrklog_scan::Position;
+use pyrklog_scan::{Next, Position};
 
 const LOOK: Duration = Duration::from_millis(5);
 
@@ -63,4 +63,31 @@ fn it_does_not_make_a_leader_late_that_waits_for_its_end() {
         rows += batch.num_rows();
     }
     assert_eq!(rows, 200);
+}
+
+#[test]
+fn it_waits_for_a_batch_as_long_as_it_wants() {
+    let may_answer = Arc::new(AtomicBool::new(false));
+    let is_open = Arc::clone(&may_answer);
+    let broker = FakeBroker::start(move |_, _| {
+        wait_until(|| is_open.load(Ordering::Acquire));
+        Reply::Log
+    });
+    let mut reader = start(broker.options()).unwrap();
+    let (began, most) = (Instant::now(), Duration::from_millis(250));
+    assert_eq!(reader.next_within(most).unwrap(), Next::Nothing);
+    assert!(began.elapsed() >= most);
+    assert_eq!(reader.next_within(Duration::ZERO).unwrap(), Next::Nothing);
+    assert_eq!(reader.status().progress()[0].position, 0);
+    may_answer.store(true, Ordering::Release);
+    let mut rows = 0;
+    loop {
+        match reader.next_within(Duration::from_secs(60)).unwrap() {
+            Next::Batch(batch) => rows += batch.num_rows(),
+            Next::End => break,
+            Next::Nothing => panic!("no batch came"),
+        }
+    }
+    assert_eq!(rows, 100);
+    assert_eq!(reader.next_within(most).unwrap(), Next::End);
 }

@@ -153,11 +153,17 @@ apis! {
     DESCRIBE_TRANSACTIONS = 65: DescribeTransactions 0..=0, 0, Python, Clients;
     LIST_TRANSACTIONS = 66: ListTransactions 0..=1, 0, Python, Clients;
     ALLOCATE_PRODUCER_IDS = 67: AllocateProducerIds 0..=0, 0, Python, Brokers;
+    GET_TELEMETRY_SUBSCRIPTIONS = 71: GetTelemetrySubscriptions 0..=0, 0, Python, Clients;
+    PUSH_TELEMETRY = 72: PushTelemetry 0..=0, 0, Python, Clients;
+    LIST_CLIENT_METRICS_RESOURCES = 74: ListClientMetricsResources 0..=0, 0, Python, Clients;
     DESCRIBE_TOPIC_PARTITIONS = 75: DescribeTopicPartitions 0..=0, 0, Python, Clients;
     // Private keys lie far above Kafka's, which are small numbers.
     REPLICA_DIGEST = 20_001: ReplicaDigest 0..=0, 0, Python, Tools;
     STATE_CHANGES = 20_002: StateChanges 0..=0, 0, Python, Tools;
     OBSERVE_BROKER = 20_003: ObserveBroker 0..=0, 0, Python, ToolsBetweenBrokers;
+    BROKER_HEALTH = 20_004: BrokerHealth 0..=0, 0, Python, Tools;
+    GROUP_LAG = 20_005: GroupLag 0..=0, 0, Python, Tools;
+    PARTITION_OFFSETS = 20_006: PartitionOffsets 0..=0, 0, Python, ToolsBetweenBrokers;
 }
 
 /// The row of an API key, `None` if not served.

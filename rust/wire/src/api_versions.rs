@@ -81,14 +81,35 @@ fields! {
 
 body!(response API_VERSIONS from 0: ApiVersionsResponse);
 
+/// What a broker offers beside the APIs that each has for clients.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Offer {
+    /// APIs between brokers of a cluster.
+    pub between_brokers: bool,
+    /// Clients may push metrics (KIP-714).
+    pub client_metrics: bool,
+}
+
+impl Offer {
+    fn has(self, row: &ApiRow) -> bool {
+        let pushes = [
+            api::key::GET_TELEMETRY_SUBSCRIPTIONS,
+            api::key::PUSH_TELEMETRY,
+        ];
+        !row.is_private
+            && (self.between_brokers || !row.is_between_brokers)
+            && (self.client_metrics || !pushes.contains(&row.key))
+    }
+}
+
 impl ApiVersionsResponse {
-    /// The features and the advertised APIs, with those between `brokers` of a cluster or without.
-    pub fn of_table(brokers: bool) -> Self {
+    /// The features and the advertised APIs.
+    pub fn of_table(offer: Offer) -> Self {
         let rows = api::TABLE.iter();
         ApiVersionsResponse {
             error_code: ErrorCode::NONE,
             apis: rows
-                .filter(|row| (brokers || !row.is_between_brokers) && !row.is_private)
+                .filter(|row| offer.has(row))
                 .map(ApiVersion::from)
                 .collect(),
             throttle_ms: 0,
@@ -97,10 +118,10 @@ impl ApiVersionsResponse {
     }
 
     /// The same with UNSUPPORTED_VERSION, to be encoded as version 0.
-    pub fn of_unsupported_version(brokers: bool) -> Self {
+    pub fn of_unsupported_version(offer: Offer) -> Self {
         ApiVersionsResponse {
             error_code: ErrorCode::UNSUPPORTED_VERSION,
-            ..Self::of_table(brokers)
+            ..Self::of_table(offer)
         }
     }
 }
@@ -133,9 +154,27 @@ mod tests {
     }
 
     #[test]
+    fn pushes_of_metrics_are_listed_only_where_they_are_offered() {
+        let listed = |client_metrics| {
+            let offer = Offer {
+                client_metrics,
+                ..Offer::default()
+            };
+            let apis = ApiVersionsResponse::of_table(offer).apis;
+            [71, 72, 74].map(|key| apis.iter().any(|one| one.key == key))
+        };
+        assert_eq!(listed(false), [false, false, true]);
+        assert_eq!(listed(true), [true, true, true]);
+    }
+
+    #[test]
     fn an_unsupported_version_gets_the_whole_list_in_version_0() {
         let mut body = Vec::new();
-        ApiVersionsResponse::of_unsupported_version(true).encode(&mut body, 0);
+        ApiVersionsResponse::of_unsupported_version(Offer {
+            between_brokers: true,
+            client_metrics: true,
+        })
+        .encode(&mut body, 0);
         assert_eq!(body[..2], [0, 35]);
         let advertised = api::TABLE.iter().filter(|row| !row.is_private);
         assert_eq!(body.len(), 2 + 4 + 6 * advertised.count());

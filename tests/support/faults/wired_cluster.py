@@ -59,6 +59,7 @@ class WiredCluster(BrokerCluster):
         host, port = place.host, place.port
         broker = _PlacedBroker(
             data,
+            faults=False,
             port=port,
             environment=self.clocks[number].environment,
             wrapper=place.wrapper,

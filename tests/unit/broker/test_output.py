@@ -90,6 +90,43 @@ def test_a_terminal_gets_text(sink: logs._Sink) -> None:
     assert not line.startswith("{")
 
 
+@pytest.mark.parametrize("is_journal", [True, False])
+def test_the_journal_is_told_how_grave_a_line_is(
+    sink: logs._Sink, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_journal: bool
+) -> None:
+    path = tmp_path / "out"
+    with path.open("a") as out:
+        found = os.fstat(out.fileno())
+        inode = found.st_ino if is_journal else found.st_ino + 1  # of an output before this one
+        monkeypatch.setenv("JOURNAL_STREAM", f"{found.st_dev}:{inode}")
+        logs.configure(out, level="debug")
+        log = logs.get_logger("test")
+        for level in (log.debug, log.info, log.warning, log.error):
+            level("told")
+        assert logs.flush(30)
+    starts, ends = zip(*(line.split("{", 1) for line in path.read_text().splitlines()), strict=True)
+    assert starts == (("<7>", "<6>", "<4>", "<3>") if is_journal else ("",) * 4)
+    levels = [json.loads("{" + end)["level"] for end in ends]
+    assert levels == ["debug", "info", "warning", "error"]
+
+
+def test_a_log_that_is_copied_and_cut_goes_on_at_its_beginning(
+    sink: logs._Sink, tmp_path: Path
+) -> None:
+    """As logrotate's copytruncate does with a file that is appended to."""
+    path = tmp_path / "broker.log"
+    with path.open("a") as out:
+        logs.configure(out)
+        log = logs.get_logger("test")
+        log.info("before")
+        assert logs.flush(30)
+        os.truncate(path, 0)
+        log.info("after")
+        assert logs.flush(30)
+    (line,) = path.read_text().splitlines()
+    assert json.loads(line)["event"] == "after"
+
+
 def test_a_reader_that_went_away_harms_nothing(sink: logs._Sink) -> None:
     out = io.StringIO()
     logs.configure(out)

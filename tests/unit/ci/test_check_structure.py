@@ -126,6 +126,19 @@ def test_violation_in_a_clean_tree_is_found(
     assert expected in found[0]
 
 
+def test_parts_of_a_library_have_importers_of_their_own(tmp_path: Path) -> None:
+    reports, pushed = (
+        f"python/pyrklog/{name}.py" for name in ("observability/report_otlp", "telemetry/otlp")
+    )
+    whole, part = "import opentelemetry.sdk\n", "from opentelemetry.proto import metrics\n"
+    assert plant(tmp_path, {reports: whole, pushed: part}) == []
+    wrong = plant(tmp_path, {reports: part, pushed: whole})
+    assert [line.partition(": ")[2] for line in wrong] == [
+        f"imports opentelemetry.proto; only {pushed} may",
+        f"imports opentelemetry.sdk; only {reports} may",
+    ]
+
+
 def test_sleeps_with_a_reason_and_in_the_helper_pass(tmp_path: Path) -> None:
     reasoned = "import time\n# As a client that is slow.\ntime.sleep(1)\n"
     helper = "import time\ntime.sleep(1)\n"

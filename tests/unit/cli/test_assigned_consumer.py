@@ -144,3 +144,16 @@ def test_an_end_past_the_log_is_waited_for() -> None:
     reading._consumer.next = [Message(0, 0), Message(1, 2), Message(0, 1), Message(0, 2)]
     assert read_all(reading) == [(0, 0), (1, 2), (0, 1), (0, 2)]
     assert reading.finished(False)
+
+
+def test_a_log_that_keeps_growing_ends_where_it_ended_at_the_start() -> None:
+    reading = reader("start")
+    reading.start()
+    reading._consumer.next = [Message(0, 0), *(Message(1, at) for at in range(7))]
+    reading._consumer.next += [Message(2, at) for at in range(4)]
+    read_all(reading)
+    assert not reading.finished(True)
+    reading._consumer.next = [Message(2, 4)]
+    read_all(reading)
+    assert reading.finished(True)
+    assert not reading.finished(False)

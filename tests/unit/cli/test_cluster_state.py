@@ -10,11 +10,12 @@ from pyrklog.observability.health_rules import (
     ClusterState,
     LogDir,
     PartitionState,
-    blockers,
     examine,
     health_item,
     is_healthy,
+    level_of,
 )
+from pyrklog.observability.restart_rules import at_risk, blockers, restart_of
 
 
 def state(
@@ -42,6 +43,7 @@ def test_a_cluster_that_is_well() -> None:
     assert health_page(one, []) == "HEALTHY   3 brokers · 3 partitions · controller 1\n"
     assert health_item(one, []) == {
         "healthy": True,
+        "level": "ok",
         "brokers": [1, 2, 3],
         "controller": 1,
         "partitions": 3,
@@ -210,3 +212,54 @@ def test_a_broker_that_does_not_answer() -> None:
     assert health_page(one, examine(one)) == "NOT SAFE  broker 3 does not answer at h:9092\n"
     # A silent broker does not help others, even if the metadata lists it.
     assert [found.reason for found in blockers(one, 2)] == ["below_min_isr", "leaderless"]
+
+
+@pytest.mark.parametrize(
+    ("partition", "names"),
+    [
+        ((1, [1, 2, 3], [1, 2, 3], 1), []),
+        ((1, [1, 2, 3], [1, 2], 1), ["t-0"]),
+        ((1, [1, 2, 3], [1, 2], 2), []),  # it blocks
+        ((1, [1], [1], 1), []),  # it blocks
+        ((2, [1, 2], [2], 1), []),  # nothing changes
+        ((1, [1, 2], [1, 2], 1), ["t-0"]),
+    ],
+)
+def test_partitions_that_a_restart_leaves_to_one_replica(
+    partition: tuple[int, list[int], list[int], int], names: list[str]
+) -> None:
+    assert [one.name for one in at_risk(state(partition), 1)] == names
+
+
+def test_levels_of_a_restart() -> None:
+    ok = restart_of(state(WELL), 1)
+    assert (ok.is_safe, level_of(ok.reasons), ok.reasons) == (True, "ok", [])
+    warn = restart_of(state((1, [1, 2], [1, 2], 1), WELL), 1)
+    assert (warn.is_safe, level_of(warn.reasons)) == (True, "warn")
+    assert [one.kind for one in warn.reasons] == ["single_replica"]
+    unsafe = restart_of(state((1, [1, 2], [1], 1), (2, [1, 2], [1, 2], 1)), 1)
+    assert (unsafe.is_safe, level_of(unsafe.reasons)) == (False, "not_safe")
+    assert [list(one.partitions) for one in unsafe.reasons] == [["t-0"], ["t-1"]]
+    alone = restart_of(state((1, [1], [1], 1), brokers=(1,)), 1)
+    assert [one.kind for one in alone.reasons] == ["alone"]
+
+
+@pytest.mark.parametrize(
+    ("replicas", "isr", "adding", "lacking"),
+    [
+        ([1, 2, 3, 4, 5], [1, 2, 3], [4, 5], []),
+        ([1, 2, 3, 4, 5], [1, 2], [4, 5], [3]),
+        ([1, 2, 3, 4, 5], [1, 2, 4], [4, 5], []),  # three are in sync: as many as before
+        ([1, 2, 3, 4, 5], [1, 4], [4, 5], [2, 3]),
+        ([1, 2, 3], [1, 2], [], [3]),
+    ],
+)
+def test_added_replicas_do_not_make_a_partition_under_replicated(
+    replicas: list[int], isr: list[int], adding: list[int], lacking: list[int]
+) -> None:
+    one = PartitionState("t", 0, 1, replicas, isr, 1, adding)
+    assert (one.lacking, one.is_under_replicated) == (lacking, bool(lacking))
+    found = examine(replace(state(brokers=(1, 2, 3, 4, 5)), partitions=[one]))
+    assert [(reason.kind, reason.broker) for reason in found] == [
+        ("behind", number) for number in lacking
+    ]

@@ -157,5 +157,5 @@ def test_interrupt_during_output_counts_the_printed_records(
     )
     write: Any = bytes
     with pytest.raises(KeyboardInterrupt), taken_over():
-        consume._copy(reading, write, None, False, False)
+        consume._copy(reading, write, (), None, False, False)
     assert (written, output.seen) == ([b"a", b"b"], b"ab")

@@ -138,12 +138,27 @@ def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
     assert "cannot read " in refusal(file=tmp_path)
 
 
+@pytest.mark.parametrize("place", ["east=h:1,east=h:2", "h:1,west=h:2", "a,b=h:1"])
+def test_one_alias_stands_before_all_brokers(place: str) -> None:
+    """Else it would be part of the second broker's name."""
+    with pytest.raises(CliError, match="--from takes one alias, before all brokers") as refused:
+        clusters(Side(FROM, place))
+    assert refused.value.code is Exit.USAGE
+
+
 def invoke(*words: str) -> tuple[int, str]:
     done = CliRunner().invoke(app, list(words))
     return done.exit_code, done.stderr
 
 
 COMMANDS = (["run", "--topics", "t"], ["status"], ["verify"])
+
+
+def test_a_list_of_topics_to_copy_again_is_refused() -> None:
+    sides = ["--from", "127.0.0.1:1", "--to", "127.0.0.1:1", "--topics", "t"]
+    code, told = invoke("mirror", "run", *sides, "--again", "t,u")
+    assert code == Exit.USAGE
+    assert "--again takes the name of one topic, not 't,u'; fix: repeat --again" in told
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda one: one[0])

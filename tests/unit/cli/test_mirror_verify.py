@@ -80,9 +80,14 @@ def test_a_partition_that_is_not_compared_is_named_with_its_reason(
     }
 
 
-@pytest.mark.parametrize(("why", "code"), [(Other.LEADERLESS, 9), (Other.GONE, 0), (Other.ANEW, 0)])
-def test_only_what_may_be_the_same_is_missed(
-    monkeypatch: pytest.MonkeyPatch, why: Other, code: int
+@pytest.mark.parametrize("why", Other)
+def test_a_partition_that_was_not_compared_is_told_by_the_exit_code(
+    monkeypatch: pytest.MonkeyPatch, why: Other
 ) -> None:
     found, _ = listed(monkeypatch, [], [("t", 0)], {("t", 1): (why, "source")})
-    assert found == code
+    assert found == 9
+
+
+def test_what_was_compared_and_is_the_same_is_a_success(monkeypatch: pytest.MonkeyPatch) -> None:
+    found, _ = listed(monkeypatch, [], [("t", 0), ("t", 1)], {})
+    assert found == 0

@@ -81,15 +81,22 @@ def test_a_bad_address_is_a_configuration_error(listen: str) -> None:
     assert done.stderr.count("\n") == 1
 
 
-def test_a_configuration_is_checked_and_printed(tmp_path: Path) -> None:
+def test_a_configuration_is_checked_and_printed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     properties = tmp_path / "server.properties"
     properties.write_text("num.partitions=7\nlog.retention.ms=5000\n")
+    monkeypatch.delenv("PYRKLOG_CACHE_KEEP")  # it would be counted
     good = run("serve", "--config", str(properties), "--data", str(tmp_path / "d"), "--check")
     assert (good.returncode, good.stderr) == (0, "")
+    assert good.stdout == "configuration is good: 3 options are given, and take effect\n"
     shown = run("serve", "--config", str(properties), "--set", "num.partitions=8", "--print-config")
     assert shown.returncode == 0
     assert "num.partitions=8  # --set" in shown.stdout
     assert "log.retention.ms=5000  # server.properties line 2" in shown.stdout
+    flags = run("serve", "--listen", ":0", "--http", "none", "--print-config").stdout
+    assert "listeners=PLAINTEXT://:0  # --listen" in flags
+    assert "pyrklog.http.listener=none  # --http" in flags
     assert not (tmp_path / "d").exists()
 
 
@@ -231,4 +238,4 @@ def test_names_outside_utf8_are_printed(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     assert serve._serve(ServeOptions(print_config=True), "a\udcff") == 0
-    assert "pyrklog.data.dir=a\\xff  # flag\n" in capsys.readouterr().out
+    assert "pyrklog.data.dir=a\\xff  # --data\n" in capsys.readouterr().out

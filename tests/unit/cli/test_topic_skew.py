@@ -1,6 +1,7 @@
 import pytest
 
-from pyrklog.cli.topic_skew import By, Load, Skew, flat_listing, largest, listing, page, ratio
+from pyrklog.cli.evenness import ratio
+from pyrklog.cli.topic_skew import By, Load, Skew, flat_listing, largest, listing, page
 
 
 @pytest.mark.parametrize(

@@ -112,7 +112,7 @@ def test_an_authorizer_is_the_first_thing_that_is_refused(tmp_path: Path) -> Non
     assert unknown.value.fix == "correct the name, or remove the line"
     with pytest.raises(ConfigError) as given:
         load_config(overrides=["no.such.option=1"])
-    assert given.value.fix == "correct the name, or leave the --set out"
+    assert given.value.fix == "correct the name, or leave --set out"
 
 
 def test_options_of_authorizers_and_of_kafka_4_are_known(tmp_path: Path) -> None:

@@ -25,12 +25,22 @@ from pyrklog.groups.requests import GroupCoordinator
 from pyrklog.handlers import service
 from pyrklog.handlers.dispatch import Handlers
 from pyrklog.plane.seam import DigestRange, LogDirUsage, ReplicaDigest
+from pyrklog.protocol.health import BrokerHealthRequest, BrokerHealthResponse
+from pyrklog.protocol.lag import (
+    GroupLagRequest,
+    GroupLagResponse,
+    PartitionOffsetsRequest,
+    PartitionOffsetsResponse,
+)
 from pyrklog.protocol.observation import Outcome
 from pyrklog.protocol.registry import find_api
+from pyrklog.telemetry.client_metrics import ClientMetrics
 from pyrklog.testing.fake_offsets import FakeLog, FakeTopic
 from pyrklog.testing.fake_plane import FakePlane
 from pyrklog.transactions.parts import TransactionParts
 from tests.unit.transactions.rig import make_parts
+
+TELEMETRY_MAX_BYTES = 10_000
 
 
 @dataclass
@@ -40,6 +50,9 @@ class FakeSession:
     host: str = "127.0.0.1"
     client_id: str | None = "test"
     listener: str = "PLAINTEXT"
+    port: int = 50_000
+    software_name: str | None = None
+    software_version: str | None = None
 
 
 @dataclass
@@ -53,6 +66,21 @@ class FakeRequest:
     session: FakeSession = field(default_factory=FakeSession)
 
 
+class GivenOptions:
+    """Options of client metrics."""
+
+    def __init__(self) -> None:
+        self.options: dict[str, Mapping[str, str]] = {}
+        self.version = 0
+
+    def give(self, name: str, **options: str) -> None:
+        """Underscores of names stand for dots; without options the subscription is deleted."""
+        self.version += 1
+        self.options.pop(name, None)
+        if options:
+            self.options[name] = {key.replace("_", "."): one for key, one in options.items()}
+
+
 class FakeService:
     """Implements :class:`pyrklog.handlers.service.ClusterService`.
 
@@ -63,6 +91,8 @@ class FakeService:
     node_id = 1
 
     def __init__(self, **answers: Any) -> None:
+        self.subscriptions = GivenOptions()
+        self.client_metrics = ClientMetrics(self.subscriptions, TELEMETRY_MAX_BYTES)
         self.answers = answers
         self.calls: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = []
 
@@ -204,6 +234,20 @@ class FakeService:
             "state_changes", older=older, position=position, max_bytes=max_bytes
         )
         return result
+
+    async def group_lag(self, request: GroupLagRequest, address: str) -> GroupLagResponse:
+        found: GroupLagResponse = self._answer("group_lag", request)
+        return found
+
+    async def partition_offsets(
+        self, request: PartitionOffsetsRequest, address: str
+    ) -> PartitionOffsetsResponse:
+        found: PartitionOffsetsResponse = self._answer("partition_offsets", request)
+        return found
+
+    async def health(self, request: BrokerHealthRequest, address: str) -> BrokerHealthResponse:
+        found: BrokerHealthResponse = self._answer("health", request)
+        return found
 
     async def observe(self, broker: int, seconds: float) -> Outcome:
         outcome: Outcome = self._answer("observe", broker, seconds)

@@ -202,6 +202,12 @@ def test_a_plan_for_all_partitions_may_name_more_than_other_requests() -> None:
     assert handlers.error_reply(request, ErrorCode.NOT_CONTROLLER) is not None
 
 
+@pytest.mark.parametrize("key", [71, 72])
+def test_late_answers_leave_a_clients_telemetry_on(key: int) -> None:
+    route = load_route(key)
+    assert route.late is route.expired is ErrorCode.THROTTLING_QUOTA_EXCEEDED
+
+
 def test_requests_for_producer_ids_are_refused_in_a_way_that_old_producers_survive() -> None:
     route = load_route(22)
     assert route.late is route.expired is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS

@@ -9,6 +9,7 @@ import trio
 import trio.testing
 
 from pyrklog.errors import ApiError, ErrorCode
+from pyrklog.handlers.client_table import ClientTable
 from pyrklog.handlers.events import EventHandler
 from pyrklog.metastore.interface import StoreFailedError
 from pyrklog.protocol.offsets import (
@@ -51,6 +52,7 @@ def handler_of(
     *,
     is_loaded: bool = True,
     store: Any = None,
+    clients: ClientTable | None = None,
 ) -> EventHandler:
     nothing: Any = None
     replication: Any = BrokenReplication()
@@ -64,6 +66,7 @@ def handler_of(
         log_dir_count=2,
         on_all_log_dirs_failed=lambda: None,
         nursery=nursery,
+        clients=clients,
     )
     if is_loaded:
         events.preload()
@@ -197,3 +200,27 @@ async def test_numbers_of_notices_are_numbers(monkeypatch: pytest.MonkeyPatch) -
         events.on_notice("log_recovered", fields, "info")
     known = {"topic": "7", "partition": 2, "scanned_bytes": 4096, "note": "1", "from": "/a"}
     assert told == [("info", "log_recovered", known)]
+
+
+async def test_clients_are_noted_and_their_software_is_not_logged(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    logged: list[str] = []
+
+    class Log:
+        def log(self, _level: str, event: str, _fields: object) -> None:
+            logged.append(event)
+
+    monkeypatch.setattr("pyrklog.handlers.events.plane_log", Log())
+    clients = ClientTable(lambda: {COMMIT: "OffsetCommit"})
+    async with trio.open_nursery() as nursery:
+        events = handler_of(FakePlane(), Broken({}), nursery, clients=clients)
+        of_client = {"client_id": "a", "host": "10.0.0.1"}
+        seen = {"software_name": "librdkafka", "software_version": "2.5.0"}
+        events.on_notice("client_seen", {**of_client, **seen}, "warning")
+        events.on_notice("old_client", {**of_client, "request": "Fetch v1"}, "warning")
+        events.on_request(commit_request())
+    assert logged == ["old_client"]
+    asking, one = clients.clients()
+    assert (one.software, one.oldest) == (("librdkafka", "2.5.0"), {"Fetch": 1})
+    assert asking.oldest == {"OffsetCommit": 2}

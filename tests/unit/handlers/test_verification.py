@@ -1,4 +1,4 @@
-"""ReplicaDigest, StateChanges and ObserveBroker, our own requests."""
+"""ReplicaDigest, StateChanges, ObserveBroker and BrokerHealth, our own requests."""
 
 import pytest
 
@@ -6,6 +6,7 @@ from pyrklog.controller.state_log import LogPiece
 from pyrklog.errors import ErrorCode
 from pyrklog.handlers.verification import DIGEST_BYTES_MAX, PIECE_BYTES_MAX
 from pyrklog.plane.seam import DigestRange, ReplicaDigest
+from pyrklog.protocol.health import BrokerHealthRequest, BrokerHealthResponse, HealthReason
 from pyrklog.protocol.observation import ObserveBrokerRequest, ObserveBrokerResponse, Outcome
 from pyrklog.protocol.verification import (
     DigestedBatch,
@@ -15,7 +16,7 @@ from pyrklog.protocol.verification import (
 )
 from tests.unit.handlers.fake_service import FakeService, ask
 
-DIGEST, CHANGES, OBSERVE = 20_001, 20_002, 20_003
+DIGEST, CHANGES, OBSERVE, HEALTH = 20_001, 20_002, 20_003, 20_004
 
 
 async def test_a_digest_is_that_of_the_plane() -> None:
@@ -61,3 +62,11 @@ async def test_observe_broker_returns_the_outcome_of_a_look() -> None:
     answer = await ask(fake, OBSERVE, 0, ObserveBrokerRequest(3, 250))
     assert answer == ObserveBrokerResponse(outcome=Outcome.SILENT)
     assert fake.calls == [("observe", (3, 0.25), {})]
+
+
+async def test_broker_health_is_that_of_the_service() -> None:
+    reason = HealthReason("disk_hangs", "degraded", "it hangs", 1, "look", 2, ["t-0", "t-1"])
+    found = BrokerHealthResponse(broker=1, clock_ms=7, reasons=[reason], left_out=3)
+    fake = FakeService(health=found)
+    assert await ask(fake, HEALTH, 0, BrokerHealthRequest(True, 2)) == found
+    assert fake.calls == [("health", (BrokerHealthRequest(True, 2),), {})]

@@ -9,6 +9,7 @@ import trio
 import trio.testing
 
 from pyrklog.base.changes import Changes
+from pyrklog.base.clock_reading import OWN
 from pyrklog.errors import ConfigError, StartError, TemporaryError
 from pyrklog.membership.current_store import CurrentStore
 from pyrklog.membership.life import LastLife
@@ -114,6 +115,15 @@ async def test_a_broker_registers_and_its_epoch_is_the_transaction(cluster: Clus
         assert node.stat.ephemeral_owner == member.store.session_id
         assert cluster.epochs == [node.stat.czxid] == [member.broker_epoch]
         assert cluster.starts == 1
+
+
+async def test_a_registration_reads_the_stores_clock(cluster: Cluster) -> None:
+    member = await cluster.member()
+    async with cluster.belonging(member):
+        node = await cluster.opened.session().get(PATH)
+        assert member.store_clock is not None
+        assert member.store_clock.other_ms == node.stat.mtime_ms
+        assert OWN.ahead_of(member.store_clock) == 0
 
 
 async def test_parts_start_again_after_the_session_expired(cluster: Cluster) -> None:

@@ -12,6 +12,7 @@ from pyrklog.mirror import Cluster, Kind, MirrorError, Names, Options, Patterns,
 from pyrklog.mirror.cluster import ClusterAdmin, refusal
 from pyrklog.mirror.copy import producer_settings
 from pyrklog.mirror.errors import AwayError
+from pyrklog.mirror.transaction_size import TransactionSize
 from pyrklog.security import Security, security_of
 
 SASL = {
@@ -31,7 +32,7 @@ def tls_admin(ca: Path, bootstrap: str = "127.0.0.1:1") -> ClusterAdmin:
 def test_scan_and_producer_get_the_clusters_security() -> None:
     cluster = Cluster("east", "h:1", security_of(SASL))
     assert ClusterAdmin(cluster, 1).reading()["security"] == cluster.security
-    assert producer_settings(NAMES, cluster, "none").security == cluster.security
+    assert producer_settings(NAMES, cluster, "none", TransactionSize()).security == cluster.security
     assert Cluster("east", "h:1").security == Security()
 
 
@@ -39,7 +40,7 @@ def test_what_is_asked_for_shows_no_password() -> None:
     cluster = Cluster("east", "h:1", security_of(SASL))
     topics = Patterns(["t"], "--topics")
     asked = Options(cluster, cluster, NAMES, topics, topics)
-    shown = repr((asked, producer_settings(NAMES, cluster, "none")))
+    shown = repr((asked, producer_settings(NAMES, cluster, "none", TransactionSize())))
     assert "alice" in shown
     assert "wonder" not in shown
 

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Sequence
+from itertools import pairwise
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
 from pyrklog.mirror import MirrorError, Names, Pace, Policy
-from pyrklog.mirror.copy import COLUMNS, TRANSACTION_BYTES, WRITTEN, Copier
+from pyrklog.mirror.copy import COLUMNS, SLOWEST_S, TRANSACTION_BYTES, WRITTEN, Copier
 from pyrklog.mirror.spans import Span
 from pyrklog.mirror.state import Partition, Progress, Row, read_spans, read_state
+from pyrklog.mirror.transaction_size import BYTES_MAX, TransactionSize
 from pyrklog.scanning import LeaderNotAvailableError, PartitionProgress
 
 NAMES = Names("east", "west", Policy.PREFIX, "east")
@@ -20,10 +22,26 @@ HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 Written = tuple[str, int, bytes | None, bytes | None]
 
 
-class Target:
-    """Rows by transaction; ``aborted`` is what no commit followed."""
-
+class Clock:
     def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+
+
+class Target:
+    """Rows by transaction. With a clock it takes ``speed`` bytes of values a second, of what
+    exceeds ``memory`` at once and of the rest at a commit."""
+
+    def __init__(self, clock: Clock | None = None, speed: float = 0.0, memory: float = 0.0) -> None:
+        self._clock, self._speed, self._memory = clock, speed, memory
+        self._queued = 0.0
+        self.commits: list[float] = []
+        """When they were."""
         self.transactions: list[list[Written]] = []
         self.open: list[Written] = []
         self.times: list[int] = []
@@ -36,10 +54,21 @@ class Target:
         )
         self.open += zip(*columns, strict=True)
         self.times += batch.column("timestamp").cast(pa.int64()).to_pylist()
+        self._queued += batch.column("value").nbytes
+        self._take(self._queued - self._memory)
 
     def commit(self) -> None:
+        self._take(self._queued)
+        if self._clock is not None:
+            self.commits.append(self._clock.now)
         self.transactions.append(self.open)
         self.open = []
+
+    def _take(self, size: float) -> None:
+        if size > 0:
+            self._queued -= size
+            if self._clock is not None:
+                self._clock.now += size / self._speed
 
     def records(self) -> list[list[Written]]:
         return [
@@ -58,17 +87,6 @@ class Target:
         return list(read_spans(topic, [row[2:] for row in rows if row[0] == topic]))
 
 
-class Clock:
-    def __init__(self) -> None:
-        self.now = 0.0
-
-    def __call__(self) -> float:
-        return self.now
-
-    def sleep(self, seconds: float) -> None:
-        self.now += seconds
-
-
 class Scan:
     """Batches of one topic: (partition, offsets) each; a batch has ``size`` bytes and takes
     ``seconds``. ``ends``: where the scan ends in each partition."""
@@ -85,25 +103,41 @@ class Scan:
         topic_id: str = "id",
         epoch: int = 3,
         failure: Exception | None = None,
+        value: bytes = b"v",
     ) -> None:
+        self._value = value
         self._batches, self._ends = batches, ends
         self._starts = starts or {}
         self._clock, self._seconds, self._size = clock or Clock(), seconds, size
+        self._next, self._wait_s = 0, seconds
         self._taken: list[tuple[int, list[int]]] = []
         self._has_ended = False
         self.batches_given: list[pa.RecordBatch] = []
         self._epoch, self._failure = epoch, failure
         self.topic_ids = {"t": topic_id}
 
-    def __iter__(self) -> Iterator[object]:
-        yield from self.batches_given
-        for partition, offsets in self._batches:
-            self._clock.now += self._seconds
-            self._taken.append((partition, offsets))
-            yield batch(partition, offsets)
-        if self._failure is not None:
-            raise self._failure
-        self._has_ended = True
+    @property
+    def has_ended(self) -> bool:
+        return self._has_ended
+
+    def next_batch(self, timeout_s: float) -> Any:
+        if self.batches_given:
+            return self.batches_given.pop(0)
+        if self._next == len(self._batches):
+            if self._failure is not None:
+                raise self._failure
+            self._has_ended = True
+            return None
+        if timeout_s < self._wait_s:
+            self._clock.now += timeout_s
+            self._wait_s -= timeout_s
+            return None
+        self._clock.now += self._wait_s
+        self._wait_s = self._seconds
+        partition, offsets = self._batches[self._next]
+        self._next += 1
+        self._taken.append((partition, offsets))
+        return batch(partition, offsets, self._value)
 
     def progress(self) -> list[PartitionProgress]:
         return [self._of(partition) for partition in self._ends]
@@ -118,12 +152,14 @@ class Scan:
         return PartitionProgress("t", partition, start, position, end, epoch, records, size, 0)
 
 
-def batch(partition: int, offsets: list[int]) -> pa.RecordBatch:
+def batch(
+    partition: int, offsets: list[int], value: bytes = b"v", topic: str = "t"
+) -> pa.RecordBatch:
     count = len(offsets)
     columns: dict[str, Any] = {
         "key": pa.array([b"%d" % one for one in offsets], pa.binary()),
-        "value": pa.array([b"v"] * count, pa.binary()),
-        "topic": pa.array(["t"] * count, pa.string()),
+        "value": pa.array([value] * count, pa.binary()),
+        "topic": pa.array([topic] * count, pa.string()),
         "partition": pa.array([partition] * count, pa.int32()),
         "headers": pa.nulls(count, HEADERS),
         "timestamp": pa.array([1] * count, pa.timestamp("us", "UTC")),
@@ -137,11 +173,21 @@ def copier(
     clock: Clock | None = None,
     pace: Pace | None = None,
     progress: dict[Partition, Progress] | None = None,
+    size: TransactionSize | None = None,
+    due: Callable[[], Sequence[Row]] = tuple,
 ) -> Copier:
     clock = clock or Clock()
     ends = {("east.t", 0): 50, ("east.t", 1): 0}
     return Copier(
-        NAMES, target, dict(progress or {}), ends, pace or Pace(), clock=clock, sleep=clock.sleep
+        NAMES,
+        target,
+        dict(progress or {}),
+        ends,
+        pace or Pace(),
+        size=size,
+        due=due,
+        clock=clock,
+        sleep=clock.sleep,
     )
 
 
@@ -176,7 +222,8 @@ def test_each_transaction_has_a_marker_behind_its_records() -> None:
     scan = Scan([(0, [0, 1]), (0, [2]), (0, [5])], {0: 6}, clock=clock, seconds=2.0)
     copied = copier(target, clock)
     assert copied.copy(scan, FOREVER)
-    assert [len(rows) for rows in target.records()] == [2, 1, 1]
+    # Where the copy begins is written first, while nothing has come.
+    assert [len(rows) for rows in target.records()] == [0, 2, 1, 1]
     spans = [span for _, some in target.spans() for span in some]
     assert spans == [Span(0, 50, 2), Span(2, 53, 1), Span(5, 55, 1)]
     assert copied.ends["east.t", 0] == 57
@@ -200,7 +247,7 @@ def test_a_marker_at_the_end_keeps_what_is_known_of_the_target() -> None:
     copied = copier(target, clock)
     scan = Scan([(0, [0, 1])], {0: 3}, clock=clock, seconds=2.0)
     assert copied.copy(scan, FOREVER)
-    assert len(target.transactions) == 2
+    assert [len(rows) for rows in target.records()] == [0, 2, 0]
     one = copied.progress["t", 0]
     assert (one.position, one.records, one.target_end, one.span) == (3, 2, 52, Span(0, 50, 2))
 
@@ -218,7 +265,7 @@ def test_a_long_round_ends_with_a_commit() -> None:
     copied = copier(target, clock)
     assert not copied.copy(scan, until=5.0)
     assert target.open == []
-    assert copied.progress["t", 0].position == 3
+    assert copied.progress["t", 0].position == 2
 
 
 def test_the_rate_is_kept_and_no_transaction_stays_open_meanwhile() -> None:
@@ -342,3 +389,135 @@ def test_what_is_due_goes_with_the_next_transaction_also_without_records() -> No
         ["heartbeats"],
     ]
     assert copied.ends["east.t", 0] == 2
+
+
+MB = 1 << 20
+
+
+def large(begin: int, end: int) -> Scan:
+    """A record of 1 MB a batch."""
+    batches = [(0, [number]) for number in range(begin, end)]
+    return Scan(batches, {0: end}, starts={0: begin}, size=1, value=bytes(MB))
+
+
+def rounds(copied: Copier, records: int) -> int:
+    """Until all is copied; a scan begins at the first that is not. How many it takes."""
+    begin, count = 0, 0
+    while begin < records:
+        copied.copy(large(begin, records), FOREVER)
+        begin, count = copied.progress["t", 0].position, count + 1
+    return count
+
+
+def test_a_target_that_is_slow_gets_transactions_that_are_over_in_time() -> None:
+    """It takes 1 MB a second, and the producer has 32 MB in memory."""
+    clock = Clock()
+    target = Target(clock, speed=MB, memory=32 * MB)
+    copied = copier(target, clock)
+    assert rounds(copied, 200) == 2
+    took = [then - before for before, then in pairwise([0.0, *target.commits])]
+    assert max(took) < 45
+    assert max(took[1:]) <= 18
+    assert len(target.commits) > 200 / 18
+
+
+def test_a_target_that_becomes_fast_gets_large_transactions_again() -> None:
+    clock, size = Clock(), TransactionSize()
+    size.took(8 * MB, 60.0)
+    assert size.bytes == 2 * MB
+    target = Target(clock, speed=1000 * MB)
+    copied = copier(target, clock, size=size)
+    assert rounds(copied, 2000) > 1
+    assert size.bytes == BYTES_MAX
+
+
+def test_a_round_ends_when_batches_are_to_be_smaller() -> None:
+    clock = Clock()
+    copied = copier(Target(clock, speed=MB, memory=32 * MB), clock)
+    before = copied.batch_bytes()
+    assert not copied.copy(large(0, 100), FOREVER)
+    assert copied.batch_bytes() <= before // 2
+
+
+def test_how_long_a_transaction_is_open_counts_from_its_first_row() -> None:
+    """Not from the last commit: an idle mirror that another one fences has not run out of time."""
+    clock, target = Clock(), Target(memory=MB)
+    copied = copier(target, clock)
+    clock.now = 100.0
+    assert copied.open_s == 0.0
+    target.commit = lambda: 1 / 0  # type: ignore[assignment]
+    with pytest.raises(ZeroDivisionError):
+        copied.copy(Scan([(0, [0])], {0: 1}, clock=clock, seconds=1.0), FOREVER)
+    clock.now += 60
+    assert copied.open_s == 60.0
+
+
+def test_copies_of_heartbeats_are_renamed_whatever_the_policy() -> None:
+    target = Target()
+    names = Names("east", "west", Policy.IDENTITY, "east")
+    copied = Copier(names, target, {}, {}, Pace())
+    scan = Scan([(0, [0])], {0: 1})
+    beats = batch(0, [0], topic="heartbeats")
+    scan.batches_given = [pa.concat_batches([beats, batch(0, [1]), beats])]
+    copied.copy(scan, FOREVER)
+    topics = [row[0] for row in target.records()[0]]
+    assert topics == ["east.heartbeats", "t", "east.heartbeats", "t"]
+
+
+@pytest.mark.parametrize("first", [Span(0, 0, 10), Span(9_000, 0, 10)])
+def test_spans_of_an_earlier_copy_to_a_topic_that_was_created_anew_are_not_used(
+    first: Span,
+) -> None:
+    """A group would skip records."""
+    known = Progress("east.t", first.source + 20, 0, 21)
+    copied = copier(Target(), progress={("t", 0): known})
+    second = Span(first.source + 10, 11, 10)
+    for one in (Span(0, 0, 8_000), Span(8_000, 8_001, 1_000), first, second):
+        copied.learn_past(("t", 0), [one])
+    assert len(copied.spans["t", 0]) == 2
+    assert copied.spans["t", 0].translate(first.source + 9) == 9
+    assert copied.spans["t", 0].translate(first.source + 19) == 20
+    assert copied.spans["t", 0].translate(first.source - 1) is None
+
+
+class Slow(Scan):
+    """Of two brokers: the first has one batch at once, the second one 70 s later."""
+
+    def __init__(self, clock: Clock) -> None:
+        super().__init__([(0, [0]), (1, [0])], {0: 1, 1: 9}, clock=clock)
+        self._seconds = 70.0
+
+
+def test_a_source_that_sends_slowly_leaves_no_transaction_open() -> None:
+    """The target's coordinator would abort it after a minute."""
+    target, clock = Target(), Clock()
+    times: list[float] = []
+
+    def due() -> list[Row]:
+        times.append(clock.now)
+        return []
+
+    copied = copier(target, clock, due=due)
+    assert copied.copy(Slow(clock), FOREVER)
+    assert [len(rows) for rows in target.records() if rows] == [1, 1]
+    assert times[0] == pytest.approx(1.0)
+    assert copied.progress["t", 1].records == 1
+
+
+def test_a_round_does_not_end_before_each_partition_was_read_on() -> None:
+    """Else the answer on its way is thrown away each time, and nothing of it is ever copied."""
+    target, clock = Target(), Clock()
+    copied = copier(target, clock)
+    assert not copied.copy(Slow(clock), until=60.0)
+    assert copied.progress["t", 1].position == 1
+    assert 70.0 <= clock.now < 73.0
+
+
+def test_a_round_ends_once_the_slowest_answer_would_have_come() -> None:
+    target, clock = Target(), Clock()
+    copied = copier(target, clock)
+    slow = Slow(clock)
+    slow._seconds = 10_000.0
+    assert not copied.copy(slow, until=60.0)
+    assert clock.now == pytest.approx(60.0 + SLOWEST_S, abs=2.0)
+    assert (copied.progress["t", 0].position, target.open) == (1, [])

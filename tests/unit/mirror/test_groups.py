@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
+import pytest
 from confluent_kafka import TopicPartition
 
 from pyrklog.mirror import MirrorError, Names, Patterns, Policy
@@ -19,17 +20,29 @@ NAMES = Names("east", "west", Policy.PREFIX, "east")
 class Fake:
     """A cluster's groups: offsets, and who has members."""
 
-    def __init__(self, offsets: dict[str, dict[tuple[str, int], int]]) -> None:
+    def __init__(
+        self, offsets: dict[str, dict[tuple[str, int], int]], metadata: str | None = None
+    ) -> None:
         self.offsets = offsets
+        self.metadata = metadata
         self.busy: set[str] = set()
         self.refuses: MirrorError | None = None
 
     def groups(self) -> list[str]:
         return list(self.offsets)
 
-    def committed(self, groups: Sequence[str]) -> dict[str, dict[tuple[str, int], TopicPartition]]:
+    def committed(
+        self, groups: Sequence[str], partitions: Iterable[tuple[str, int]]
+    ) -> dict[str, dict[tuple[str, int], TopicPartition]]:
+        wanted = set(partitions)
         return {
-            group: {key: TopicPartition(*key, at) for key, at in self.offsets[group].items()}
+            group: {
+                key: TopicPartition(*key, at, self.metadata)
+                if self.metadata is not None
+                else TopicPartition(*key, at)
+                for key, at in self.offsets[group].items()
+                if key in wanted
+            }
             for group in groups
             if group in self.offsets
         }
@@ -42,6 +55,7 @@ class Fake:
             raise self.refuses
         for one in offsets:
             self.offsets.setdefault(group, {})[one.topic, one.partition] = one.offset
+            self.metadata = one.metadata
 
 
 def spans(*some: Span) -> Spans:
@@ -53,11 +67,24 @@ def spans(*some: Span) -> Spans:
 KNOWN = {("t", 0): spans(Span(0, 100, 10)), ("t", 1): spans(Span(5, 0, 5))}
 
 
+def groups_of(
+    source: Fake,
+    target: Fake,
+    notes: list[str] | None = None,
+    pattern: str = ".*",
+    stored: Sequence[Row] = (),
+) -> Groups:
+    told = [(row.key, row.value) for row in stored]
+    notes = [] if notes is None else notes
+    wanted = Patterns([pattern], "--groups")
+    return Groups(NAMES, wanted, source, target, notes.append, lambda: told)
+
+
 def synced(
     source: Fake, target: Fake, notes: list[str], pattern: str = ".*"
 ) -> tuple[Groups, list[Row]]:
     rows: list[Row] = []
-    groups = Groups(NAMES, Patterns([pattern], "--groups"), source, target, notes.append)
+    groups = groups_of(source, target, notes, pattern)
     groups.sync(KNOWN, rows.extend)
     return groups, rows
 
@@ -69,6 +96,21 @@ def test_offsets_are_translated_where_that_is_known() -> None:
     one = Checkpoint("g", "east.t", 0, 4, 104)
     assert rows == [Row("east.checkpoints.internal", one.key(), one.value())]
     assert target.offsets == {"g": {("east.t", 0): 104}}
+
+
+@pytest.mark.parametrize(
+    ("metadata", "told", "committed"),
+    [("at 12 o'clock", "at 12 o'clock", "at 12 o'clock"), ("", "", None), (None, "", None)],
+)
+def test_the_note_of_a_commit_goes_with_it(
+    metadata: str | None, told: str, committed: str | None
+) -> None:
+    """As MirrorMaker has it. An empty one is not given: librdkafka's binding would commit a zero
+    byte."""
+    source, target = Fake({"g": {("t", 0): 4}}, metadata), Fake({})
+    _, rows = synced(source, target, [])
+    assert [row.value for row in rows] == [Checkpoint("g", "east.t", 0, 4, 104, told).value()]
+    assert target.metadata == committed
 
 
 def test_groups_are_chosen() -> None:
@@ -121,3 +163,106 @@ def test_a_cluster_that_is_away_ends_the_round() -> None:
     except AwayError:
         return
     raise AssertionError("not told")
+
+
+def test_a_group_that_reads_on_far_behind_is_moved_on() -> None:
+    source, target = Fake({"g": {("t", 0): 0}}), Fake({})
+    groups = groups_of(source, target)
+    known, lag, reached = Spans(), 7_200, list[int]()
+    for number in range(5 * lag):
+        known.add([Span(100 * number, 101 * number, 100)])
+        if number > lag and number % 720 == 0:
+            source.offsets["g"]["t", 0] = 100 * (number - lag)
+            groups.sync({("t", 0): known}, list[Row]().extend)
+            reached.append(target.offsets["g"]["east.t", 0])
+            assert reached[-1] >= 101 * (number - lag - lag // 30)
+    assert len(set(reached)) == len(reached) > 20
+
+
+def thinned() -> tuple[Spans, Spans]:
+    """The same records, of which more and less is known."""
+    some = [Span(10 * number, 11 * number, 10) for number in range(20)]
+    more, less = spans(*some), spans(*some)
+    less.thin(1)
+    assert more.translate(105) == 115
+    assert less.bounds(105) == (10, 209)
+    return more, less
+
+
+def told_by(groups: Groups, known: Spans) -> list[bytes | None]:
+    rows: list[Row] = []
+    groups.sync({("t", 0): known}, rows.extend)
+    return [row.value for row in rows]
+
+
+def value(source: int, target: int) -> bytes:
+    return Checkpoint("g", "east.t", 0, source, target).value()
+
+
+def test_checkpoints_of_a_group_that_stands_still_do_not_go_back() -> None:
+    more, less = thinned()
+    source, target = Fake({"g": {("t", 0): 105}}), Fake({})
+    groups = groups_of(source, target)
+    assert told_by(groups, more) == [value(105, 115)]
+    assert told_by(groups, less) == []
+    source.offsets["g"]["t", 0] = 106
+    assert told_by(groups, less) == []
+    assert told_by(groups, more) == [value(106, 116)]
+    # A rewind is told.
+    source.offsets["g"]["t", 0] = 104
+    assert told_by(groups, less) == [value(104, 10)]
+
+
+def test_a_restart_keeps_to_what_was_told() -> None:
+    _, less = thinned()
+    source, target = Fake({"g": {("t", 0): 105}}), Fake({})
+    one = Checkpoint("g", "east.t", 0, 105, 115, "note")
+    row = Row("east.checkpoints.internal", one.key(), one.value())
+    assert told_by(groups_of(source, target, stored=[row]), less) == []
+    deleted = row._replace(value=None)
+    other = row._replace(value=b"of a later version")
+    for gone in (deleted, other):
+        assert told_by(groups_of(source, target, stored=[row, gone]), less) == [value(105, 10)]
+    # Only what is known now is committed.
+    assert target.offsets["g"]["east.t", 0] == 10
+
+
+def test_a_checkpoint_that_cannot_be_right_is_replaced() -> None:
+    """The target's topic was created anew since, and is shorter."""
+    more, _ = thinned()
+    one = Checkpoint("g", "east.t", 0, 90, 4711)
+    row = Row("east.checkpoints.internal", one.key(), one.value())
+    source, target = Fake({"g": {("t", 0): 105}}), Fake({})
+    assert told_by(groups_of(source, target, stored=[row]), more) == [value(105, 115)]
+
+
+def test_nothing_is_kept_of_groups_that_are_gone() -> None:
+    source, target = Fake({}), Fake({})
+    stored = [Row("c", b"of another group", b"v")]
+    groups = groups_of(source, target, stored=stored)
+    more, _ = thinned()
+    for number in range(100):
+        source.offsets = {f"g-{number}": {("t", 0): 105}}
+        assert len(told_by(groups, more)) == 1
+    assert groups._told._told is not None
+    assert len(groups._told._told) == 1
+
+
+@pytest.mark.parametrize("group", ["connect-sink", "console-consumer-4711", "__admin"])
+def test_groups_of_tools_are_left_out_and_that_is_told_once(group: str) -> None:
+    source, target = Fake({"g": {("t", 0): 4}, group: {("t", 0): 4}}), Fake({})
+    notes: list[str] = []
+    groups, _ = synced(source, target, notes)
+    groups.sync(KNOWN, list[Row]().extend)
+    assert target.offsets.keys() == {"g"}
+    (note,) = notes
+    assert "are left out, as MirrorMaker does" in note
+
+
+@pytest.mark.parametrize("pattern", ["connect-sink", "connect-.*", r"connect\-.*", "g|connect-.*"])
+def test_groups_of_tools_are_taken_by_a_pattern_that_names_them(pattern: str) -> None:
+    source, target = Fake({"connect-sink": {("t", 0): 4}}), Fake({})
+    notes: list[str] = []
+    synced(source, target, notes, pattern)
+    assert target.offsets.keys() == {"connect-sink"}
+    assert notes == []

@@ -24,12 +24,26 @@ def test_one_is_due_at_once_and_then_each_interval() -> None:
     assert beats.due() == []
 
 
-def test_heartbeats_of_others_are_copied_unless_their_topic_would_be_our_own() -> None:
+IDENTITY = Names("east", "west", Policy.IDENTITY, "east")
+EVERY = Patterns([".*"], "--topics")
+
+
+def test_heartbeats_of_others_are_copied() -> None:
     topics = ["heartbeats", "north.heartbeats", "west.heartbeats", "t", "u"]
     wanted = Patterns(["t"], "--topics")
     assert chosen(NAMES, wanted, topics) == ["t"]
     found = chosen(NAMES, wanted, topics, has_heartbeats=True)
     assert found == ["heartbeats", "north.heartbeats", "t"]
-    identity = Names("east", "west", Policy.IDENTITY, "east")
-    every = Patterns([".*"], "--topics")
-    assert chosen(identity, every, topics, has_heartbeats=True) == ["t", "u"]
+    found = chosen(IDENTITY, wanted, topics, has_heartbeats=True)
+    assert found == ["heartbeats", "north.heartbeats", "t"]
+
+
+def test_copies_of_heartbeats_tell_their_cluster_whatever_the_policy() -> None:
+    """As with MirrorMaker's IdentityReplicationPolicy: there the topic ``heartbeats`` is the
+    target's own."""
+    assert IDENTITY.at_target("heartbeats") == "east.heartbeats"
+    assert IDENTITY.at_target("north.heartbeats") == "east.north.heartbeats"
+    assert IDENTITY.at_target("sensor-heartbeats") == "sensor-heartbeats"
+    topics = ["heartbeats", "west.heartbeats", "east.heartbeats", "west.orders"]
+    assert chosen(IDENTITY, EVERY, topics) == ["heartbeats", "west.orders"]
+    assert heartbeat(IDENTITY, 258) == heartbeat(NAMES, 258)

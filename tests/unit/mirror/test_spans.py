@@ -1,6 +1,9 @@
 """Source offsets become target offsets: no record is skipped, whatever is known."""
 
+from itertools import pairwise
+
 import pyarrow as pa
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -56,23 +59,70 @@ def test_translation() -> None:
     assert spans.translate(25) == spans.translate(1000) == 111
 
 
-def test_memory_is_bounded_and_new_spans_stay() -> None:
+def even(count: int) -> Spans:
+    """Spans of five records, with gaps of five offsets that the target has as well."""
     spans = Spans()
-    for number in range(10 * SPANS_MAX):
-        spans.add([Span(10 * number, 11 * number, 5)])
-    assert len(spans._spans) <= SPANS_MAX
-    newest = 10 * SPANS_MAX - 1
-    for number in range(newest - SPANS_MAX // 4, newest):
-        assert spans.translate(10 * number + 2) == 11 * number + 2
+    for number in range(count):
+        spans.add([Span(10 * number, 10 * number, 5)])
+    return spans
+
+
+def test_memory_is_bounded_and_new_spans_stay() -> None:
+    count = 10 * SPANS_MAX
+    spans = even(count)
+    assert len(spans) <= SPANS_MAX
+    for number in range(count - 100, count):
+        assert spans.translate(10 * number + 2) == 10 * number + 2
     assert spans.translate(0) == 0
+
+
+@pytest.mark.parametrize("count", [1, 3, SPANS_MAX, 3 * SPANS_MAX, 43_200, 200_000])
+def test_what_is_read_again_is_a_small_part_of_the_lag(count: int) -> None:
+    """Whether a reader is a minute behind, or hours."""
+    spans = even(count)
+    assert len(spans) <= SPANS_MAX
+    head = 10 * (count - 1) + 5
+    for offset in range(0, head, 7):
+        found = spans.translate(offset)
+        assert found is not None
+        assert 0 <= offset - found <= max(5, (head - offset) / 30)
+
+
+@settings(deadline=None)
+@given(st.lists(st.integers(1, 10**7), min_size=1, max_size=300), st.integers(1, 64))
+def test_thinning_often_adds_no_error(steps: list[int], share: int) -> None:
+    """Each gap that thinning makes is bounded, also one that is made of others; others stay."""
+    spans, ends, offset = Spans(), list[int](), 0
+    for step in steps:
+        offset += step
+        spans.add([Span(offset, offset, 1)])
+        ends.append(offset + 1)
+        spans.thin(share)
+    left = [spans._at(number) for number in range(len(spans))]
+    assert (left[0].source, left[-1].source) == (ends[0] - 1, offset)
+    for before, behind in pairwise(left):
+        is_own = ends.index(behind.source + 1) == ends.index(before.source + 1) + 1
+        end = before.source + 1
+        assert is_own or (behind.source - end) * share <= ends[-1] - end
+
+
+def test_thinning_leaves_few_of_very_many_offsets() -> None:
+    """The worst case: spans that lie so that half of them could just not be dropped."""
+    spans, distance, sources = Spans(), 10.0**11, list[int]()
+    while distance > 1:
+        sources += [10**11 - int(distance), 10**11 - int(distance * (1 - 1 / 32) * 1.0001)]
+        distance *= 1 - 1 / 32
+    for source in sorted(set(sources)):
+        spans.add([Span(source, source, 1)])
+        assert len(spans) <= SPANS_MAX
 
 
 @settings(deadline=None)
 @given(
     st.lists(st.lists(st.booleans(), min_size=1, max_size=40), min_size=1, max_size=12),
-    st.integers(0, 5),
+    st.one_of(st.none(), st.integers(1, 16)),
 )
-def test_no_record_is_skipped(transactions: list[list[bool]], thinned: int) -> None:
+def test_no_record_is_skipped(transactions: list[list[bool]], share: int | None) -> None:
     """A reader that goes on at a translated offset meets every record that it has not read."""
     at_source: list[int] = []
     at_target: list[int] = []
@@ -86,8 +136,8 @@ def test_no_record_is_skipped(transactions: list[list[bool]], thinned: int) -> N
             at_source += present
             at_target += range(target, target + len(present))
             target += len(present) + 1
-    for _ in range(thinned):
-        del spans._spans[1:-1:2]
+    if share is not None and len(spans):
+        spans.thin(share)
     for offset in range(source + 2):
         found = spans.translate(offset)
         unread = [there for here, there in zip(at_source, at_target, strict=True) if here >= offset]
@@ -95,7 +145,7 @@ def test_no_record_is_skipped(transactions: list[list[bool]], thinned: int) -> N
             assert not at_source or offset < at_source[0]
         elif unread:
             assert found <= unread[0]
-        if thinned == 0 and found is not None:
+        if share is None and found is not None:
             read = [
                 there for here, there in zip(at_source, at_target, strict=True) if here < offset
             ]

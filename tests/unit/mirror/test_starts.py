@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from pyrklog.mirror.cluster import Logs
-from pyrklog.mirror.run import lost_at_target, starts
+from pyrklog.mirror.run import starts
 from pyrklog.mirror.state import Progress
+from pyrklog.mirror.target_logs import lost_at_target
 
 KNOWN = {("old", 0): Progress("east.old", position=7, epoch=2, target_end=7, target_id="B")}
 

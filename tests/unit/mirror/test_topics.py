@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import pytest
 
 from pyrklog.mirror import MirrorError, Names, Patterns, Policy
+from pyrklog.mirror.errors import AwayError
 from pyrklog.mirror.state import Origin, chain_row, origin_row
-from pyrklog.mirror.topics import Topics, Wanted, own_options
+from pyrklog.mirror.topics import Plan, Topics, Wanted, own_options
 
 Value = tuple[str | None, bool]
 PREFIX = Names("east", "west", Policy.PREFIX, "east")
@@ -20,6 +21,8 @@ class Fake:
     """A cluster with topics, their partitions and options."""
 
     def __init__(self, cluster_id: str, topics: dict[str, int]) -> None:
+        self.blind: set[str] = set()
+        """Topics that exist, and that the broker that is asked does not know."""
         self.id = cluster_id
         self.counts = topics
         self.own: dict[str, dict[str, str]] = {}
@@ -57,7 +60,11 @@ class Fake:
     def set_options(self, topic: str, options: Mapping[str, str]) -> None:
         self.own.setdefault(topic, {}).update(options)
 
-    def records(self, topic: str) -> Any:
+    def records(self, topic: str, *, exists: bool = False) -> Any:
+        if topic in self.blind:
+            if exists:
+                raise AwayError(f"a broker does not know topic {topic}")
+            return []
         return self.rows[topic]
 
 
@@ -67,10 +74,14 @@ def topics(names: Names, source: Fake, target: Fake, notes: list[str] | None = N
     return Topics(names, wanted, source, target, note, absent_s=0.6)
 
 
+def synced(one: Topics, mirrored: Collection[str] = ()) -> Plan:
+    return one.apply(one.look(mirrored))
+
+
 def test_a_topic_is_made_with_partitions_and_options() -> None:
     source, target = Fake("A", {"t": 3}), Fake("B", {})
     source.own["t"] = {"retention.ms": "5", "min.insync.replicas": "2", "strange": "x"}
-    plan = topics(PREFIX, source, target).sync()
+    plan = synced(topics(PREFIX, source, target))
     assert plan.topics == {"t": 3}
     assert target.counts == {"east.t": 3}
     assert target.own["east.t"] == {"retention.ms": "5"}
@@ -79,15 +90,15 @@ def test_a_topic_is_made_with_partitions_and_options() -> None:
 def test_partitions_and_options_follow() -> None:
     source, target = Fake("A", {"t": 3}), Fake("B", {})
     syncing = topics(PREFIX, source, target)
-    assert syncing.sync().grown == frozenset()
+    assert synced(syncing).grown == frozenset()
     source.counts["t"] = 5
     source.own["t"] = {"cleanup.policy": "compact"}
     target.own["east.t"]["retention.ms"] = "7"
-    assert syncing.sync().grown == {"east.t"}
+    assert synced(syncing).grown == {"east.t"}
     assert target.counts == {"east.t": 5}
     assert target.own["east.t"] == {"cleanup.policy": "compact", "retention.ms": "7"}
     target.counts["east.t"] = 9
-    assert syncing.sync().grown == frozenset()
+    assert synced(syncing).grown == frozenset()
     assert target.counts == {"east.t": 9}
 
 
@@ -95,17 +106,17 @@ def test_a_topic_that_is_gone_is_told_once() -> None:
     notes: list[str] = []
     source, target = Fake("A", {"t": 1, "u": 1}), Fake("B", {})
     syncing = topics(PREFIX, source, target, notes)
-    syncing.sync()
+    synced(syncing)
     del source.counts["t"]
-    assert syncing.sync().topics == {"u": 1}
-    syncing.sync()
+    assert synced(syncing).topics == {"u": 1}
+    synced(syncing)
     assert notes == ["topic t is gone at the source; it stays at the target"]
 
 
 def test_a_mirrored_topic_that_is_gone_at_the_target_stops() -> None:
     source, target = Fake("A", {"t": 1}), Fake("B", {})
     with pytest.raises(MirrorError, match=r"topic east\.t, which has been mirrored, is gone"):
-        topics(PREFIX, source, target).sync({"t"})
+        synced(topics(PREFIX, source, target), {"t"})
     assert target.counts == {}
 
 
@@ -131,41 +142,134 @@ def mirrored(at: Fake, source_id: str, topic: str, chain: list[str]) -> None:
 def test_identity_within_one_cluster_is_refused() -> None:
     source = Fake("A", {"t": 1})
     with pytest.raises(MirrorError, match=r"topic t would go in a circle.*which is the source"):
-        topics(IDENTITY, source, source).sync()
+        synced(topics(IDENTITY, source, source))
 
 
 def test_the_way_back_is_refused() -> None:
     there, back = Fake("B", {"t": 1, "u": 1}), Fake("A", {"t": 1})
     mirrored(there, "A", "t", ["A"])
     with pytest.raises(MirrorError, match=r"topic t would go in a circle.*by B, A"):
-        topics(IDENTITY, there, back).sync()
+        synced(topics(IDENTITY, there, back))
     assert "u" not in back.counts
+
+
+def test_a_broker_that_does_not_know_a_topic_of_progress_yet_hides_no_circle() -> None:
+    there, back = Fake("B", {"t": 1}), Fake("A", {"t": 1})
+    mirrored(there, "A", "t", ["A"])
+    there.blind = {"pyrklog-mirror.A.state.internal"}
+    with pytest.raises(AwayError, match="does not know topic"):
+        synced(topics(IDENTITY, there, back))
 
 
 def test_a_circle_of_three_is_refused_and_a_chain_is_not() -> None:
     source = Fake("C", {"t": 1})
     mirrored(source, "B", "t", ["B", "A"])
     with pytest.raises(MirrorError, match="would go in a circle"):
-        topics(IDENTITY, source, Fake("A", {})).sync()
-    plan = topics(IDENTITY, source, Fake("D", {})).sync()
-    assert plan.chains == {"t": ["C", "B", "A"]}
+        synced(topics(IDENTITY, source, Fake("A", {})))
+    look = topics(IDENTITY, source, Fake("D", {})).look()
+    assert look.chains == {"t": ["C", "B", "A"]}
 
 
 def test_a_broker_that_does_not_know_a_topic_yet_is_asked_again() -> None:
     source, target = Fake("A", {"t": 1}), Fake("B", {"east.t": 1})
     answers = [{}, {"east.t": 1}]
     target.topics = lambda: ("B", answers.pop(0))  # type: ignore[method-assign]
-    assert topics(PREFIX, source, target).sync({"t"}).topics == {"t": 1}
+    assert synced(topics(PREFIX, source, target), {"t"}).topics == {"t": 1}
 
 
 def test_a_topic_that_is_passed_over_is_told_once() -> None:
     source, target = Fake("A", {"data.east.users": 1, "t": 1}), Fake("B", {})
     notes: list[str] = []
     syncing = topics(PREFIX, source, target, notes)
-    assert syncing.sync().topics == {"t": 1}
-    syncing.sync()
+    assert synced(syncing).topics == {"t": 1}
+    synced(syncing)
     assert len(notes) == 1
     assert "data.east.users is not copied" in notes[0]
+
+
+def test_a_topic_whose_name_would_be_too_long_is_told_once_and_holds_up_no_other() -> None:
+    source, target = Fake("A", {"x" * 245: 1, "t": 1}), Fake("B", {})
+    notes: list[str] = []
+    syncing = topics(PREFIX, source, target, notes)
+    assert not syncing.too_long
+    for _ in range(2):
+        assert synced(syncing).topics == {"t": 1}
+    assert target.counts == {"east.t": 1}
+    (note,) = notes
+    assert f"topic {'x' * 245} is not copied" in note
+    assert "would have 250 characters" in note
+    assert syncing.too_long
+
+
+def test_a_broker_of_the_source_that_has_just_started_is_asked_again() -> None:
+    source, target = Fake("A", {"t": 1}), Fake("B", {"east.t": 1})
+    answers = [{}, {"t": 1}]
+    source.topics = lambda: ("A", answers.pop(0))  # type: ignore[method-assign]
+    assert topics(PREFIX, source, target).look({"t"}).topics == {"t": 1}
+
+
+def test_heartbeats_make_no_circle() -> None:
+    """Each side of two mirrors with kept names has its own, and a copy of the other's."""
+    source, target = Fake("A", {"heartbeats": 1, "t": 1}), Fake("B", {})
+    mirrored(source, "B", "heartbeats", ["B"])
+    plan = synced(topics(IDENTITY, source, target))
+    assert plan.topics == {"heartbeats": 1, "t": 1}
+    assert target.counts == {"east.heartbeats": 1, "t": 1}
+
+
+class Refusing(Fake):
+    """Takes no new topics and partitions, nor options, while that is so."""
+
+    refuses = False
+
+    def create(
+        self, topic: str, partitions: int, replicas: int, options: Mapping[str, str]
+    ) -> bool:
+        self._refuse(f"topic {topic} cannot be created")
+        return super().create(topic, partitions, replicas, options)
+
+    def add_partitions(self, topic: str, count: int) -> None:
+        self._refuse(f"topic {topic} cannot get partitions")
+        super().add_partitions(topic, count)
+
+    def set_options(self, topic: str, options: Mapping[str, str]) -> None:
+        self._refuse(f"options of topic {topic} cannot be set")
+        super().set_options(topic, options)
+
+    def _refuse(self, what: str) -> None:
+        if self.refuses:
+            raise MirrorError(what)
+
+
+def test_what_the_target_refuses_later_stops_no_other_topic() -> None:
+    """As while one of three brokers is away, and topics are to have three replicas."""
+    source, target = Fake("A", {"t": 1}), Refusing("B", {})
+    notes: list[str] = []
+    syncing = topics(PREFIX, source, target, notes)
+    synced(syncing)
+    target.refuses = True
+    source.counts |= {"t": 3, "new": 2}
+    source.own["t"] = {"retention.ms": "5"}
+    for _ in range(2):
+        plan = synced(syncing)
+        assert plan.partitions() == {"t": [0], "new": []}
+        assert plan.grown == frozenset()
+    assert notes == [
+        "topic east.new cannot be created",
+        "topic east.t cannot get partitions",
+        "options of topic east.t cannot be set",
+    ]
+    target.refuses = False
+    plan = synced(syncing)
+    assert plan.partitions() == {"t": [0, 1, 2], "new": [0, 1]}
+    assert target.own["east.t"] == {"retention.ms": "5"}
+
+
+def test_what_the_target_refuses_at_first_stops_the_mirror() -> None:
+    source, target = Fake("A", {"t": 1}), Refusing("B", {})
+    target.refuses = True
+    with pytest.raises(MirrorError, match=r"topic east\.t cannot be created"):
+        synced(topics(PREFIX, source, target))
 
 
 class Late(Fake):
@@ -181,7 +285,7 @@ class Late(Fake):
 def test_a_topic_that_somebody_else_creates_meanwhile_gets_partitions_and_options() -> None:
     source, target = Fake("A", {"t": 3}), Late("B", {})
     source.own["t"] = {"retention.ms": "5"}
-    assert topics(PREFIX, source, target).sync().grown == {"east.t"}
+    assert synced(topics(PREFIX, source, target)).grown == {"east.t"}
     assert target.counts == {"east.t": 3}
     assert target.own["east.t"] == {"retention.ms": "5"}
 
@@ -192,13 +296,13 @@ def test_partitions_without_a_leader_on_either_side_are_left_out_and_told_once()
     syncing = topics(PREFIX, source, target, notes)
     source.without_leader = {("t", 1), ("other", 0)}
     target.without_leader = {("east.u", 0), ("u", 0)}
-    assert syncing.sync().partitions() == {"t": [0, 2], "u": []}
+    assert synced(syncing).partitions() == {"t": [0, 2], "u": []}
     source.without_leader = set()
-    assert syncing.sync().partitions() == {"t": [0, 1, 2], "u": []}
+    assert synced(syncing).partitions() == {"t": [0, 1, 2], "u": []}
     assert notes == [
         "partition 1 of topic t has no leader at the source; the others go on without it",
         "partition 0 of topic u has no leader at the target; the others go on without it",
     ]
     wanted = Wanted(Patterns([".*"], "--topics"), is_whole=True)
     all_of = Topics(PREFIX, wanted, source, target, notes.append)
-    assert all_of.sync().partitions() == {"t": [0, 1, 2], "u": [0]}
+    assert synced(all_of).partitions() == {"t": [0, 1, 2], "u": [0]}

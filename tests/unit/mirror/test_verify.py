@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pyarrow as pa
@@ -39,6 +39,10 @@ class Fake:
     def record_count(self) -> int:
         return sum(1 for one in self.records if one < self.end)
 
+    def reaching(self, count: int) -> Fake | None:
+        later = [one for one in self.records if one >= self.end][:count]
+        return replace(self, end=later[-1] + 1) if len(later) == count else None
+
 
 def batch(rows: list[tuple[int, Pair]]) -> pa.RecordBatch:
     return pa.record_batch(
@@ -71,6 +75,14 @@ A, B, C = (b"a", b"1"), (b"b", b"2"), (b"c", b"3")
         (side(A, B, C), side(A, B, C, first=7), ""),
         (side(A, B, C), side(A, B), "3 and 2 records at source offsets 0 to 2, target 0 to 1"),
         (side(A, B), side(), "the target lacks source offsets 0 to 1"),
+        # A marker more than the mirror knows of.
+        (side(A, B, C), side(A, B, C, end=2), ""),
+        (side(A, B), side(A, B, end=0), ""),
+        (
+            side(A, B, C),
+            side(A, B, A, end=2),
+            "other keys and values at source offsets 0 to 2, target 0 to 2",
+        ),
         (side(), side(A), "the source lacks target offsets 0 to 0"),
         (side(A), side((b"a", b"x")), "other values at source offsets 0 to 0, target 0 to 0"),
         # Retention has taken the beginning of one, of the other, of both.
@@ -129,7 +141,10 @@ def test_many_keys_take_several_passes(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class Nothing:
-    """A scan without records."""
+    """A scan without records, or with these offsets in each batch."""
+
+    def __init__(self, *offsets: list[int]) -> None:
+        self.offsets = offsets
 
     def __enter__(self) -> Nothing:
         return self
@@ -138,7 +153,7 @@ class Nothing:
         pass
 
     def reader(self) -> list[pa.RecordBatch]:
-        return []
+        return [pa.record_batch({"offset": pa.array(one, pa.int64())}) for one in self.offsets]
 
 
 @pytest.mark.parametrize(
@@ -164,6 +179,16 @@ def test_all_that_is_compared_is_waited_for(
     side = Side(ClusterAdmin(Cluster("east", "h:1"), 1.0), "t", 0, 3, 9, log_start)
     assert list(side.batches(("offset",), until)) == []
     assert ranges == asked
+
+
+@pytest.mark.parametrize(("count", "end"), [(1, 10), (2, 13), (3, 14), (4, None)])
+def test_a_side_reaches_to_records_behind_its_end(
+    monkeypatch: pytest.MonkeyPatch, count: int, end: int | None
+) -> None:
+    monkeypatch.setattr(verify, "scan", lambda *_, **__: Nothing([9, 12], [13]))
+    side = Side(ClusterAdmin(Cluster("east", "h:1"), 1.0), "t", 0, 3, 9, 0)
+    found = side.reaching(count)
+    assert (found and found.end) == end
 
 
 class Admin:

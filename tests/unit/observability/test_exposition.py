@@ -12,6 +12,7 @@ from prometheus_client.parser import text_string_to_metric_families as parse_tex
 from pyrklog.observability.exposition import render
 from pyrklog.observability.samples import GroupReadings, Readings, of_broker, of_group
 from pyrklog.observability.tally import Tally
+from pyrklog.protocol.lag import PartitionLag
 
 OPENMETRICS = "application/openmetrics-text; version=1.0.0"
 SAMPLES = of_broker(
@@ -55,7 +56,7 @@ def test_the_scraper_chooses_the_format(accept: str, content_type: str, parse: P
 @pytest.mark.parametrize("parse", [parse_text, parse_openmetrics])
 @pytest.mark.parametrize("name", ['g"}\n# EOF\nevil 1', "\\", "\\n", "é😀", "a\r\nb", "{}"])
 def test_hostile_names_stay_labels(name: str, parse: Parse) -> None:
-    samples = of_group(GroupReadings(name, 1, [(("t", 0), 7)]))
+    samples = of_group(GroupReadings(name, 1, [PartitionLag("t", 0, 7)]))
     accept = OPENMETRICS if parse is parse_openmetrics else ""
     families = list(parse(render(samples, accept).body.decode()))
     assert [family.name for family in families] == [

@@ -9,6 +9,7 @@ import pytest
 
 from ci import metric_reference
 from pyrklog.observability import metric_table as table
+from pyrklog.observability.client_samples import CLIENT_METRICS
 from pyrklog.observability.metric_table import Metric
 from pyrklog.observability.samples import Readings
 from pyrklog.observability.tally import Tally
@@ -20,8 +21,10 @@ METRICS: list[Metric] = [
     *table.BROKER.values(),
     *dict.fromkeys(taken.metric for taken in TAKEN.values()),
     *table.DETAIL.values(),
+    *CLIENT_METRICS.values(),
     table.REQUESTS,
     table.BUILD,
+    table.FINDINGS,
     table.LEFT_OUT_SERIES,
 ]
 

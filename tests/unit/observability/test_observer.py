@@ -8,12 +8,21 @@ import pytest
 import trio
 import trio.testing
 
+from pyrklog.base.client_places import CLIENT_SHARE, NoPlaceError
 from pyrklog.config.load import load_config
 from pyrklog.config.topic import TopicDefaults
+from pyrklog.lag.numbers import LagNumbers
 from pyrklog.observability import observer as module
-from pyrklog.observability.observer import REST, BrokerObserver, DetailUnknownError
+from pyrklog.observability.health_watch import HealthWatch
+from pyrklog.observability.observer import (
+    HEALTHS_WAITING_MAX,
+    REST,
+    BrokerObserver,
+    DetailUnknownError,
+)
 from pyrklog.observability.samples import DETAIL_SERIES_MAX
 from pyrklog.plane.values import PartitionImage
+from pyrklog.protocol.lag import PartitionLag
 
 TABLE = [((topic, number), number) for topic in ("a", "b", "c") for number in range(5)]
 
@@ -53,28 +62,30 @@ class FakeImage:
         return {"min.insync.replicas": "2", "retention.ms": "1"} if topic == "t0" else {}
 
 
-class FakeOffsets:
-    def __init__(self) -> None:
-        self.pages = 0
+class FakeLag:
+    def numbers(self) -> LagNumbers:
+        return LagNumbers(worst=[("g", 41_000)], histories=7)
 
-    def __len__(self) -> int:
-        return len(TABLE)
-
-    def page(self, after: Any, size: int) -> list[Any]:
-        self.pages += 1
-        rest = [(key, SimpleNamespace(offset=n)) for key, n in TABLE if not after or key > after]
-        return rest[:size]
+    async def rows(
+        self, group: str, rows_max: int, topic: str | None
+    ) -> tuple[list[PartitionLag], int]:
+        rows = [
+            PartitionLag(name, number, at, lag=1, lag_ms=1000, lost=0)
+            for (name, number), at in TABLE
+            if topic in (None, name)
+        ]
+        return rows[:rows_max], len(rows[rows_max:])
 
 
 class Observed:
     def __init__(self, topics: int = 3) -> None:
         self.plane = FakePlane()
         self.image = FakeImage(topics)
-        self.offsets = FakeOffsets()
-        group = SimpleNamespace(offsets=self.offsets, members={"m": 1})
+        self.lag: FakeLag | None = FakeLag()
+        group = SimpleNamespace(offsets=TABLE, members={"m": 1})
         groups = SimpleNamespace(groups={"g": SimpleNamespace(group=group)})
         metadata = SimpleNamespace(
-            node_id=1, image=self.image, defaults=TopicDefaults(load_config())
+            node_id=1, image=self.image, defaults=TopicDefaults(load_config()), config=load_config()
         )
         sources: Any = SimpleNamespace(
             cluster_id="c",
@@ -85,9 +96,12 @@ class Observed:
             stage=lambda: "serving",
             failed_log_dirs=list,
             groups=lambda: groups,
+            lag=lambda: self.lag,
             started_at=0.0,
+            adding=lambda _: (),
+            store_clock=lambda: None,
         )
-        self.observer = BrokerObserver(sources)
+        self.observer = BrokerObserver(sources, HealthWatch(sources))
 
     async def scraped(self) -> dict[str, float]:
         """Of metrics without labels."""
@@ -157,31 +171,42 @@ async def test_the_other_thread_rests_after_its_work(
                 await trio.lowlevel.checkpoint()
 
 
-async def test_only_a_topics_offsets_are_read_with_both(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "OFFSETS_PAGE", 2)
+async def test_only_a_topics_offsets_are_read_with_both() -> None:
     one = Observed()
     one.image.topics["b"] = one.image.topics["t0"]
     told = await one.detail("b", "g")
     offsets = [line for line in told.splitlines() if "current_offset{" in line]
     assert len(offsets) == 5
     assert all('topic="b"' in line for line in offsets)
-    assert one.offsets.pages == 3
     assert (await one.detail(None, "g")).count("current_offset{") == len(TABLE)
 
 
 async def test_details_are_bounded_and_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "DETAIL_SERIES_MAX", 10)
-    monkeypatch.setattr(module, "OFFSETS_PAGE", 4)
     told = (await Observed().detail(None, "g")).splitlines()
     series = [line for line in told if not line.startswith("#")]
     assert len(series) == 10
-    assert series[-1] == "pyrklog_metrics_left_out_series 7.0"
+    assert series[-1] == "pyrklog_metrics_left_out_series 52.0"
+
+
+async def test_before_lag_is_known_offsets_are_left_out() -> None:
+    one = Observed()
+    one.lag = None
+    told = (await one.detail(None, "g")).splitlines()
+    assert "current_offset{" not in told
+    assert told[-1] == f"pyrklog_metrics_left_out_series {4.0 * len(TABLE)}"
+
+
+async def test_lag_is_scraped() -> None:
+    found = await Observed().observer.samples()
+    values = {(one.metric.name, *one.labels): one.value for one in found}
+    assert values["pyrklog_group_lag_seconds", "g"] == 41
+    assert values["pyrklog_lag_histories",] == 7
 
 
 async def test_a_large_topic_is_cut_and_leaves_a_group_its_half(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(module, "OFFSETS_PAGE", 4)
     one = Observed()
     partitions = {n: PartitionImage(n, 1, 0, (1, 2), (1, 2), ()) for n in range(100)}
     partitions[99] = PartitionImage(99, 2, 0, (2, 3), (2, 3), ())
@@ -195,7 +220,7 @@ async def test_a_large_topic_is_cut_and_leaves_a_group_its_half(
         left_out = float(found[-1].removeprefix("pyrklog_metrics_left_out_series "))
         committed = sum("current_offset{" in line for line in found)
         ends = sum("log_end_offset{" in line for line in found)
-        partitions = sum('partition="' in line for line in found) - committed
+        partitions = sum('partition="' in line for line in found) - 4 * committed
         return partitions, ends, committed, left_out
 
     bound = DETAIL_SERIES_MAX
@@ -206,7 +231,7 @@ async def test_a_large_topic_is_cut_and_leaves_a_group_its_half(
     assert await counted("g") == (30, 5, 5, 95 * 6 - 1)
     bound = 9
     monkeypatch.setattr(module, "DETAIL_SERIES_MAX", bound)
-    assert await counted("g") == (0, 0, 3, 100 * 6 - 1 + 2)
+    assert await counted("g") == (0, 0, 0, 100 * 6 - 1 + 5 * 4)
 
 
 async def test_unknown_names_are_told() -> None:
@@ -214,3 +239,49 @@ async def test_unknown_names_are_told() -> None:
         await Observed().detail("x", None)
     with pytest.raises(DetailUnknownError, match="no group x"):
         await Observed().detail("t0", "x")
+
+
+async def test_kafkas_clients_delay_no_probe_and_no_scrape(
+    autojump_clock: trio.testing.MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each has the rest of its own kind before it."""
+    one = Observed()
+    clock = iter(range(1000))
+    monkeypatch.setattr(time, "thread_time", lambda: float(next(clock)))
+    began = trio.current_time()
+    await one.observer.examined(None, "10.0.0.1")
+    assert (await one.observer.cluster()).status == 503
+    assert trio.current_time() == began
+    await one.observer.samples()
+    rested = trio.current_time()
+    assert rested == pytest.approx(began + REST)
+    await one.observer.examined(2, "10.0.0.1")
+    assert trio.current_time() == rested
+
+
+async def test_questions_of_kafkas_clients_are_bounded_by_address(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    one = Observed()
+    refused: list[str] = []
+    answered: list[str] = []
+
+    async def ask(address: str, restarted: int | None) -> None:
+        try:
+            await one.observer.examined(restarted, address)
+        except NoPlaceError:
+            refused.append(address)
+        else:
+            answered.append(address)
+
+    async with trio.open_nursery() as nursery:
+        async with one.observer._turn_of_clients.taken():
+            for number in range(HEALTHS_WAITING_MAX // CLIENT_SHARE + 3):
+                nursery.start_soon(ask, "10.0.0.1", number)
+            nursery.start_soon(ask, "10.0.0.2", None)
+            await trio.testing.wait_all_tasks_blocked()
+            assert refused == ["10.0.0.1"] * 3
+            assert (await one.observer.cluster()).status == 503
+        monkeypatch.setattr(module, "REST", 0)
+    assert len(answered) == HEALTHS_WAITING_MAX // CLIENT_SHARE + 1
+    assert "10.0.0.2" in answered

@@ -1,5 +1,7 @@
 """What a scrape has of what was read: labels, units, bounds."""
 
+from dataclasses import replace
+
 from pyrklog.observability.samples import (
     ALL_LOG_DIRS,
     SERIES_MAX,
@@ -13,9 +15,11 @@ from pyrklog.observability.samples import (
 )
 from pyrklog.observability.tally import Tally, count
 from pyrklog.plane.values import PartitionImage
+from pyrklog.protocol.lag import PartitionLag
 
 READINGS = Readings(2, 1, 1, 3, 1.5, 4096, 1.7e9)
 NOTHING = Tally(*[0] * 11)
+FINDINGS = {"disk_filling": 2, "clock_skew": 0}
 
 
 def partition(
@@ -34,7 +38,7 @@ def values(samples: list[Sample], name: str) -> dict[tuple[str, ...], float]:
 
 def of(statistics: dict[str, int], log_dirs: int = 1) -> list[Sample]:
     names = [f"/data/{number}" for number in range(log_dirs)]
-    return of_broker(statistics, NOTHING, READINGS, names)
+    return of_broker(statistics, NOTHING, READINGS, names, findings=FINDINGS)
 
 
 def queues(log_dirs: int) -> dict[str, int]:
@@ -69,6 +73,8 @@ def test_statistics_come_in_base_units_with_their_labels() -> None:
     assert values(found, "pyrklog_log_dir_unwritten_bytes") == {("/data/0",): 10}
     assert values(found, "pyrklog_reader_queue_stalled_seconds") == {("/data/0", "ahead"): 1.5}
     assert values(found, "process_cpu_seconds_total") == {(): 1.5}
+    expected = {("disk_filling",): 2, ("clock_skew",): 0}
+    assert values(found, "pyrklog_health_findings") == expected
 
 
 def test_queues_that_share_topics_by_hash_are_one_series() -> None:
@@ -96,7 +102,7 @@ def test_what_exceeds_the_bound_is_counted() -> None:
     found = of({f"requests.Api{number}": 1 for number in range(1000)})
     assert len(found) == SERIES_MAX - 1
     (left_out,) = values(found, "pyrklog_metrics_left_out_series").values()
-    assert left_out == 1000 + 18 - (SERIES_MAX - 2)
+    assert left_out == 1000 + 23 + len(FINDINGS) - (SERIES_MAX - 2)
     assert bounded(found, SERIES_MAX)[-1].value == 0
 
 
@@ -116,7 +122,14 @@ def test_the_leader_counts_its_partitions_and_the_controller_all() -> None:
     as_controller = count(2, 2, 3, topics, limits.__getitem__)
     assert (as_controller.is_controller, as_controller.offline) == (1, 1)
     assert (as_controller.topics, as_controller.partitions) == (2, 5)
-    assert as_controller.not_preferred == 1
+    # As by Kafka's controllers, one without a leader, too.
+    assert as_controller.not_preferred == 2
+
+
+def test_replicas_that_are_being_added_leave_a_partition_as_it_was() -> None:
+    moving = [("a", [partition(0, isr=(1, 2)), partition(1, isr=(1,))])]
+    found = count(1, 2, 3, moving, lambda _: 2, lambda key: (3,) if key[0] == "a" else ())
+    assert (found.under_replicated, found.under_min_isr) == (1, 1)
 
 
 def test_options_of_topics_in_sync_are_not_looked_up() -> None:
@@ -135,6 +148,18 @@ def test_a_topic_and_a_group_in_detail() -> None:
     preferred = values(found, "kafka_topic_partition_leader_is_preferred")
     assert preferred == {("a", "0"): 1, ("a", "1"): 0}
     assert values(found, "pyrklog_partition_log_end_offset") == {("a", "0"): 17}
-    told = of_group(GroupReadings("g", 2, [(("a", 0), 15)]))
+    rows = [PartitionLag("a", 0, 15, 17, 2, 1500, lost=0), PartitionLag("a", 1, 9)]
+    told = of_group(GroupReadings("g", 2, rows))
     assert values(told, "kafka_consumergroup_members") == {("g",): 2}
-    assert values(told, "kafka_consumergroup_current_offset") == {("g", "a", "0"): 15}
+    committed = {("g", "a", "0"): 15, ("g", "a", "1"): 9}
+    assert values(told, "kafka_consumergroup_current_offset") == committed
+    assert values(told, "kafka_consumergroup_lag") == {("g", "a", "0"): 2}
+    assert values(told, "pyrklog_group_partition_lag_seconds") == {("g", "a", "0"): 1.5}
+    assert values(told, "pyrklog_group_lost_records") == {("g", "a", "0"): 0}
+
+
+def test_the_groups_most_behind_are_told() -> None:
+    readings = replace(READINGS, lag_histories=7)
+    found = of_broker({}, NOTHING, readings, [], [("g", 41_500), ("h", 1)])
+    assert values(found, "pyrklog_group_lag_seconds") == {("g",): 41.5, ("h",): 0.001}
+    assert values(found, "pyrklog_lag_histories") == {(): 7}

@@ -13,11 +13,12 @@ import trio.testing
 from pyrklog.observability import web
 from pyrklog.observability.exposition import Exposition
 from pyrklog.observability.health import Answer
+from pyrklog.observability.http_places import SERVED_MAX
 from pyrklog.observability.observer import DetailUnknownError
 from pyrklog.observability.web import HttpServer
 
 PATHS = ["/metrics", "/metrics/detail", "/health/live", "/health/ready", "/health/cluster"]
-PATHS += ["/health/restart-safe"]
+PATHS += ["/metrics/clients", "/health/restart-safe"]
 
 
 class FakeObserver:
@@ -47,14 +48,17 @@ class FakeObserver:
             raise DetailUnknownError("there is no topic gone")
         return Exposition(b"detail 1\n", "text/plain")
 
+    async def clients(self, accept: str) -> Exposition:
+        return Exposition(f"clients {accept}".encode(), "text/plain")
+
     def ready(self) -> Answer:
         return Answer(503, {"ready": False})
 
     async def cluster(self) -> Answer:
         raise RuntimeError("a bug")
 
-    async def restart_safe(self) -> Answer:
-        return Answer(200, {"safe": True})
+    async def restart_safe(self, broker: int | None = None) -> Answer:
+        return Answer(200, {"safe": True} if broker is None else {"broker": broker})
 
 
 class Running:
@@ -100,10 +104,20 @@ async def test_each_path_answers() -> None:
         assert await running.ask("/metrics", accept="x/y") == (200, b"up 1\n")
         assert await running.ask("/metrics/detail?topic=a&group=b%20c") == (200, b"detail 1\n")
         assert running.observer.asked == [("x/y",), ("a", "b c", "")]
+        assert await running.ask("/metrics/clients", accept="x/y") == (200, b"clients x/y")
         status, body = await running.ask("/health/live")
         assert (status, json.loads(body)) == (200, {"live": True})
         assert await running.ask("/health/ready") == (503, b'{"ready":false}')
         assert await running.ask("/health/restart-safe") == (200, b'{"safe":true}')
+
+
+async def test_the_restart_of_another_broker_is_asked_for_by_its_number() -> None:
+    async with serving() as running:
+        assert await running.ask("/health/restart-safe?broker=3") == (200, b'{"broker":3}')
+        for wrong in ("", "x", "-1", "%00", "9" * 5000):
+            status, body = await running.ask(f"/health/restart-safe?broker={wrong}")
+            assert (status, b"takes a broker's number" in body) == (400, True)
+            assert len(body) < 200
 
 
 async def test_a_failing_answer_is_an_error_of_its_own() -> None:
@@ -219,11 +233,11 @@ async def test_requests_of_connections_that_were_ended_end_too() -> None:
         async with serving() as running:
             running.observer.answers = trio.Event()
             streams: list[trio.SocketStream] = []
-            while len(streams) < web.CONNECTIONS_MAX + 5:
+            while len(streams) < SERVED_MAX + 5:
                 streams.append(await running.connect())
                 await streams[-1].send_all(b"GET /metrics HTTP/1.1\r\nhost: localhost\r\n\r\n")
                 await until(lambda: len(running.observer.asked) == len(streams))
-            await until(lambda: running.observer.waiting == web.CONNECTIONS_MAX)
+            await until(lambda: running.observer.waiting == SERVED_MAX)
             for one in streams:
                 await one.aclose()
 
@@ -297,11 +311,11 @@ async def test_an_offer_of_http2_is_left_unused_and_an_empty_body_is_none() -> N
 
 async def test_connections_beyond_the_bound_end_the_oldest() -> None:
     async with serving() as running:
-        streams = [await running.connect() for _ in range(web.CONNECTIONS_MAX + 3)]
+        streams = [await running.connect() for _ in range(SERVED_MAX + 3)]
         for one in streams[:3]:
             with trio.fail_after(30):
                 assert await _is_closed(one)
-        assert running.observer.http_connections == web.CONNECTIONS_MAX
+        assert running.observer.http_connections == SERVED_MAX
         assert (await running.ask("/health/live"))[0] == 200
         for one in streams:
             await one.aclose()

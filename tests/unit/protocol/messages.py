@@ -17,7 +17,9 @@ from pyrklog.protocol.fields import (
     WireType,
     field_table,
 )
+from pyrklog.protocol.health import BROKER_HEALTH
 from pyrklog.protocol.inter_broker import LEADER_AND_ISR, STOP_REPLICA, UPDATE_METADATA
+from pyrklog.protocol.lag import GROUP_LAG, PARTITION_OFFSETS
 from pyrklog.protocol.observation import OBSERVE_BROKER
 from pyrklog.protocol.registry import API_KEYS, find_api
 from pyrklog.protocol.to_controller import (
@@ -38,7 +40,14 @@ INTER_BROKER: tuple[Api[Any, Any], ...] = (
     ALTER_PARTITION,
     ALLOCATE_PRODUCER_IDS,
 )
-OURS: tuple[Api[Any, Any], ...] = (REPLICA_DIGEST, STATE_CHANGES, OBSERVE_BROKER)
+OURS: tuple[Api[Any, Any], ...] = (
+    REPLICA_DIGEST,
+    STATE_CHANGES,
+    OBSERVE_BROKER,
+    BROKER_HEALTH,
+    GROUP_LAG,
+    PARTITION_OFFSETS,
+)
 """APIs that Kafka does not have."""
 
 Case = tuple[Api[Any, Any], str, int]

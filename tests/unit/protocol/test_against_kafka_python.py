@@ -13,6 +13,9 @@ from tests.unit.protocol.messages import CASES, EXAMPLES, decode, encode, ids, m
 
 # kafka-python gives a bit set another name and a set of bit numbers; only the bytes are compared.
 _RENAMED = {"cluster_authorized_operations", "authorized_operations"}
+_UNKNOWN_THERE = {71, 72, 74}
+"""Keys of APIs that kafka-python does not have: client metrics."""
+_CASES = [case for case in CASES if case[0].key not in _UNKNOWN_THERE]
 _MODULES = tuple(
     f"kafka.protocol.{name}" for name in ("admin", "producer", "metadata", "consumer", "sasl")
 )
@@ -47,7 +50,7 @@ def _assert_same(name: str, left: Any, right: Any, version: int) -> None:
         assert left == right, name
 
 
-@pytest.mark.parametrize(("api", "kind", "version"), CASES, ids=ids(CASES))
+@pytest.mark.parametrize(("api", "kind", "version"), _CASES, ids=ids(_CASES))
 @settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_kafka_python_reads_what_we_write_and_writes_the_same_bytes(

@@ -298,3 +298,14 @@ def test_wait_for_a_partition_ends_when_it_serves_or_fails() -> None:
     assert replicas.is_settled(KEY), "another broker leads"
     replicas.partitions_failed([KEY])
     assert replicas.is_settled(KEY), "nothing more will come"
+
+
+def test_replicas_that_a_reassignment_adds_are_known_until_it_ends() -> None:
+    replicas = Replicas(ME)
+    assert replicas.adding(KEY) == ()
+    moving = info(replicas=(ME, OTHER, 3))
+    moving.adding = (3,)
+    told(replicas, moving)
+    assert replicas.adding(KEY) == (3,)
+    told(replicas, info(leader_epoch=1, replicas=(ME, OTHER, 3)))
+    assert replicas.adding(KEY) == ()

@@ -12,6 +12,7 @@ import pyrklog
 from pyrklog.scanning.arguments import core_bootstrap, core_topics, milliseconds
 from pyrklog.scanning.scan import COLUMNS
 from pyrklog.scanning.settings import ScanSettings
+from pyrklog.spark.decisions import TOPIC
 
 
 @pytest.fixture
@@ -53,6 +54,8 @@ def scan(**arguments: Any) -> None:
         ({"columns": "value"}, "columns is 'value'; it takes a list of names, such as ['value']"),
         ({"decode": "json", "fields": 5}, "fields is 5; it takes a list of names"),
         ({"decode": "json", "bad_records": 5}, "bad_records is 5; it takes the name of a topic"),
+        ({"topic_ids": 5}, "topic_ids is 5; it takes ids by topic"),
+        ({"topic_ids": {"t": b"x"}}, "topic_ids has b'x' for 't'; it takes texts"),
     ],
 )
 def test_another_type_is_told_by_the_arguments_name(
@@ -84,6 +87,8 @@ def test_another_type_is_told_by_the_arguments_name(
         ({"topics": {"t": [2**31]}}, "topic t cannot have a partition 2147483648"),
         ({"start": "beginning"}, "'beginning' is no place in a partition: 'earliest', 'latest', "),
         ({"start": {"greetings": {"0": 1}}}, "a place is given for greetings-0, which is not read"),
+        ({"topic_ids": {"t": "x" * 21}}, f"topic_ids has {'x' * 21!r} for topic t, which is no"),
+        ({"topic_ids": {"t": "+" * 22}}, f"topic_ids has {'+' * 22!r} for topic t, which is no"),
     ],
 )
 def test_what_would_have_no_effect_is_refused(
@@ -107,11 +112,22 @@ def test_a_pattern_must_not_match_the_topic_for_bad_records(
     assert opened[0].topics == [("orders", None), ("others", None)]
 
 
+def test_a_pattern_does_not_match_what_the_sink_of_spark_keeps(
+    opened: list[ScanSettings], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys.modules["pyrklog.scanning.scan"], "topic_names", lambda _: ["a", TOPIC])
+    scan(topics=re.compile(".*"))
+    scan(topics=TOPIC)
+    assert [one.topics for one in opened] == [[("a", None)], [(TOPIC, None)]]
+
+
 def test_what_can_be_used_is_handed_on(opened: list[ScanSettings]) -> None:
     scan(topics=["a", "b", "a"], columns=["value", "key"], timeout_s=1, batch_rows=7)
     scan(decode="json", on_bad="fail")
     scan(decode="json", on_bad="drop", bad_records="b")
-    first, second, third = opened
+    scan(topic_ids={"a": "AAAAAAAAAAAAAAAAAAAB_w"})
+    first, second, third, fourth = opened
+    assert (first.topic_ids, fourth.topic_ids) == ([], [("a", bytes(14) + b"\x01\xff")])
     assert (first.bad_records, third.bad_records) == (None, "b")
     assert first.topics == [("a", None), ("b", None)]
     assert (first.columns, first.timeout_ms, first.batch_rows) == (["value", "key"], 1000, 7)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import pyrklog
-from pyrklog.scanning import Scan, ScanClosedError
+from pyrklog.scanning import LeftOut, Scan, ScanClosedError
 from pyrklog.scanning.settings import ScanSettings
 
 
@@ -56,10 +56,15 @@ class EndedCore:
     """All of whose batches were there when it was closed, and are gone then."""
 
     def __init__(self) -> None:
-        self.batches = [("schema", "array"), ("schema", "array")]
+        self.batches: list[tuple[str, str] | None] = [("schema", "array"), ("schema", "array")]
+        self.waits: list[int | None] = []
 
-    def next_batch(self) -> tuple[object, object] | None:
-        return self.batches.pop() if self.batches else None
+    def next_batch(self, most_ms: int | None) -> tuple[tuple[str, str] | None, bool]:
+        self.waits.append(most_ms)
+        return (self.batches.pop(), False) if self.batches else (None, True)
+
+    def left_out(self) -> list[tuple[str, int, str]]:
+        return [("t", 3, "no answer")]
 
     def stream_capsule(self) -> object:
         return "a stream without batches"
@@ -102,3 +107,40 @@ def test_an_iteration_that_was_left_goes_on() -> None:
     for _ in scan:
         break
     assert len(list(scan)) == 1
+
+
+def test_a_batch_is_waited_for_as_long_as_wanted() -> None:
+    core: Any = EndedCore()
+    core.batches = [("schema", "array"), None]
+    scan = Scan(core)
+    found = [(scan.next_batch(wait), scan.has_ended) for wait in (0.25, 1, 2)]
+    assert [batch is not None for batch, _ in found] == [False, True, False]
+    assert [has_ended for _, has_ended in found] == [False, False, True]
+    assert core.waits == [250, 1000, 2000]
+    with pytest.raises(ScanClosedError, match="read already"):
+        scan.next_batch(1)
+    with pytest.raises(ValueError, match="timeout_s"):
+        Scan(core).next_batch(0)
+
+
+def test_a_closed_scan_does_not_look_as_if_a_batch_came_late() -> None:
+    core: Any = EndedCore()
+    scan = Scan(core)
+    scan.close()
+    with pytest.raises(ScanClosedError, match="closed"):
+        scan.next_batch(1)
+
+
+def test_partitions_that_are_left_out_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    opened: list[ScanSettings] = []
+
+    def note(settings: ScanSettings) -> Any:
+        opened.append(settings)
+        return EndedCore()
+
+    monkeypatch.setattr(sys.modules["pyrklog.scanning.scan"], "open_scan", note)
+    assert pyrklog.scan("t", unanswered="leave").left_out == [LeftOut("t", 3, "no answer")]
+    pyrklog.scan("t")
+    assert [settings.unanswered for settings in opened] == ["leave", "fail"]
+    with pytest.raises(ValueError, match="unknown unanswered 'skip'; it can be fail or leave"):
+        pyrklog.scan("t", unanswered="skip")

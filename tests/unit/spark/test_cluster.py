@@ -12,14 +12,17 @@ import pytest
 from confluent_kafka import OFFSET_INVALID, KafkaError, KafkaException, TopicCollection, Uuid
 
 from pyrklog.scanning import LeaderNotAvailableError, ListedOffset, LogTruncatedError
-from pyrklog.spark import cluster
+from pyrklog.spark import agreement, cluster
 from pyrklog.spark.cluster import ClusterError, GoneError, KafkaCluster
 from pyrklog.spark.connection import Connection
+from pyrklog.spark.decisions import TOPIC
 from pyrklog.spark.offsets import Position, TopicPartition
 from pyrklog.spark.places import EARLIEST, LATEST, Kind, Place
 from pyrklog.spark.view import TopicView
 
+INTERNAL = ("__consumer_offsets", TOPIC)
 A0, A1 = TopicPartition("a", 0), TopicPartition("a", 1)
+UNKNOWN = int(KafkaError.UNKNOWN_TOPIC_OR_PART)
 
 
 def done(answer: object) -> Future[object]:
@@ -60,7 +63,9 @@ class FakeAdmin:
 
     def list_topics(self, **_: object) -> object:
         self.refreshed += 1
-        return SimpleNamespace(topics={"b": None, "a": None, "__consumer_offsets": None})
+        brokers = {1: SimpleNamespace(host="h", port=1), 2: SimpleNamespace(host="::1", port=2)}
+        names = dict.fromkeys(["b", "a", *INTERNAL])
+        return SimpleNamespace(topics=names, brokers=brokers)
 
 
 def connected(
@@ -143,13 +148,50 @@ def test_a_broker_that_knows_less_is_not_believed_at_once(monkeypatch: pytest.Mo
     assert admin.asked == [["a", "b", "c"], ["a", "b"]]
 
 
-def test_what_brokers_insist_on_is_believed(monkeypatch: pytest.MonkeyPatch) -> None:
+class FakeBrokers:
+    """Stands for ``agreement.confirmed``: what all brokers say, each time it is asked."""
+
+    def __init__(self, *answers: set[str]) -> None:
+        self.answers = list(answers)
+        self.asked: list[tuple[list[str], list[str]]] = []
+
+    def __call__(
+        self, names: list[str], expected: object, brokers: list[str], connection: object
+    ) -> set[str]:
+        self.asked.append((list(names), list(brokers)))
+        return self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
+
+
+@pytest.mark.parametrize("answer", [described(0, uuid=Uuid(3, 4)), UNKNOWN])
+def test_what_brokers_insist_on_is_believed(
+    monkeypatch: pytest.MonkeyPatch, answer: object
+) -> None:
     monkeypatch.setattr(cluster, "ABSENT_S", 0.05)
-    answers: dict[object, list[object]] = {"a": [described(0, uuid=Uuid(3, 4))] * 9}
-    asked, admin = connected(monkeypatch, answers)
+    brokers = FakeBrokers({"a"})
+    monkeypatch.setattr(agreement, "confirmed", brokers)
+    asked, admin = connected(monkeypatch, {"a": [answer] * 9})
     found = asked.describe(["a"], {"a": TopicView(str(Uuid(1, 2)), (0, 1))})
-    assert found == {"a": TopicView(str(Uuid(3, 4)), (0,))}
+    assert found == ({} if answer == UNKNOWN else {"a": TopicView(str(Uuid(3, 4)), (0,))})
     assert len(admin.asked) > 1
+    assert brokers.asked == [(["a"], ["h:1", "[::1]:2"])]
+
+
+@pytest.mark.parametrize("answer", [described(0, uuid=Uuid(3, 4)), UNKNOWN])
+def test_one_broker_that_insists_is_not_believed(
+    monkeypatch: pytest.MonkeyPatch, answer: object
+) -> None:
+    """Others know the topic: a stream that drops it would lose its place."""
+    monkeypatch.setattr(cluster, "ABSENT_S", 0.05)
+    monkeypatch.setattr(agreement, "confirmed", FakeBrokers(set()))
+    uuid = Uuid(1, 2)
+    expected = {"a": TopicView(str(uuid), (0, 1))}
+    answers: dict[object, list[object]] = {"a": [answer] * 4 + [described(0, 1, uuid=uuid)]}
+    asked, admin = connected(monkeypatch, answers)
+    assert asked.describe(["a"], expected) == expected
+    assert admin.refreshed >= 2
+    asked, _ = connected(monkeypatch, {"a": [answer] * 99}, Connection("h:1", timeout_s=0.3))
+    with pytest.raises(ClusterError, match=r"topic a cannot be described: .* not all brokers say"):
+        asked.describe(["a"], expected)
 
 
 def test_ids_are_written_as_kafka_writes_them(monkeypatch: pytest.MonkeyPatch) -> None:

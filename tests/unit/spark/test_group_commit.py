@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from concurrent.futures import Future
 from types import SimpleNamespace
 from typing import Any
@@ -85,6 +86,20 @@ def test_what_changed_is_committed(admin: type[FakeAdmin]) -> None:
         [("a", 0, 5, "pyrklog.spark 1", 3), ("a", 1, 6, "pyrklog.spark 1", 3)],
         [("a", 1, 9, "pyrklog.spark 2", 3)],
     ]
+
+
+def test_idle_partitions_are_committed_each_day(
+    admin: type[FakeAdmin], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise their offsets expire, and tools show no lag for them."""
+    now_s = 1_000.0
+    monkeypatch.setattr(time, "monotonic", lambda: now_s)
+    group = KafkaGroup(Connection("h:1"), "etl")
+    for number in range(1, 50):
+        group.commit(offset(number, first=number, second=6))
+        now_s += 3_600
+    commits = admin.made[0].commits
+    assert [number for number, one in enumerate(commits) if len(one) == 2] == [0, 24, 48]
 
 
 @pytest.mark.parametrize("kind", ["failure", "refused"])

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pyrklog.spark.offsets import (
+    Gone,
     OffsetFormatError,
     OffsetRange,
     Position,
@@ -33,7 +34,15 @@ def offsets(draw: st.DrawFn) -> StreamOffset:
     begins = {place: draw(POSITIONS) for place in positions if draw(st.booleans())}
     topics = {place.topic for place in positions}
     ids = {topic: f"id of {topic}" for topic in topics if draw(st.booleans())}
-    return StreamOffset(positions, ids, begins, draw(st.integers(0, 2**40)), draw(st.booleans()))
+    numbers = st.integers(0, 2**40)
+    positions_gone = st.dictionaries(st.integers(0, 12), POSITIONS, min_size=1, max_size=3)
+    gone = draw(
+        st.dictionaries(
+            st.sampled_from(["a", "x"]),
+            st.builds(Gone, st.text("id", min_size=1), numbers, positions_gone),
+        )
+    )
+    return StreamOffset(positions, ids, begins, draw(numbers), draw(st.booleans()), gone)
 
 
 @given(offsets())
@@ -52,6 +61,7 @@ def test_equal_offsets_are_equal_texts(offset: StreamOffset, chance: object) -> 
         {place: offset.begins[place] for place in places if place in offset.begins},
         offset.number,
         offset.is_initial,
+        dict(reversed(list(offset.gone.items()))),
     )
     assert json.dumps(other.to_json()) == json.dumps(offset.to_json())
 
@@ -69,6 +79,11 @@ def test_the_document() -> None:
         '"a": {"id": "Xw0o", "partitions": {"0": {"offset": 9120447, "epoch": 12}, '
         '"1": {"offset": 40, "epoch": 12, "from": 0}}}, '
         '"b": {"partitions": {"0": {"offset": 7, "from": 5, "fromEpoch": 2}}}}}'
+    )
+    gone = Gone("Yf1p", 12, {10: Position(3), 9: Position(8, 2)})
+    assert json.dumps(StreamOffset({}, number=18, gone={"c": gone}).to_json()) == (
+        '{"version": 1, "number": 18, "topics": {}, "gone": {"c": {"id": "Yf1p", "number": 12, '
+        '"partitions": {"9": {"offset": 8, "epoch": 2}, "10": {"offset": 3}}}}}'
     )
     assert StreamOffset({}, is_initial=True).to_json() == {
         "version": 1,
@@ -107,6 +122,16 @@ def test_the_stock_connectors_documents() -> None:
         ({"version": 1, "number": 0, "topics": {"a": 5}}, "topic a"),
         ({"version": 1, "number": 0, "topics": {"a": {}}}, "partitions of topic a"),
         ({"version": 1, "number": 0, "topics": {"a": {"id": 3, "partitions": {}}}}, "id 3"),
+        ({"version": 1, "number": 0, "topics": {}, "gone": 3}, "what is gone"),
+        ({"version": 1, "number": 0, "topics": {}, "gone": {"a": {"id": 3}}}, "partitions of"),
+        (
+            {"version": 1, "number": 0, "topics": {}, "gone": {"a": {"id": 3, "partitions": {}}}},
+            "id 3",
+        ),
+        (
+            {"version": 1, "number": 0, "topics": {}, "gone": {"a": {"partitions": {}}}},
+            "number is None",
+        ),
         ({"a": {"x": 5}}, "partition 'x'"),
         ({"a": {"-1": 5}}, "partition '-1'"),
         ({"a": {"²": 5}}, "partition"),

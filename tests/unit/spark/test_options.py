@@ -93,6 +93,53 @@ def test_all_limits() -> None:
     assert options.commit_group == "etl"
 
 
+def test_a_delay_without_a_unit_has_milliseconds() -> None:
+    """As the stock connector reads it."""
+    assert stream(maxTriggerDelay="90500").max_delay_s == 90.5
+
+
+def test_every_option_of_the_stock_connectors_guide_is_taken() -> None:
+    """By streams and by batches, where it has them."""
+    both = {
+        "startingTimestamp": "1000",
+        "startingOffsetsByTimestamp": '{"a": {"0": 1000, "1": 3000}}',
+        "startingOffsets": '{"a": {"0": 23, "1": -2}}',
+        "startingOffsetsByTimestampStrategy": "latest",
+        "failOnDataLoss": "false",
+        "kafkaConsumer.pollTimeoutMs": "120000",
+        "fetchOffset.numRetries": "3",
+        "fetchOffset.retryIntervalMs": "10",
+        "minPartitions": "10",
+        "maxRecordsPerPartition": "100",
+        "groupIdPrefix": "spark-kafka-source",
+        "kafka.group.id": "etl",
+        "includeHeaders": "true",
+    }
+    of_streams = {
+        "maxOffsetsPerTrigger": "100",
+        "minOffsetsPerTrigger": "10",
+        "maxTriggerDelay": "15m",
+    }
+    of_batches = {
+        "endingTimestamp": "1000",
+        "endingOffsetsByTimestamp": '{"a": {"0": 1000, "1": 3000}}',
+        "endingOffsets": '{"a": {"0": 50, "1": -1}}',
+    }
+    without_effect = (
+        "fetchOffset.numRetries",
+        "fetchOffset.retryIntervalMs",
+        "groupIdPrefix",
+        "kafka.group.id",
+        "kafkaConsumer.pollTimeoutMs",
+    )
+    found = stream(**both, **of_streams)
+    assert sorted(found.ignored) == sorted(without_effect)
+    assert (found.latest_if_no_record_is_so_late, found.include_headers) == (True, True)
+    found = batch(**both, **of_streams, **of_batches)
+    assert sorted(found.ignored) == sorted((*without_effect, *of_streams))
+    assert found.ending.option == "endingTimestamp"
+
+
 def test_topics() -> None:
     assert stream(subscribe=" b , a,,b ").selection == Subscribe(("b", "a"))
     del_subscribe = {"kafka.bootstrap.servers": "h:1"}
@@ -130,6 +177,9 @@ def test_kafkas_options() -> None:
     assert kafka("default.api.timeout.ms", "1500").connection.timeout_s == 1.5
     assert kafka("request.timeout.ms", "250").connection.request_timeout_s == 0.25
     assert not kafka("check.crcs", "false").connection.check_crcs
+    large = stream(largeBytes="200000000").connection.scan_arguments()
+    assert large["large_bytes"] == 200_000_000
+    assert stream().connection.scan_arguments()["large_bytes"] == 100 << 20
     assert kafka("bootstrap.servers", "a:1, [::1]:2,").connection.bootstrap_servers == "a:1,[::1]:2"
     assert kafka("security.protocol", "PLAINTEXT") == stream()
 
@@ -178,6 +228,10 @@ def test_a_wrong_name_is_named(name: str, told: str) -> None:
         ("minPartitions", "100001", "to 100000"),
         ("minPartitions", "²", "from 1"),
         ("maxTriggerDelay", "soon", "500ms, 10s"),
+        ("maxTriggerDelay", "9" * 16, "500ms, 10s"),
+        ("largeBytes", "65535", "from 65536 to 536870912"),
+        ("largeBytes", "536870913", "from 65536 to 536870912"),
+        ("largeBytes", "1g", "from 65536 to 536870912"),
         ("maxTriggerDelay", "36501d", "500ms, 10s"),
         ("commitGroup", " ", "needs a name"),
         ("subscribe", " , ", "names no topic"),

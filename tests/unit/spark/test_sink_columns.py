@@ -14,6 +14,7 @@ from pyspark.sql.types import (
 )
 
 from pyrklog.spark.columns import SchemaError, columns_to_write, schema
+from pyrklog.spark.source import PyrklogSource
 
 TYPES: dict[str, DataType] = {
     "binary": BinaryType(),
@@ -40,6 +41,16 @@ def test_what_a_source_gives_can_be_written() -> None:
         "",
         "headers",
     ]
+
+
+def test_times_that_are_written_are_told(caplog: pytest.LogCaptureFixture) -> None:
+    """The stock sink passes over them."""
+    options = {"kafka.bootstrap.servers": "h:1", "topic": "t", "delivery": "at_least_once"}
+    source = PyrklogSource(options)
+    source.writer(of("value string"), False)
+    assert not caplog.records
+    source.writer(schema(with_headers=False), False)
+    assert "becomes the time of the records" in caplog.text
 
 
 def test_texts_and_bytes() -> None:

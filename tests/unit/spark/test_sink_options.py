@@ -57,6 +57,7 @@ def test_values() -> None:
             "kafka.client.id": "me",
             "kafka.acks": "all",
             "kafka.linger.ms": "5",
+            "includeHeaders": "true",
         },
         is_stream=True,
     )
@@ -75,7 +76,7 @@ def test_values() -> None:
     assert (producer.transaction_timeout_ms, producer.client_id) == (6000, "me")
     assert options.is_exactly_once
     assert not options.fail_on_data_loss
-    assert options.ignored == ("kafka.linger.ms",)
+    assert options.ignored == ("includeHeaders", "kafka.linger.ms")
 
 
 def test_a_batch_write_names_its_transaction() -> None:

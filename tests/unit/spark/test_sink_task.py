@@ -20,6 +20,7 @@ from pyrklog.spark.sink_task import Attempt, Place, write_at_least_once, write_i
 
 SETTINGS = ProducerSettings("127.0.0.1:1", ["value"], topic="t")
 PLACE = Place("sink", 5, 4)
+EPOCH = 3
 
 
 class FakeProducer:
@@ -36,7 +37,7 @@ class FakeProducer:
 
     @property
     def producer_id(self) -> tuple[int, int]:
-        return 7, 3
+        return 7, EPOCH
 
     def send(self, batch: pa.RecordBatch) -> None:
         self.rows += batch.num_rows
@@ -52,22 +53,33 @@ class FakeProducer:
 
 
 class FakeTransactions:
-    aborted: ClassVar[list[OpenTransaction]] = []
+    """A coordinator. ``markers`` are the epochs of those that it has written, by transactional
+    id: EndTxn has the epoch of the transaction, and InitProducerId of an open one the next."""
+
+    markers: ClassVar[dict[str, int]] = {}
     is_away = False
 
     def __init__(self, settings: ProducerSettings) -> None:
         pass
 
     def abort(self, transactions: list[OpenTransaction]) -> None:
+        for one in transactions:
+            self._mark(one.transactional_id, one.epoch)
+
+    def fence(self, transactional_id: str) -> tuple[int, int]:
+        self._mark(transactional_id, EPOCH + 1)
+        return 7, EPOCH + 2
+
+    def _mark(self, transactional_id: str, epoch: int) -> None:
         if FakeTransactions.is_away:
             raise ClusterUnavailableError("away")
-        FakeTransactions.aborted.extend(transactions)
+        FakeTransactions.markers[transactional_id] = epoch
 
 
 @pytest.fixture(autouse=True)
 def _fresh() -> None:
     FakeProducer.made, FakeProducer.fails_at = [], 1 << 30
-    FakeTransactions.aborted, FakeTransactions.is_away = [], False
+    FakeTransactions.markers, FakeTransactions.is_away = {}, False
 
 
 def batches(*sizes: int) -> list[pa.RecordBatch]:
@@ -83,12 +95,12 @@ def attempt(rows: Any, slots: Slots) -> Attempt:
 def test_a_transaction_is_left_open() -> None:
     slots = Slots("p")
     done = attempt(batches(0, 3, 4), slots)
-    transaction = OpenTransaction("pyrklog-spark/sink/p/0", 7, 3, (("t", (0, 2)),))
+    transaction = OpenTransaction("pyrklog-spark/sink/p/0", 7, EPOCH, (("t", (0, 2)),))
     assert done == Attempt("sink", 5, 7, transaction)
     (producer,) = FakeProducer.made
     assert producer.is_flushed
     assert producer.settings.transactional_id == "pyrklog-spark/sink/p/0"
-    assert FakeTransactions.aborted == []
+    assert FakeTransactions.markers == {}
     assert slots.take("sink", 5, 4).transactional_id.endswith("/1"), "the first may be decided"
 
 
@@ -103,7 +115,7 @@ def test_a_failure_aborts() -> None:
     FakeProducer.fails_at = 5
     with pytest.raises(TransactionFencedError):
         attempt(batches(4, 4), slots)
-    assert FakeTransactions.aborted == [OpenTransaction("pyrklog-spark/sink/p/0", 7, 3)]
+    assert FakeTransactions.markers.keys() == {"pyrklog-spark/sink/p/0"}
     assert slots.take("sink", 5, 4).transactional_id.endswith("/0")
 
 
@@ -114,7 +126,18 @@ def test_a_failure_of_the_query_aborts() -> None:
 
     with pytest.raises(RuntimeError, match="no"):
         attempt(rows(), Slots("p"))
-    assert len(FakeTransactions.aborted) == 1
+    assert len(FakeTransactions.markers) == 1
+
+
+def test_what_arrives_behind_an_abort_is_refused() -> None:
+    """A batch on its way has the epoch of the attempt. Before Kafka 3.6 a broker looks at nothing
+    else: it would be the first of a transaction that nobody ends, or that the next attempt with
+    this id commits."""
+    FakeProducer.fails_at = 5
+    with pytest.raises(TransactionFencedError):
+        attempt(batches(4, 4), Slots("p"))
+    (marker,) = FakeTransactions.markers.values()
+    assert marker > EPOCH
 
 
 def test_a_slot_that_could_not_be_aborted_is_not_used_again() -> None:

@@ -104,6 +104,21 @@ def test_few_records_before_a_hole_count_as_what_they_are(scans: FakeScans) -> N
     assert estimated((A0, 0, 9000)) == {A0: 1000}
 
 
+def test_a_sample_of_large_records_ends_early(
+    scans: FakeScans, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What it did not reach counts as the other partitions of its topic, or is looked at alone."""
+    monkeypatch.setattr(sizes, "SAMPLE_BYTES_MAX", 10_000)
+    scans.logs = {
+        A0: dict.fromkeys(range(1000), 60),
+        A1: dict.fromkeys(range(1000), 960),
+        B0: dict.fromkeys(range(1000), 160),
+    }
+    found = estimated((A0, 0, 1000), (A1, 0, 1000), (B0, 0, 1000))
+    assert found == {A0: 100, A1: 100, B0: 200}
+    assert scans.rows == 2 * SAMPLE_OFFSETS
+
+
 def test_nothing_but_a_hole(scans: FakeScans) -> None:
     scans.logs = {A0: dict.fromkeys(range(5000, 9000), 960)}
     assert estimated((A0, 0, 5000), (A1, 0, 50), (B0, 7, 7)) == {A0: 1, A1: 1}

@@ -66,7 +66,6 @@ class ChangesEngine:
         self._options = options
         self._slot = Slot(options)
         self._snapshot: OpenSnapshot | None = None
-        self._is_checked = False
         self._target: int | None = None
 
     def initial(self) -> Json:
@@ -112,9 +111,8 @@ class ChangesEngine:
                 SnapshotTask(table, held.name, held.lsn, held.time_us)
                 for table in self._options.tables
             ]
-        if not self._is_checked:
-            self._slot.check()
-            self._is_checked = True
+        # Each batch: a publication may be altered while a stream runs.
+        self._slot.check()
         confirmed = self._slot.confirmed()
         if confirmed > at.lsn:
             raise ChangesLostError(
@@ -166,7 +164,7 @@ def copy_rows(
     source = Source(database(connection), table.table, table.key, table.columns)
     query = sql.SQL("COPY (SELECT {} FROM {} {}) TO STDOUT").format(
         sql.SQL(", ").join(sql.Identifier(column.name) for column in table.columns),
-        sql.Identifier(*table.table),
+        table.own_rows(),
         condition or sql.SQL(""),
     )
     with connection.cursor() as cursor, cursor.copy(query) as rows:

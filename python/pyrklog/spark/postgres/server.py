@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import logging
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -11,8 +12,11 @@ from pyrklog.spark.postgres.pgoutput import Column
 
 if TYPE_CHECKING:
     import psycopg
+    from psycopg import sql
 
     Connection = psycopg.Connection[tuple[Any, ...]]
+
+logger = logging.getLogger("pyrklog.spark")
 
 RELEASE_LEAST = 130_000
 # Values as text are the same in every session, and a stream may pause for long.
@@ -44,6 +48,16 @@ class Description:
     key: tuple[str, ...]
     """Of the primary key, in its order."""
     columns: tuple[Column, ...]
+    is_partitioned: bool = False
+    """Its rows are all in its partitions."""
+
+    def own_rows(self) -> sql.Composed:
+        """The table as FROM names it: without the rows of tables that inherit from it, which
+        publications tell as these tables'."""
+        from psycopg import sql
+
+        name = sql.Identifier(*self.table)
+        return sql.Composed([name] if self.is_partitioned else [sql.SQL("ONLY "), name])
 
 
 def connect(options: PostgresOptions) -> Connection:
@@ -77,19 +91,21 @@ def describe(connection: Connection, tables: Iterable[Table]) -> dict[Table, Des
 
 def _describe(connection: Connection, table: Table) -> Description:
     found = connection.execute(
-        "SELECT c.oid FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace "
+        "SELECT c.oid, c.relkind = 'p' FROM pg_class c "
+        "JOIN pg_namespace n ON n.oid = c.relnamespace "
         "WHERE n.nspname = %s AND c.relname = %s AND c.relkind IN ('r', 'p')",
         table,
     ).fetchone()
     if found is None:
         raise UnsuitableDatabaseError(f"there is no table {table}")
+    oid, is_partitioned = found
     # Of an index its own order of columns counts.
     key = connection.execute(
         "SELECT a.attname FROM pg_index i "
         "CROSS JOIN LATERAL unnest(i.indkey) WITH ORDINALITY AS k(attnum, place) "
         "JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = k.attnum "
         "WHERE i.indrelid = %s AND i.indisprimary AND k.place <= i.indnkeyatts ORDER BY k.place",
-        found,
+        [oid],
     ).fetchall()
     if not key:
         raise UnsuitableDatabaseError(
@@ -99,13 +115,36 @@ def _describe(connection: Connection, table: Table) -> Description:
         "SELECT attname, atttypid::bigint FROM pg_attribute "
         "WHERE attrelid = %s AND attnum > 0 AND NOT attisdropped AND attgenerated = '' "
         "ORDER BY attnum",
-        found,
+        [oid],
     ).fetchall()
     return Description(
         table,
         tuple(name for (name,) in key),
         tuple(Column(name, type_oid, True) for name, type_oid in columns),
+        is_partitioned,
     )
+
+
+def warn_of_heirs(connection: Connection, tables: Collection[Table]) -> None:
+    """Names the tables that inherit from one of ``tables`` and are not among them: who selects from
+    that one sees their rows, and a stream of it does not."""
+    for table in tables:
+        rows = connection.execute(
+            "SELECT n.nspname, c.relname FROM pg_inherits i "
+            "JOIN pg_class c ON c.oid = i.inhrelid JOIN pg_namespace n ON n.oid = c.relnamespace "
+            "JOIN pg_class p ON p.oid = i.inhparent JOIN pg_namespace o ON o.oid = p.relnamespace "
+            "WHERE p.relkind = 'r' AND o.nspname = %s AND p.relname = %s ORDER BY 1, 2",
+            table,
+        ).fetchall()
+        heirs = [heir for heir in (Table(*row) for row in rows) if heir not in tables]
+        if heirs:
+            names = ", ".join(map(str, heirs))
+            logger.warning(
+                "rows of %s are not read with table %s, from which it inherits: option tables can "
+                "name it",
+                names,
+                table,
+            )
 
 
 def database(connection: Connection) -> str:

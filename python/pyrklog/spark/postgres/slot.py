@@ -7,13 +7,20 @@ changes are peeked at, as often as needed, and it moves when they are written el
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from pyrklog.spark.postgres.options import PostgresOptions, Table
 from pyrklog.spark.postgres.positions import Snapshot, lsn_of, shown
-from pyrklog.spark.postgres.server import NOW_US, UnsuitableDatabaseError, connect, describe, value
+from pyrklog.spark.postgres.server import (
+    NOW_US,
+    UnsuitableDatabaseError,
+    connect,
+    describe,
+    value,
+    warn_of_heirs,
+)
 
 if TYPE_CHECKING:
     from pyrklog.spark.postgres.server import Connection
@@ -50,6 +57,7 @@ class Slot:
         """Makes publication and slot, if they are not there. Waits for transactions that run at
         that time. Raises UnsuitableDatabaseError."""
         self._check_server()
+        warn_of_heirs(self._connection, self._options.tables)
         # Before the slot: the plug-in looks at the catalog as it was at each change.
         self._publish()
         if self._place() is None:
@@ -166,7 +174,8 @@ class Slot:
         name = self._options.publication
         query = "SELECT 1 FROM pg_publication WHERE pubname = %s"
         if value(self._connection, query, name) is None:
-            tables = [sql.Identifier(*table) for table in self._options.tables]
+            described = describe(self._connection, self._options.tables)
+            tables = [table.own_rows() for table in described.values()]
             self._connection.execute(
                 sql.SQL(
                     "CREATE PUBLICATION {} FOR TABLE {} WITH (publish_via_partition_root = true)"
@@ -186,18 +195,33 @@ class Slot:
             raise UnsuitableDatabaseError(
                 f"publication {name} is gone, or does not publish all changes"
             )
-        # Filters are newer than some servers.
+        # Filters and lists of columns are newer than some servers.
         rows = self._connection.execute(
-            "SELECT schemaname, tablename FROM pg_publication_tables p "
+            "SELECT schemaname, tablename, to_jsonb(p) -> 'attnames' FROM pg_publication_tables p "
             "WHERE pubname = %s AND to_jsonb(p) ->> 'rowfilter' IS NULL",
             [name],
         ).fetchall()
-        missing = sorted(set(self._options.tables) - {Table(*row) for row in rows})
+        published = {Table(schema, table): columns for schema, table, columns in rows}
+        missing = sorted(set(self._options.tables) - set(published))
         if missing:
             raise UnsuitableDatabaseError(
                 f"publication {name} does not have all of table {missing[0]}: for other tables "
                 "start anew, with a new checkpoint and another slot"
             )
+        self._check_columns(published)
+
+    def _check_columns(self, published: Mapping[Table, list[str] | None]) -> None:
+        """Raises UnsuitableDatabaseError for a publication with a list of columns: changes would
+        not have the others, and a table that is written from them would get nulls."""
+        for table in describe(self._connection, self._options.tables).values():
+            names = published[table.table]
+            left_out = [one.name for one in table.columns if one.name not in (names or [one.name])]
+            if left_out:
+                raise UnsuitableDatabaseError(
+                    f"publication {self._options.publication} does not publish column "
+                    f"{', '.join(left_out)} of table {table.table}: changes would not have what "
+                    "the table's rows have. Publish the table without a list of columns"
+                )
 
 
 _PEEK = (

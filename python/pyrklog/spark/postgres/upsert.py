@@ -105,6 +105,7 @@ def _merge(connection: psycopg.Connection[Any], target: Target) -> None:
 
     parts = {
         "table": sql.Identifier(*target.table),
+        "own": _own_rows(connection, target),
         "staged": sql.Identifier(_STAGED),
         "columns": _names(target.columns),
         "key": _names(target.key),
@@ -118,7 +119,7 @@ def _merge(connection: psycopg.Connection[Any], target: Target) -> None:
     ).format(**parts)
     connection.execute(
         sql.SQL(
-            "DELETE FROM {table} AS there USING {last} WHERE NOT last.pyrklog_stays AND {same}"
+            "DELETE FROM {own} AS there USING {last} WHERE NOT last.pyrklog_stays AND {same}"
         ).format(last=last, **parts)
     )
     changes = sql.SQL(", ").join(
@@ -132,6 +133,17 @@ def _merge(connection: psycopg.Connection[Any], target: Target) -> None:
             "ON CONFLICT ({key}) DO {action}"
         ).format(last=last, action=action, **parts)
     )
+
+
+def _own_rows(connection: psycopg.Connection[Any], target: Target) -> sql.Composed:
+    """The table as DELETE names it: what was never put into a table that inherits from it is not
+    removed there. The rows of a partitioned table are in its partitions."""
+    from psycopg import sql
+
+    name = sql.Identifier(*target.table)
+    query = "SELECT relkind = 'p' FROM pg_class WHERE oid = to_regclass(%s)"
+    is_partitioned = value(connection, query, name.as_string(connection))
+    return sql.Composed([name] if is_partitioned else [sql.SQL("ONLY "), name])
 
 
 def _names(columns: Sequence[str]) -> sql.Composed:

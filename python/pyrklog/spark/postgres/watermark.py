@@ -23,6 +23,7 @@ from pyrklog.spark.postgres.server import (
     connect,
     describe,
     value,
+    warn_of_heirs,
 )
 
 if TYPE_CHECKING:
@@ -52,6 +53,7 @@ class WatermarkEngine:
     def initial(self) -> Json:
         for table in self._described():
             _check_column(self._options, table)
+        warn_of_heirs(self._connection, self._options.tables)
         return START
 
     def prepare_available_now(self) -> None:
@@ -105,7 +107,7 @@ class WatermarkEngine:
         row = self._connection.execute(
             sql.SQL(
                 "SELECT max(mark)::text FROM (SELECT {} AS mark FROM {} {} ORDER BY 1 {}) AS read"
-            ).format(column, sql.Identifier(*table.table), condition, limit)
+            ).format(column, table.own_rows(), condition, limit)
         ).fetchone()
         assert row is not None
         found: str | None = row[0]

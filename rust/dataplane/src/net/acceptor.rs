@@ -122,7 +122,7 @@ impl Acceptor {
                 Ok((socket, peer)) => {
                     let peer = peer.and_then(|peer| SocketAddr::try_from(peer).ok());
                     if let Some(peer) = peer {
-                        self.admit(index, socket, peer.ip().to_canonical());
+                        self.admit(index, socket, peer.ip().to_canonical(), peer.port());
                     }
                 }
                 Err(Errno::AGAIN) => return,
@@ -155,7 +155,7 @@ impl Acceptor {
         self.client_notice("connections_at_limit", FAILURES_TOLD_MAX, reason);
     }
 
-    fn admit(&mut self, index: usize, socket: OwnedFd, host: IpAddr) {
+    fn admit(&mut self, index: usize, socket: OwnedFd, host: IpAddr, port: u16) {
         let listener = &self.listeners[index];
         let limits = &self.network.limits;
         let permit = match limits.admit(host, &listener.name, listener.for_brokers) {
@@ -174,6 +174,7 @@ impl Acceptor {
         let connection = NewConnection {
             socket,
             host,
+            port,
             listener: Arc::clone(&self.listeners[index].name),
             id: NEXT_CONNECTION.fetch_add(1, Ordering::Relaxed),
             permit,

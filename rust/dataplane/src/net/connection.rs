@@ -53,7 +53,8 @@ pub struct Connection {
 
 impl Connection {
     pub fn new(token: Token, new: NewConnection, principal: Arc<str>, now_ms: i64) -> Connection {
-        let context = ClientContext::new(token, new.id, new.host, new.listener, principal);
+        let context =
+            ClientContext::new(token, new.id, new.host, new.port, new.listener, principal);
         Connection {
             client: Client::new(context),
             socket: Arc::new(new.socket),

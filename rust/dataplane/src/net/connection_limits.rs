@@ -40,6 +40,7 @@ pub struct NewConnection {
     /// Nonblocking.
     pub socket: OwnedFd,
     pub host: IpAddr,
+    pub port: u16,
     pub listener: Arc<str>,
     /// Unique while the process lives.
     pub id: u64,

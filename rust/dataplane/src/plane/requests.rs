@@ -1,5 +1,7 @@
 //! Answers to requests that the control plane serves, of [`DataPlane`].
 
+use std::sync::atomic::Ordering;
+
 use super::DataPlane;
 use pyrklog_base::clock::mono_ms;
 use pyrklog_base::ids::{Place, RequestId};
@@ -54,6 +56,12 @@ impl DataPlane {
             }
             Parking::NoRoom => false,
         }
+    }
+
+    /// Whether ApiVersions lists the requests by which clients push metrics (KIP-714); initially not.
+    pub fn offer_client_metrics(&self, is_on: bool) {
+        let offers = &self.network.offers_client_metrics;
+        offers.store(is_on, Ordering::Relaxed);
     }
 
     fn answer(&self, request: RequestId, answer: Answer) {

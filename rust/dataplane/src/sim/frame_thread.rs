@@ -71,7 +71,8 @@ impl FrameThread {
         let host = IpAddr::V4(Ipv4Addr::LOCALHOST);
         let principal = Arc::clone(&self.network.anonymous);
         let token = self.last_token;
-        let context = ClientContext::new(token, token, host, Arc::from("PLAINTEXT"), principal);
+        let listener = Arc::from("PLAINTEXT");
+        let context = ClientContext::new(token, token, host, 0, listener, principal);
         let client = FrameClient {
             client: Client::new(context),
             frames: VecDeque::new(),

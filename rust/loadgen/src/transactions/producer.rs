@@ -453,8 +453,10 @@ impl<'a> Producer<'a> {
         check(code, "Produce")?;
         if from_ns >= self.work.measure_from_ns {
             let frame = &self.setup.ring[place];
-            self.tally.records += u64::from(frame.records());
-            self.tally.bytes += frame.batch_bytes() as u64;
+            let (records, bytes) = (u64::from(frame.records()), frame.batch_bytes() as u64);
+            self.work.budget.count(records, bytes);
+            self.tally.records += records;
+            self.tally.bytes += bytes;
             self.tally.finished_ns = now;
             if self.work.pace.is_none() {
                 self.tally.requests += 1;

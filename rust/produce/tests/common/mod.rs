@@ -13,7 +13,7 @@ use pyrklog_client::{Address, ClientConfig};
 use pyrklog_compression::with_decompressed;
 use pyrklog_produce::{ProduceOptions, Producer};
 use pyrklog_wire::api::key;
-use pyrklog_wire::api_versions::{ApiVersion, ApiVersionsResponse};
+use pyrklog_wire::api_versions::{ApiVersion, ApiVersionsResponse, Offer};
 use pyrklog_wire::batch::{BatchHeader, Compression, HEADER_LEN, verify_crc};
 use pyrklog_wire::header::encode_response_header;
 use pyrklog_wire::leader::NodeEndpoint;
@@ -359,7 +359,7 @@ fn answer_add(state: &mut State, out: &mut Vec<u8>, body: &[u8], version: i16, c
 }
 
 fn answer_versions(state: &State, out: &mut Vec<u8>, version: i16) {
-    let mut response = ApiVersionsResponse::of_table(false);
+    let mut response = ApiVersionsResponse::of_table(Offer::default());
     for (api, (min_version, max_version)) in &state.ranges {
         response.apis.retain(|one| one.key != *api);
         if max_version >= min_version {
@@ -483,7 +483,7 @@ fn append(state: &mut State, partition: i32, batch: &[u8]) -> ErrorCode {
     }
     state.appended.push(partition);
     let codec = header.compression().unwrap();
-    with_decompressed(codec, &batch[HEADER_LEN..], 1 << 20, |records| {
+    with_decompressed(codec, &batch[HEADER_LEN..], 1 << 28, |records| {
         for record in Records::new(records) {
             let record = record.unwrap();
             let sequence = header.base_sequence + record.offset_delta;

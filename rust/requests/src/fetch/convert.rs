@@ -11,8 +11,8 @@ use pyrklog_wire::ErrorCode;
 use crate::cold_reads::ColdPart;
 use crate::fetch::read::{ABORTED_MAX, Amount, PartitionRead, View, read_partition};
 
-/// Limit of a fetch's record bytes that are converted to an old format, except for a larger first
-/// batch: they are in memory until they are sent.
+/// Limit of a fetch's record bytes that are converted to an old format, except for a larger last
+/// message: they are in memory until they are sent.
 pub const CONVERTED_MAX_BYTES: usize = 1024 * 1024;
 
 /// Log bytes that are read in a turn: a batch is read whole, however little is made of it, and
@@ -26,9 +26,13 @@ const PIECE_BYTES: usize = 1 << 20;
 /// What a reading counts at least, since each may be one of the disk. Short segments end a piece.
 const READING_MIN_BYTES: usize = 64 << 10;
 
-/// A first batch that is larger is converted alone, at the queue for large batches, and only within
-/// reply memory: its messages may be as large.
+/// A first batch that is larger, or that becomes more, is converted alone, at the queue for large
+/// batches, and only within reply memory.
 const ALONE_BYTES: usize = 2 * CONVERTED_MAX_BYTES;
+
+/// What a fetch holds at most besides the room of large batches: it is below its limit, and at one
+/// queue at a time, until a last message is beyond it.
+pub const HELD_MAX_BYTES: usize = CONVERTED_MAX_BYTES + ALONE_BYTES;
 
 /// What a part needs besides a turn at a fetch queue.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -53,6 +57,14 @@ pub struct Turn {
 }
 
 impl Turn {
+    /// A turn of a fetch that has `messages_bytes` from other turns.
+    pub fn after(messages_bytes: usize) -> Turn {
+        Turn {
+            messages_bytes,
+            ..Turn::default()
+        }
+    }
+
     fn is_over(&self) -> bool {
         self.messages_left() == 0
             || self.expanded_bytes >= SMALL_BYTES
@@ -99,7 +111,7 @@ impl Convert {
             let Some(slice) = part.read.slice.take() else {
                 return;
             };
-            if slice.len() > ALONE_BYTES && !part.has_room {
+            if slice.len() > ALONE_BYTES && part.room_bytes == 0 {
                 part.left = Left::Room(slice.len());
                 part.read = self.read(part, 0, true);
                 return;
@@ -111,6 +123,7 @@ impl Convert {
                 max_bytes: part.max_bytes.min(turn.messages_left()),
                 expanded_bytes_max: self.expanded_bytes_max,
                 may_be_large: self.may_be_large,
+                room_bytes: part.room_bytes.max(ALONE_BYTES),
             };
             let converted = match down_convert(&slice, wanted, self.wait, &mut on_step) {
                 Ok(converted) => converted,
@@ -159,6 +172,10 @@ impl Convert {
                 part.read.give_up_records();
                 part.left = Left::Large;
             }
+            DownConvertError::NoRoom { bytes, .. } => {
+                part.read.give_up_records();
+                part.left = Left::Room(*bytes);
+            }
             error => part.read = PartitionRead::failed(code_of(error)),
         }
     }
@@ -172,7 +189,7 @@ fn code_of(error: &DownConvertError) -> ErrorCode {
             ErrorCode::MESSAGE_TOO_LARGE
         }
         // Nobody sees it.
-        DownConvertError::GivenUp => ErrorCode::REQUEST_TIMED_OUT,
+        DownConvertError::GivenUp | DownConvertError::NoRoom { .. } => ErrorCode::REQUEST_TIMED_OUT,
         DownConvertError::Corrupt { .. } => ErrorCode::CORRUPT_MESSAGE,
     }
 }

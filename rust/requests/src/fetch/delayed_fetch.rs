@@ -9,7 +9,7 @@ use pyrklog_wire::ErrorCode;
 use pyrklog_wire::fetch::AbortedTransaction;
 
 use crate::cold_reads::{ColdPart, FIRST_BYTES, Reading, is_resident};
-use crate::fetch::convert::{CONVERTED_MAX_BYTES, Left};
+use crate::fetch::convert::{HELD_MAX_BYTES, Left};
 use crate::fetch::read::{
     ABORTED_MAX, Amount, PartitionRead, View, bound, read_partition, redirect,
 };
@@ -329,7 +329,7 @@ impl DelayedFetch {
     /// transactions.
     pub fn held_bytes(&self) -> usize {
         let to_come = match self.is_reading() && self.is_converted() {
-            true => CONVERTED_MAX_BYTES + self.room_bytes,
+            true => HELD_MAX_BYTES + self.room_bytes,
             false => 0,
         };
         let messages = self
@@ -420,7 +420,7 @@ impl DelayedFetch {
             load_bytes,
             read: PartitionRead::default(),
             left: Left::Nothing,
-            has_room: false,
+            room_bytes: 0,
         };
         Some((queue, cold))
     }

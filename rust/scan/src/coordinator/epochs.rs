@@ -12,8 +12,8 @@ use std::time::{Duration, Instant};
 use pyrklog_client::{ClientError, EpochEnd, EpochQuery, Metadata};
 use pyrklog_wire::ErrorCode;
 
-use super::doubts::Doubts;
 use super::{Coordinator, Waiting};
+use crate::doubts::Doubts;
 use crate::error::{ErrorKind, Result, ScanError};
 use crate::openers;
 use crate::split::Cursor;
@@ -80,7 +80,8 @@ impl Coordinator {
     fn wait_for_newer(&mut self, mut one: Waiting, epoch: i32) -> Result<()> {
         let now = Instant::now();
         let mut older = one.older.take().unwrap_or_else(|| Doubts::new(now));
-        self.doubt(&mut older);
+        older.note(&mut self.client);
+        self.is_stale = true;
         let known = one.cursor.leader_epoch.max(one.cursor.last_epoch);
         if older.are_of_all(self.client.metadata(), now, OLDER_FOR) {
             let (name, position) = (one.cursor.name(), one.cursor.position);

@@ -9,7 +9,7 @@ use std::thread;
 
 use pyrklog_client::{Address, Cancel, ClientConfig, Isolation};
 use pyrklog_wire::RequestHeader;
-use pyrklog_wire::api_versions::ApiVersionsResponse;
+use pyrklog_wire::api_versions::{ApiVersionsResponse, Offer};
 use pyrklog_wire::header::encode_response_header;
 
 use super::*;
@@ -19,6 +19,7 @@ use crate::split::Split;
 const LANE: LaneId = LaneId {
     broker: 1,
     shard: 0,
+    number: 0,
 };
 
 /// A broker that tells its versions, and no more.
@@ -36,7 +37,7 @@ pub(crate) fn broker() -> Address {
             let (api, version) = (header.api_key, header.api_version);
             let mut out = Vec::new();
             encode_response_header(&mut out, api, version, header.correlation_id);
-            ApiVersionsResponse::of_table(false).encode(&mut out, version);
+            ApiVersionsResponse::of_table(Offer::default()).encode(&mut out, version);
             let len = (out.len() as i32).to_be_bytes();
             stream.write_all(&[&len[..], &out].concat()).unwrap();
             streams.push(stream);
@@ -95,24 +96,25 @@ fn coordinator(address: &Address) -> (Coordinator, Receiver<Command>) {
         shared,
         progress,
         terms,
-        Missing::Fail,
+        (Missing::Fail, Unanswered::Fail),
+        LeftOuts::default(),
         vec![worker],
         heard,
         openers,
         Lanes::new(1, 1, 1),
         Vec::new(),
     );
-    open(&mut coordinator, address, 0);
+    open(&mut coordinator, address, LANE, 0);
     (coordinator, told)
 }
 
-fn open(coordinator: &mut Coordinator, address: &Address, partition: i32) {
-    coordinator.lanes.opened(LANE);
-    coordinator.openers.open(LANE, address.clone()).unwrap();
-    coordinator.assign(LANE, cursor(partition));
+fn open(coordinator: &mut Coordinator, address: &Address, lane: LaneId, partition: i32) {
+    coordinator.lanes.opened(lane);
+    coordinator.openers.open(lane, address.clone()).unwrap();
+    coordinator.assign(lane, cursor(partition));
 }
 
-/// What a worker said of a lane with this name, before it was told to close it.
+/// What a worker says of the first lane.
 fn lose(coordinator: &mut Coordinator) {
     let lost = Event::LaneLost(LANE, Vec::new(), "connection lost".into());
     coordinator.on_event(lost).unwrap();
@@ -124,32 +126,35 @@ fn take_opened(coordinator: &mut Coordinator) {
     coordinator.on_event(event).unwrap();
 }
 
+fn waiting(coordinator: &Coordinator) -> Vec<i32> {
+    let waiting = coordinator.waiting.iter();
+    waiting.map(|one| one.cursor.partition).collect()
+}
+
 #[test]
 fn splits_of_a_lane_that_is_lost_before_it_is_open_wait_for_another() {
     let (mut coordinator, told) = coordinator(&broker());
     lose(&mut coordinator);
     take_opened(&mut coordinator);
-    let waiting: Vec<i32> = coordinator
-        .waiting
-        .iter()
-        .map(|one| one.cursor.partition)
-        .collect();
-    assert_eq!(waiting, [0]);
+    assert_eq!(waiting(&coordinator), [0]);
     assert!(told.try_recv().is_err());
 }
 
 #[test]
-fn a_lane_that_is_opened_twice_has_the_splits_of_both() {
+fn late_news_of_a_lane_take_no_split_from_the_one_in_its_place() {
     let address = broker();
     let (mut coordinator, told) = coordinator(&address);
-    lose(&mut coordinator);
-    open(&mut coordinator, &address, 1);
     take_opened(&mut coordinator);
+    coordinator.lanes.lost(LANE);
+    let newer = LaneId { number: 1, ..LANE };
+    open(&mut coordinator, &address, newer, 1);
+    lose(&mut coordinator);
     take_opened(&mut coordinator);
     let assigned = |command| match command {
-        Command::Assign(_, cursor) => Some(cursor.partition),
+        Command::Assign(lane, cursor) => Some((lane.number, cursor.partition)),
         Command::Open(..) | Command::Close(_) => None,
     };
-    let assigned: Vec<i32> = told.try_iter().filter_map(assigned).collect();
-    assert_eq!(assigned, [0, 1]);
+    let assigned: Vec<_> = told.try_iter().filter_map(assigned).collect();
+    assert_eq!(assigned, [(0, 0), (1, 1)]);
+    assert_eq!(waiting(&coordinator), [0; 0]);
 }

@@ -272,6 +272,6 @@ fn a_batch_that_expands_to_much_is_read_alone() {
     assert_eq!(error.kind, ErrorKind::BatchTooLarge);
     assert_eq!(
         error.text,
-        "partition topic-3 at offset 0: the records expand to more than 1048576 bytes"
+        "partition topic-3 at offset 0: the records expand to more than 1048576 bytes (large_bytes)"
     );
 }

@@ -15,10 +15,10 @@ use pyrklog_client::{Address, Cancel, ClientConfig, Isolation};
 use pyrklog_compression::compress;
 use pyrklog_scan::{
     Column, Columns, Missing, Position, Result, ScanOptions, ScanReader, Status, TopicPartitions,
-    plan,
+    Unanswered, plan,
 };
 use pyrklog_wire::api::key;
-use pyrklog_wire::api_versions::{ApiVersion, ApiVersionsResponse};
+use pyrklog_wire::api_versions::{ApiVersion, ApiVersionsResponse, Offer};
 use pyrklog_wire::batch::Compression;
 use pyrklog_wire::builder::BatchBuilder;
 use pyrklog_wire::fetch::{
@@ -200,6 +200,7 @@ impl FakeBroker {
                 topic: TOPIC.into(),
                 partitions: None,
             }],
+            topic_ids: HashMap::new(),
             start: Position::Earliest,
             end: Position::Latest,
             starts: HashMap::new(),
@@ -209,6 +210,7 @@ impl FakeBroker {
             isolation: Isolation::ReadCommitted,
             rack: String::new(),
             missing: Missing::Fail,
+            unanswered: Unanswered::Fail,
             threads: 2,
             batch_rows: 1000,
             batch_bytes: 1 << 20,
@@ -313,7 +315,7 @@ fn answer_versions(out: &mut Vec<u8>, version: i16, state: &Mutex<State>) {
     if let Some(barrier) = barrier {
         barrier.wait();
     }
-    let mut response = ApiVersionsResponse::of_table(false);
+    let mut response = ApiVersionsResponse::of_table(Offer::default());
     for (api, (min_version, max_version)) in &state.lock().unwrap().ranges {
         response.apis.retain(|one| one.key != *api);
         response.apis.push(ApiVersion {

@@ -37,7 +37,8 @@ impl DelayedFetch {
         true
     }
 
-    /// Gives up what a queue does not accept.
+    /// Gives up what a queue does not accept. Of reads that are converted, only one queue's go at a
+    /// time: each queue would make messages up to the fetch's limit.
     fn submit(
         &mut self,
         services: &Services,
@@ -54,6 +55,7 @@ impl DelayedFetch {
                 view: self.view,
                 expanded_max_bytes: services.validators.expanded_max_bytes,
                 may_be_large: services.readers.queue(queue).kind == Kind::Expand,
+                had_bytes: self.bytes,
                 parts: own.map(|(_, part)| part).collect(),
                 wait: match services.config.fetch_read_path {
                     ReadPath::Auto | ReadPath::Copy => Wait::PastCache,
@@ -62,7 +64,14 @@ impl DelayedFetch {
                 mailbox: Arc::clone(&services.mailboxes.fetches),
             });
             match services.readers.submit(queue, job) {
-                Ok(()) => reading.add(&ticket),
+                Ok(()) => {
+                    reading.add(&ticket);
+                    if self.is_converted() {
+                        let others = cold.drain(..).map(|(_, part)| part);
+                        self.unfinished.extend(others);
+                        return;
+                    }
+                }
                 Err(job) => {
                     for part in &job.parts {
                         self.parts[part.position].is_given_up = true;
@@ -98,7 +107,7 @@ impl DelayedFetch {
                 Left::Turn | Left::Large => self.unfinished.push(part),
                 Left::Room(bytes) if has_room(self.room_bytes + bytes) => {
                     self.room_bytes += bytes;
-                    (part.left, part.has_room) = (Left::Large, true);
+                    (part.left, part.room_bytes) = (Left::Large, bytes);
                     self.unfinished.push(part);
                 }
                 Left::Room(_) => {
@@ -123,14 +132,20 @@ impl DelayedFetch {
         true
     }
 
-    /// Submits unfinished reads: one that needs a large batch, or all others.
+    /// Submits unfinished reads: those that no reader has seen, else one that needs a large batch, or
+    /// all others.
     fn go_on(&mut self, services: &Services, reading: &mut Reading, place: Place, now_ms: i64) {
         let mut unfinished = self.unfinished.iter();
-        let large = unfinished.position(|part| part.left == Left::Large);
+        let is_new = |part: &ColdPart| part.left == Left::Nothing;
+        let has_new = unfinished.clone().any(is_new);
+        let large = unfinished.position(|part| !has_new && part.left == Left::Large);
         reading.waits_for_large = large.is_some();
         let again = match large {
             Some(at) => vec![self.unfinished.remove(at)],
-            None => std::mem::take(&mut self.unfinished),
+            None => {
+                let chosen = |part: &mut ColdPart| !has_new || is_new(part);
+                self.unfinished.extract_if(.., chosen).collect()
+            }
         };
         let readers = &services.readers;
         let mut cold = Vec::with_capacity(again.len());

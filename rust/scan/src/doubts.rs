@@ -4,16 +4,14 @@
 use std::collections::HashSet;
 use std::time::{Duration, Instant};
 
-use pyrklog_client::{Address, Backoff, Metadata};
-
-use super::Coordinator;
+use pyrklog_client::{Address, Backoff, Client, Metadata};
 
 /// Before the next broker is asked that was not asked yet.
 const NEXT_BROKER_WAIT: Duration = Duration::from_millis(10);
 
-/// Brokers that said the same doubtful thing about a split.
+/// Brokers that said the same doubtful thing.
 #[derive(Debug)]
-pub(super) struct Doubts {
+pub(crate) struct Doubts {
     since: Instant,
     brokers: HashSet<Address>,
     answers: usize,
@@ -28,6 +26,12 @@ impl Doubts {
         }
     }
 
+    /// The client's last metadata say so: their broker is asked again after all others.
+    pub fn note(&mut self, client: &mut Client) {
+        self.brokers.extend(client.doubt().cloned());
+        self.answers += 1;
+    }
+
     /// How long to wait before the next broker is asked. One that is away takes the time of a few.
     pub fn next_wait(&self, metadata: &Metadata, backoff: &mut Backoff) -> Duration {
         match self.answers < metadata.brokers.len() {
@@ -36,19 +40,24 @@ impl Doubts {
         }
     }
 
-    /// Whether all brokers that the metadata name have said so, and that for so long.
+    /// Whether all brokers that the metadata name have said so, and that for so long. Metadata
+    /// without brokers are of one that has heard of none yet.
     pub fn are_of_all(&self, metadata: &Metadata, now: Instant, least: Duration) -> bool {
         let mut brokers = metadata.brokers.values();
         now.saturating_duration_since(self.since) >= least
+            && !metadata.brokers.is_empty()
             && brokers.all(|broker| self.brokers.contains(&broker.address))
     }
 }
 
-impl Coordinator {
-    /// The last metadata say so: their broker is asked again after all others.
-    pub(super) fn doubt(&mut self, doubts: &mut Doubts) {
-        doubts.brokers.extend(self.client.doubt().cloned());
-        doubts.answers += 1;
-        self.is_stale = true;
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nobody_is_not_all() {
+        let now = Instant::now();
+        let doubts = Doubts::new(now);
+        assert!(!doubts.are_of_all(&Metadata::default(), now, Duration::ZERO));
     }
 }

@@ -1,0 +1,1 @@
+"""How far consumer groups are behind, in records and in seconds; see lag.md."""

@@ -1,0 +1,345 @@
+"""The lag of the groups that this broker coordinates.
+
+It looks at all of them in turn, a slice of offsets at a time, and keeps their totals; groups that
+are asked for by name are looked at anew.
+"""
+
+from __future__ import annotations
+
+import heapq
+from bisect import bisect_right, insort
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from itertools import islice
+from typing import NamedTuple
+
+import trio
+
+from pyrklog.base.logs import get_logger
+from pyrklog.groups.group_manager import GroupManager
+from pyrklog.lag.history import Age
+from pyrklog.lag.leader_offsets import Answers, LeaderOffsets, Questions, TopicPartition
+from pyrklog.lag.trends import LAGS_MAX, Trends
+from pyrklog.protocol.lag import UNKNOWN, PartitionLag, Trend
+
+ROUND_SECONDS = 10.0
+LONG_ROUND_SECONDS = 60.0
+SLICE_MAX = 500
+SLICE_SECONDS = 0.25
+"""From one slice to the next at least."""
+GROUPS_MAX = 20_000
+GROUPS_A_TURN = 500
+ROWS_A_TURN = 200
+NEW_MAX = 100
+"""New groups looked at before a page."""
+WORST_MAX = 20
+
+log = get_logger("lag")
+
+Ask = Callable[[Questions], Awaitable[Answers]]
+_WHOLE: TopicPartition = ("", -1)
+"""Stands for the whole group among its partitions."""
+
+
+class Totals(NamedTuple):
+    """Of a group; -1: unknown. ``lag_ms`` is the longest."""
+
+    group_id: str
+    lag: int = UNKNOWN
+    lag_ms: int = UNKNOWN
+    is_least: bool = False
+    lost: int = UNKNOWN
+    trend: Trend = Trend.UNKNOWN
+
+
+class Look(NamedTuple):
+    """At one group: its totals, the rows of its first partitions, and how many more there are."""
+
+    totals: Totals
+    rows: list[PartitionLag]
+    left_out: int
+    looked: int
+    """Offsets."""
+    is_whole: bool
+    """All its offsets."""
+
+
+class _Sum:
+    """A group that is being looked at: the totals so far, and rows where they are wanted."""
+
+    __slots__ = (
+        "group_id",
+        "is_least",
+        "is_partial",
+        "lag",
+        "lag_ms",
+        "left_out",
+        "lost",
+        "room",
+        "rows",
+        "trends",
+    )
+
+    def __init__(self, group_id: str, trends: Trends[TopicPartition], rows_max: int) -> None:
+        self.group_id = group_id
+        self.trends = trends
+        self.room = rows_max
+        self.rows: list[PartitionLag] = []
+        self.left_out = 0
+        self.lag = self.lag_ms = self.lost = UNKNOWN
+        self.is_least = self.is_partial = False
+
+    def totals(self, trend: Trend) -> Totals:
+        return Totals(self.group_id, self.lag, self.lag_ms, self.is_least, self.lost, trend)
+
+
+Committed = tuple[_Sum, TopicPartition, int]
+"""With the committed offset."""
+
+
+class GroupLags:
+    def __init__(self, manager: GroupManager, ask: Ask, *, groups_max: int = GROUPS_MAX) -> None:
+        self._manager = manager
+        self._ask = ask
+        self._groups_max = groups_max
+        self._trends: dict[str, Trends[TopicPartition]] = {}
+        self._trend_lags = 0
+        self._are_trends_left_out = False
+        self._totals: dict[str, Totals] = {}
+        self._names: list[str] = []
+        """Sorted."""
+        self.worst: Sequence[Totals] = ()
+        """The groups that are most behind in seconds, at most :data:`WORST_MAX`."""
+        self.left_out = 0
+        """Groups beyond the bound."""
+        self.is_whole = False
+        """All within the bound have been looked at once."""
+
+    # --- all groups ------------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        is_told = False
+        while True:
+            began = trio.current_time()
+            try:
+                await self.look_at_all()
+            except Exception as error:
+                log.error("group_lags_unknown", exc_info=error)
+            took = trio.current_time() - began
+            if took > LONG_ROUND_SECONDS and not is_told:
+                log.warning(
+                    "lag_round_long",
+                    seconds=round(took),
+                    groups=len(self._names),
+                    consequence="lag of all groups, and its metrics, are so old at most",
+                )
+            is_told = took > LONG_ROUND_SECONDS
+            await trio.sleep(max(SLICE_SECONDS, ROUND_SECONDS - took))
+
+    async def look_at_all(self) -> None:
+        """One round."""
+        # The oldest ones, however many there are: groups that come later leave no other one out.
+        names = sorted(islice(self._manager.groups, self._groups_max))
+        self._tell_left_out(len(self._manager.groups) - self._groups_max)
+        for group_id in self._trends.keys() - set(names):
+            del self._trends[group_id]
+        self._trend_lags = sum(map(len, self._trends.values()))
+        done: dict[str, _Sum] = {}
+        for some in _slices(self._manager, (self._begin(name, 0, done) for name in names)):
+            began = trio.current_time()
+            await self._look_at(some)
+            await trio.sleep_until(began + SLICE_SECONDS)
+        totals: dict[str, Totals] = {}
+        for count, (name, one) in enumerate(done.items()):
+            if name in self._manager.groups:
+                totals[name] = self._whole(one)
+            if count % GROUPS_A_TURN == 0:
+                await trio.lowlevel.checkpoint()
+        self._totals, self._names = totals, list(totals)
+        self.worst = heapq.nlargest(
+            WORST_MAX, (one for one in totals.values() if one.lag_ms > 0), lambda one: one.lag_ms
+        )
+        self.is_whole = True
+
+    def _tell_left_out(self, left_out: int) -> None:
+        left_out = max(0, left_out)
+        if left_out and not self.left_out:
+            log.warning(
+                "lag_groups_left_out",
+                groups=left_out,
+                bound=self._groups_max,
+                consequence="they are missing in lists by lag, and in metrics of all groups",
+            )
+        self.left_out = left_out
+
+    async def look_at_new(self, offsets_max: int) -> int:
+        """Groups that came since the last round began, so that a page has them; the next round has
+        the rest. Returns the number of offsets that were looked at."""
+        room = min(NEW_MAX, self._groups_max - len(self._totals))
+        if room <= 0:
+            return 0
+        unknown = (name for name in self._manager.groups if name not in self._totals)
+        looked = 0
+        for name in list(islice(unknown, room)):
+            found = await self.look_at(name, 0, offsets_max=offsets_max - looked)
+            looked += found.looked
+            if found.is_whole and name in self._manager.groups and name not in self._totals:
+                self._totals[name] = found.totals
+                insort(self._names, name)
+            if looked >= offsets_max:
+                break
+        return looked
+
+    def page(
+        self, after: str, limit: int, over_records: int, over_ms: int
+    ) -> tuple[list[Totals], str | None]:
+        """Groups behind a name whose lag is over one of these (-1: unlimited; both: any), and the
+        name to go on from, None at the end."""
+        first = bisect_right(self._names, after) if after else 0
+        found: list[Totals] = []
+        for name in islice(self._names, first, None):
+            one = self._totals[name]
+            is_any = over_records < 0 and over_ms < 0
+            if is_any or 0 <= over_records < one.lag or 0 <= over_ms < one.lag_ms:
+                if len(found) == limit:
+                    return found, found[-1].group_id
+                found.append(one)
+        return found, None
+
+    # --- one group -------------------------------------------------------------------------------
+
+    async def look_at(
+        self,
+        group_id: str,
+        rows_max: int,
+        topic: str | None = None,
+        *,
+        offsets_max: int | None = None,
+    ) -> Look:
+        """A group, or what it has committed in a topic. With more offsets than ``offsets_max``, the
+        totals are those of the last round, and unknown before one."""
+        one = self._begin(group_id, rows_max)
+        looked, is_whole = 0, True
+        for some in _slices(self._manager, [one], topic):
+            room = len(some) if offsets_max is None else offsets_max - looked
+            if room > 0:
+                await self._look_at(some[:room])
+                looked += len(some[:room])
+            if room < len(some):
+                is_whole = False
+                break
+        if is_whole:
+            totals = self._whole(one) if topic is None else one.totals(Trend.UNKNOWN)
+            return Look(totals, one.rows, one.left_out, looked, is_whole)
+        machine = self._manager.groups.get(group_id)
+        committed = looked if machine is None else len(machine.group.offsets)
+        totals = self._totals.get(group_id, Totals(group_id))
+        return Look(totals, one.rows, max(0, committed - len(one.rows)), looked, is_whole)
+
+    # --- partitions ------------------------------------------------------------------------------
+
+    async def _look_at(self, committed: Sequence[Committed]) -> None:
+        questions: dict[TopicPartition, list[int]] = {}
+        for _, partition, offset in committed:
+            offsets = questions.get(partition)
+            if offsets is None:
+                questions[partition] = [offset]
+            else:
+                offsets.append(offset)
+        answers = await self._ask(questions)
+        await trio.lowlevel.checkpoint()
+        ages = {key: iter(told.ages) for key, told in answers.items() if not told.error}
+        for count, (one, partition, offset) in enumerate(committed, 1):
+            if partition in ages:
+                told = answers[partition]
+                self._take(one, partition, offset, told, next(ages[partition]))
+            else:
+                one.is_partial = True
+                _note(one, PartitionLag(*partition, offset))
+            if count % ROWS_A_TURN == 0:
+                await trio.lowlevel.checkpoint()
+
+    def _take(
+        self,
+        one: _Sum,
+        partition: TopicPartition,
+        offset: int,
+        told: LeaderOffsets,
+        age: Age | None,
+    ) -> None:
+        lag, lost = max(0, told.log_end - offset), max(0, told.log_start - offset)
+        one.lag = lag if one.lag == UNKNOWN else one.lag + lag
+        one.lost = lost if one.lost == UNKNOWN else one.lost + lost
+        lag_ms, is_least = (UNKNOWN, False) if age is None else age
+        if lag_ms > one.lag_ms:
+            one.lag_ms, one.is_least = lag_ms, is_least
+        trend = self._trend(one.trends, partition, lag)
+        if one.room > 0:
+            row = PartitionLag(*partition, offset, told.log_end, lag, lag_ms, is_least, lost, trend)
+            _note(one, row)
+        else:
+            one.left_out += 1
+
+    def _begin(self, group_id: str, rows_max: int, among: dict[str, _Sum] | None = None) -> _Sum:
+        trends = self._trends.get(group_id)
+        if trends is None:
+            trends = self._trends[group_id] = Trends()
+        before = len(trends)
+        trends.begin(trio.current_time())
+        self._trend_lags += len(trends) - before
+        found = _Sum(group_id, trends, rows_max)
+        if among is not None:
+            among[group_id] = found
+        return found
+
+    def _whole(self, one: _Sum) -> Totals:
+        if one.lag == UNKNOWN or one.is_partial:
+            # What another broker does not tell for a while is no fall of the lag.
+            return one.totals(Trend.UNKNOWN)
+        return one.totals(self._trend(one.trends, _WHOLE, one.lag))
+
+    def _trend(self, trends: Trends[TopicPartition], name: TopicPartition, lag: int) -> Trend:
+        if not trends.has_taken(name):
+            if self._trend_lags >= LAGS_MAX and not trends.knows(name):
+                if not self._are_trends_left_out:
+                    log.warning("lag_trends_left_out", bound=LAGS_MAX)
+                self._are_trends_left_out = True
+                return Trend.UNKNOWN
+            self._trend_lags += 1
+        return trends.take(name, lag)
+
+
+def _note(one: _Sum, row: PartitionLag) -> None:
+    if one.room > 0:
+        one.rows.append(row)
+        one.room -= 1
+    else:
+        one.left_out += 1
+
+
+def _slices(
+    manager: GroupManager, groups: Iterable[_Sum], topic: str | None = None
+) -> Iterator[list[Committed]]:
+    """Committed offsets as they are by then; groups come whole, one after another. A slice is of so
+    many groups at most, too."""
+    found: list[Committed] = []
+    for count, one in enumerate(groups, 1):
+        after: TopicPartition | None = None if topic is None else (topic, -1)
+        while machine := manager.groups.get(one.group_id):
+            page = machine.group.offsets.page(after, SLICE_MAX - len(found))
+            found += [
+                (one, key, committed.offset)
+                for key, committed in page
+                if topic is None or topic == key[0]
+            ]
+            if not page or (topic is not None and page[-1][0][0] != topic):
+                break
+            after = page[-1][0]
+            if len(found) >= SLICE_MAX:
+                yield found
+                found = []
+        if count % SLICE_MAX == 0:
+            yield found
+            found = []
+    if found:
+        yield found

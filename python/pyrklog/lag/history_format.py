@@ -1,0 +1,201 @@
+"""The bytes of the history file; lag.md draws them. Pure."""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from pyrklog.lag.histories import PARTITIONS_MAX, PartitionKey
+from pyrklog.lag.history import TIERS, History, restored
+
+MAGIC = b"pyrklag\x01"
+FILE_BYTES_MAX = 2**30
+CHUNK_BYTES_MAX = 2**20
+"""Far above any that is written."""
+NAMES_MAX = 2 * PARTITIONS_MAX
+_HEAD = struct.Struct("<II")
+_NAME = struct.Struct("<cI16siH")
+_POINTS = struct.Struct("<cIBI")
+_ROUND = struct.Struct("<cqqI")
+
+Columns = tuple[Sequence[int], Sequence[int]]
+"""Times and log ends."""
+
+
+class Round(NamedTuple):
+    """History time and wall time, and log ends by number."""
+
+    at_ms: int
+    wall_ms: int
+    ends: Mapping[int, int]
+
+
+class Parsed(NamedTuple):
+    """``until_ms``: the time of the last round, as shifted. ``whole_bytes``: up to what is torn or
+    damaged. ``damage``: what is wrong there, None where nothing is."""
+
+    histories: dict[PartitionKey, History]
+    until_ms: int
+    whole_bytes: int
+    is_torn: bool
+    damage: str | None
+
+
+def name_chunk(number: int, key: PartitionKey) -> bytes:
+    name = key.topic.encode()
+    return _chunk(_NAME.pack(b"N", number, key.topic_id, key.partition, len(name)) + name)
+
+
+def points_chunk(number: int, tier: int, columns: Columns) -> bytes:
+    times, ends = columns
+    count = len(times)
+    head = _POINTS.pack(b"P", number, tier, count)
+    return _chunk(head + struct.pack(f"<{2 * count}q", *times, *ends))
+
+
+def round_chunk(at_ms: int, wall_ms: int, ends: Mapping[int, int]) -> bytes:
+    count = len(ends)
+    head = _ROUND.pack(b"R", at_ms, wall_ms, count)
+    return _chunk(head + struct.pack(f"<{count}I{count}q", *ends, *ends.values()))
+
+
+def _chunk(body: bytes) -> bytes:
+    return _HEAD.pack(len(body), zlib.crc32(body)) + body
+
+
+def history_chunks(number: int, key: PartitionKey, history: History) -> Iterator[bytes]:
+    """A partition's name and all its points."""
+    yield name_chunk(number, key)
+    for tier, columns in enumerate(history.dump()):
+        yield points_chunk(number, tier, columns)
+
+
+def parse(content: bytes, wall_ms: int) -> Parsed:
+    """Reads a file's content at a start, when the wall clock says ``wall_ms``."""
+    if not content.startswith(MAGIC):
+        return Parsed({}, 0, 0, is_torn=False, damage="another kind of file")
+    bodies = _Bodies(content)
+    read = list(bodies)
+    loader = _Loader(_shift_ms(read, wall_ms))
+    at = len(MAGIC)
+    damage = bodies.damage
+    for body in read:
+        try:
+            loader.take(body)
+        except (ValueError, struct.error) as error:
+            damage = f"at byte {at}: {error}"
+            break
+        at += _HEAD.size + len(body)
+    is_torn = damage is None and at < len(content)
+    return Parsed(loader.histories(), loader.until_ms, at, is_torn, damage)
+
+
+class _Bodies:
+    """The bodies of whole chunks. Afterwards ``damage`` says what is wrong behind them."""
+
+    def __init__(self, content: bytes) -> None:
+        self._content = content
+        self.damage: str | None = None
+
+    def __iter__(self) -> Iterator[memoryview]:
+        content, at = memoryview(self._content), len(MAGIC)
+        while at + _HEAD.size <= len(content):
+            length, checksum = _HEAD.unpack_from(content, at)
+            start = at + _HEAD.size
+            body = content[start : start + length]
+            is_last = len(content) - start <= min(length, CHUNK_BYTES_MAX)
+            if length == 0:
+                # A power loss may leave zeros for what was not synced.
+                if any(content[at:]):
+                    self.damage = f"at byte {at}: an empty chunk"
+                return
+            if len(body) < length or zlib.crc32(body) != checksum:
+                if not is_last:
+                    self.damage = f"at byte {at}: a wrong checksum"
+                return
+            yield body
+            at = start + length
+
+
+def _shift_ms(bodies: Iterable[memoryview], wall_ms: int) -> int:
+    last = None
+    for body in bodies:
+        if bytes(body[:1]) == b"R" and len(body) >= _ROUND.size:
+            last = body
+    if last is None:
+        return 0
+    _, at_ms, was_ms, _ = _ROUND.unpack_from(last)
+    shift: int = min(was_ms, wall_ms) - at_ms
+    return shift
+
+
+class _Loader:
+    def __init__(self, shift_ms: int) -> None:
+        self._shift_ms = shift_ms
+        self._keys: list[PartitionKey] = []
+        self._columns: dict[int, list[Columns]] = {}
+        """Of partitions that no round has named yet."""
+        self._histories: dict[int, History] = {}
+        self.until_ms = 0
+
+    def take(self, body: memoryview) -> None:
+        """Raises :class:`ValueError` or :class:`struct.error` for a body that makes no sense."""
+        match bytes(body[:1]):
+            case b"N":
+                self._take_name(body)
+            case b"P":
+                self._take_points(body)
+            case b"R":
+                self._take_round(body)
+            case kind:
+                raise ValueError(f"a chunk of kind {kind!r}")
+
+    def _take_name(self, body: memoryview) -> None:
+        _, number, topic_id, partition, length = _NAME.unpack_from(body)
+        name = body[_NAME.size :]
+        if number != len(self._keys) or number >= NAMES_MAX or len(name) != length:
+            raise ValueError(f"the name of partition {number}")
+        self._keys.append(PartitionKey(bytes(name).decode(), topic_id, partition))
+
+    def _take_points(self, body: memoryview) -> None:
+        _, number, tier, count = _POINTS.unpack_from(body)
+        columns = self._columns.get(number, [])
+        if number >= len(self._keys) or tier != len(columns) or tier >= len(TIERS):
+            raise ValueError(f"points of partition {number}")
+        if len(body) != _POINTS.size + 16 * count:
+            raise ValueError(f"{count} points in {len(body)} bytes")
+        values = struct.unpack_from(f"<{2 * count}q", body, _POINTS.size)
+        self._columns[number] = [*columns, (values[:count], values[count:])]
+
+    def _take_round(self, body: memoryview) -> None:
+        _, at_ms, _, count = _ROUND.unpack_from(body)
+        if len(body) != _ROUND.size + 12 * count:
+            raise ValueError(f"a round of {count} in {len(body)} bytes")
+        values = struct.unpack_from(f"<{count}I{count}q", body, _ROUND.size)
+        at_ms += self._shift_ms
+        unmoved_ms = self.until_ms
+        for number, end in zip(values[:count], values[count:], strict=True):
+            history = self._history(number)
+            if history is None:
+                if number >= len(self._keys):
+                    raise ValueError(f"partition {number} has no name")
+                self._histories[number] = History(at_ms, end)
+            elif history.end != end:
+                history.add(at_ms, end, unmoved_ms=unmoved_ms)
+        self.until_ms = at_ms
+
+    def _history(self, number: int) -> History | None:
+        columns = self._columns.pop(number, None)
+        if columns is not None:
+            self._histories[number] = restored(columns, self._shift_ms)
+        return self._histories.get(number)
+
+    def histories(self) -> dict[PartitionKey, History]:
+        for number in list(self._columns):
+            try:
+                self._history(number)
+            except ValueError:
+                continue  # the file ends within its points
+        return {self._keys[number]: one for number, one in self._histories.items()}

@@ -1,0 +1,155 @@
+"""What a broker's health needs of the past: free space, ZooKeeper's absence, what the cache did.
+
+Bounded: readings of two hours for each log directory, and counters of five minutes. Each directory
+has a task and a thread of its own, so that one whose volume hangs delays nothing.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+import shutil
+from collections import deque
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+
+import trio
+
+from pyrklog.observability.health_signs import (
+    CACHE_COUNTERS,
+    BrokerSnapshot,
+    Counted,
+    Disk,
+    DiskReading,
+    OpenFiles,
+)
+from pyrklog.observability.sources import Sources
+
+STORE_SECONDS = 1.0
+DISK_SECONDS = 60.0
+DISK_READINGS_MAX = 120
+FILES_SECONDS = 60.0
+COUNT_SECONDS = 30.0
+COUNTS_MAX = 11
+"""With :data:`COUNT_SECONDS` five minutes."""
+
+Volume = tuple[int, int, int]
+"""Total and free bytes, and the number of the device."""
+ReadVolume = Callable[[str], Awaitable[Volume]]
+"""Of a directory. May raise :class:`OSError`, and take for ever."""
+
+
+def read_volume(path: str) -> Volume:
+    usage = shutil.disk_usage(path)
+    return usage.total, usage.free, os.stat(path).st_dev
+
+
+def read_open_files() -> OpenFiles | None:
+    """None where there is no limit, or where the system does not tell."""
+    limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if limit == resource.RLIM_INFINITY:
+        return None
+    try:
+        return OpenFiles(len(os.listdir("/proc/self/fd")), limit)
+    except OSError:
+        return None
+
+
+def in_thread(read: Callable[[str], Volume] = read_volume) -> ReadVolume:
+    """Reads in a thread of its own, one directory at a time."""
+    limiter = trio.CapacityLimiter(1)
+
+    async def in_turn(path: str) -> Volume:
+        return await trio.to_thread.run_sync(read, path, limiter=limiter, abandon_on_cancel=True)
+
+    return in_turn
+
+
+class _WatchedDisk:
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self.readings: deque[DiskReading] = deque(maxlen=DISK_READINGS_MAX)
+        self.asked_at: float | None = None
+        """None: nothing is being asked."""
+
+    def seen(self, now: float) -> Disk:
+        silent = 0.0 if self.asked_at is None else now - self.asked_at
+        return Disk(self.path, tuple(self.readings), silent)
+
+
+class HealthWatch:
+    def __init__(self, sources: Sources, *, reader: Callable[[], ReadVolume] = in_thread) -> None:
+        """``reader`` is called once for each log directory."""
+        self._sources = sources
+        self._reader = reader
+        self._disks = [_WatchedDisk(path) for path in sources.log_dirs]
+        self._counts: deque[Counted] = deque(maxlen=COUNTS_MAX)
+        self._open_files: OpenFiles | None = None
+        self._store_lost_at: float | None = None
+        cache_max_bytes = sources.metadata.config.integer("pyrklog.cache.max.bytes")
+        self._wants_cache = cache_max_bytes != 0
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._watch_store)
+            nursery.start_soon(self._count)
+            nursery.start_soon(self._watch_files)
+            for disk in self._disks:
+                nursery.start_soon(self._watch_disk, disk)
+
+    def snapshot(self, statistics: Mapping[str, int], log_dirs: Sequence[str]) -> BrokerSnapshot:
+        """Of now. ``log_dirs`` are named as the statistics number them."""
+        counts = self._counts
+        now = trio.current_time()
+        return BrokerSnapshot(
+            self._sources.metadata.node_id,
+            statistics,
+            log_dirs,
+            [disk.seen(now) for disk in self._disks],
+            self.store_away_seconds(),
+            self._sources.store_clock(),
+            self._wants_cache,
+            (counts[0], counts[-1]) if len(counts) > 1 else None,
+            self._open_files,
+        )
+
+    def store_away_seconds(self) -> float | None:
+        """None: it is reached."""
+        if self._sources.store.is_reachable:
+            self._store_lost_at = None
+            return None
+        now = trio.current_time()
+        if self._store_lost_at is None:
+            self._store_lost_at = now
+        return now - self._store_lost_at
+
+    async def _watch_store(self) -> None:
+        while True:
+            self.store_away_seconds()
+            await trio.sleep(STORE_SECONDS)
+
+    async def _count(self) -> None:
+        while True:
+            statistics = self._sources.plane.statistics()
+            values = {name: statistics.get(name, 0) for name in CACHE_COUNTERS}
+            self._counts.append(Counted(trio.current_time(), values))
+            await trio.sleep(COUNT_SECONDS)
+
+    async def _watch_files(self) -> None:
+        while True:
+            self._open_files = await trio.to_thread.run_sync(read_open_files)
+            await trio.sleep(FILES_SECONDS)
+
+    async def _watch_disk(self, disk: _WatchedDisk) -> None:
+        read = self._reader()
+        while True:
+            disk.asked_at = trio.current_time()
+            try:
+                total, free, device = await read(disk.path)
+            except OSError:
+                disk.readings.clear()  # the plane says more about it
+            else:
+                at = trio.current_time()
+                disk.readings.append(DiskReading(at, total, free, device))
+            disk.asked_at = None
+            await trio.sleep(DISK_SECONDS)

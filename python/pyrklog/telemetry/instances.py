@@ -1,0 +1,110 @@
+"""Client instances, and when each may ask and push. Pure: times are arguments, in milliseconds.
+
+As in Kafka: a client asks for its subscription at most once in a push interval, and pushes once in
+it. It may push right after it has asked, since clients spread their first push over half to one and
+a half intervals. The last push of a client that ends may come at any time.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from math import inf
+
+from pyrklog.errors import ApiError, ErrorCode
+from pyrklog.telemetry.series import Pushed
+from pyrklog.telemetry.subscriptions import Attributes, Terms
+
+INSTANCES_MAX = 16_384
+"""Kafka's number. Beyond it the instance that was heard of longest ago is forgotten."""
+EXPIRY_MS = 60_000
+EXPIRY_INTERVALS = 3
+"""An instance that is silent for the longer of both is forgotten."""
+SWEEP_MS = 10_000
+ASKS_AGAIN_AFTER = frozenset(
+    (ErrorCode.UNKNOWN_SUBSCRIPTION_ID, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
+)
+"""A client that gets these is to ask for its subscription at once."""
+
+
+@dataclass(slots=True)
+class ClientInstance:
+    id: bytes
+    attributes: Attributes
+    """As when the instance was first heard of."""
+    terms: Terms
+    subscription_id: int
+    version: int
+    """Of the subscriptions that the terms come from."""
+    last_error: ErrorCode = ErrorCode.NONE
+    """Of the answer to its last push."""
+    unread: ApiError | None = None
+    """Why a push could not be read after its answer; the next one is refused with it."""
+    is_terminating: bool = False
+    expires_ms: float = 0.0
+    pushed: Pushed = field(default_factory=Pushed)
+    """What is exposed of its pushes."""
+    _asked_ms: float = -inf
+    _pushed_ms: float = -inf
+
+    def renew(self, terms: Terms, subscription_id: int, version: int) -> None:
+        """The subscriptions have changed: it may ask and push at once."""
+        self.terms, self.subscription_id, self.version = terms, subscription_id, version
+        self.last_error, self.unread, self.is_terminating = ErrorCode.NONE, None, False
+        self._asked_ms = self._pushed_ms = -inf
+
+    def may_ask(self, now_ms: float) -> bool:
+        """Counts the question if it may."""
+        may = now_ms - max(self._asked_ms, self._pushed_ms) >= self.terms.interval_ms
+        may = may or self.last_error in ASKS_AGAIN_AFTER
+        if may:
+            self._asked_ms = now_ms
+        return may
+
+    def may_push(self, now_ms: float) -> bool:
+        """Counts the push if it may."""
+        may = self._asked_ms > self._pushed_ms
+        may = may or now_ms - self._pushed_ms >= self.terms.interval_ms
+        if may:
+            self._pushed_ms = now_ms
+        return may
+
+
+class Instances:
+    """Those that were heard of lately, the longest ago first."""
+
+    def __init__(self) -> None:
+        self._all: OrderedDict[bytes, ClientInstance] = OrderedDict()
+        self._swept_ms = -inf
+
+    def __len__(self) -> int:
+        return len(self._all)
+
+    def __iter__(self) -> Iterator[ClientInstance]:
+        return iter(self._all.values())
+
+    def __contains__(self, instance: ClientInstance) -> bool:
+        return self._all.get(instance.id) is instance
+
+    def get(self, instance_id: bytes) -> ClientInstance | None:
+        return self._all.get(instance_id)
+
+    def touch(self, instance: ClientInstance, now_ms: float) -> list[ClientInstance]:
+        """Adds it, or notes that it was heard of. Returns those that are forgotten for it."""
+        silent_ms = max(EXPIRY_MS, EXPIRY_INTERVALS * instance.terms.interval_ms)
+        instance.expires_ms = now_ms + silent_ms
+        self._all[instance.id] = instance
+        self._all.move_to_end(instance.id)
+        forgotten = self.expire(now_ms) if now_ms - self._swept_ms >= SWEEP_MS else []
+        if len(self._all) > INSTANCES_MAX:
+            forgotten.append(self._all.popitem(last=False)[1])
+        return forgotten
+
+    def expire(self, now_ms: float) -> list[ClientInstance]:
+        """Forgets those that were silent for too long, and returns them."""
+        self._swept_ms = now_ms
+        expired = [one for one in self._all.values() if one.expires_ms <= now_ms]
+        for one in expired:
+            del self._all[one.id]
+        return expired
