@@ -378,6 +378,22 @@ def _check_manifest(name: str, crate: str, manifest: Path) -> Iterator[Violation
             yield Violation(name, 1, f"{crate} must not depend on {dependency}")
         if dependency == "pyo3" and crate != "bridge":
             yield Violation(name, 1, "only rust/bridge may know pyo3")
+    if not table.get("package", {}).get("autotests", True):
+        yield from _check_listed_tests(name, manifest.parent / "tests", table.get("test", []))
+
+
+def _check_listed_tests(
+    name: str, folder: Path, programs: list[dict[str, str]]
+) -> Iterator[Violation]:
+    """Cargo runs a program that ``Cargo.toml`` names, and the modules of its file; no others."""
+    listed = {program["name"] for program in programs}
+    for program in sorted(listed):
+        listed |= set(
+            re.findall(r"^mod (\w+);", (folder / f"{program}.rs").read_text(), re.MULTILINE)
+        )
+    for path in sorted(folder.glob("*.rs")):
+        if path.stem not in listed:
+            yield Violation(name, 1, f"tests/{path.name} is in no program, so it is not run")
 
 
 def _check_rust_file(name: str, crate: str, source: str) -> Iterator[Violation]:

@@ -16,6 +16,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 _AT_ONCE = int(os.environ.get("RUST_TEST_PROGRAMS", "3"))
+_LARGE = "tests/all.rs"
+# The tests of most files of a crate, of which many wait: as many at once as of several programs.
+_LARGE_THREADS = 2 * (os.cpu_count() or 1)
 
 
 class Program(NamedTuple):
@@ -45,9 +48,10 @@ def _build(arguments: list[str]) -> list[Program]:
 
 
 def _run(program: Program) -> tuple[Program, subprocess.CompletedProcess[bytes]]:
+    threads = [f"--test-threads={_LARGE_THREADS}"] if program.name.endswith(_LARGE) else []
     # Cargo starts a crate's tests in its folder, too.
     ended = subprocess.run(
-        [program.path, "--color=never"],
+        [program.path, "--color=never", *threads],
         cwd=program.folder,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
@@ -68,6 +72,8 @@ def main(arguments: list[str]) -> int:
         return 1
     failed = []
     with ThreadPoolExecutor(_AT_ONCE) as pool:
+        # The longest first.
+        programs.sort(key=lambda program: not program.name.endswith(_LARGE))
         for done in as_completed([pool.submit(_run, program) for program in programs]):
             program, ended = done.result()
             print(f"     Running {program.name}", flush=True)

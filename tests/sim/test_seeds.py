@@ -25,8 +25,8 @@ BEGIN_AT = {
     "a whole image is taken for a part": 75,
     "high watermark above the durable end": 115,
     "ISR expansion before the epoch start": 250,
-    "ISR write without the version check": 60,
-    "nobody outside the ISR is eligible": 180,
+    "ISR write without the version check": 138,
+    "nobody outside the ISR is eligible": 345,
     "those who refuse each other depose each other": 190,
     "the switch for unclean elections is remembered": 350,
 }

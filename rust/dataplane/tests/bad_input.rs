@@ -1,11 +1,9 @@
 //! Invalid input costs one connection, with one line for the operator; all others go on.
 
-mod harness;
-
 use std::io::Write;
 use std::sync::Arc;
 
-use harness::*;
+use crate::harness::*;
 use pyrklog_dataplane::seam::{LeaderSpec, TopicConfig};
 use pyrklog_log::disk::RealDisk;
 use pyrklog_wire::ErrorCode;

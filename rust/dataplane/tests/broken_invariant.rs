@@ -1,12 +1,10 @@
 //! A partition that breaks an invariant is taken out of service. All others go on, and its records
 //! are there after the next start.
 
-mod harness;
-
 use std::path::Path;
 use std::sync::Arc;
 
-use harness::*;
+use crate::harness::*;
 use pyrklog_dataplane::seam::{Event, LeaderSpec, PlaneConfig, StopSpec};
 use pyrklog_log::disk::RealDisk;
 use pyrklog_wire::ErrorCode;

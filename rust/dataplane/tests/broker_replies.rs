@@ -1,11 +1,9 @@
 //! Replies to other brokers neither wait for clients nor are refused because of them.
 
-mod harness;
-
 use std::path::Path;
 use std::sync::Arc;
 
-use harness::*;
+use crate::harness::*;
 use pyrklog_dataplane::seam::{Event, PlaneConfig};
 use pyrklog_log::disk::RealDisk;
 use pyrklog_wire::api::key;

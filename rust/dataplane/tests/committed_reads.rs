@@ -1,12 +1,10 @@
 //! Reads of committed records that wait for the disk while the log changes: if the aborted
 //! transactions are no longer known, no records are returned.
 
-mod harness;
-
 use std::path::Path;
 use std::sync::Arc;
 
-use harness::*;
+use crate::harness::*;
 use pyrklog_dataplane::seam::StopSpec;
 use pyrklog_log::disk::RealDisk;
 use pyrklog_wire::ErrorCode;

@@ -1,12 +1,10 @@
 //! Compaction by the threads of a plane (compaction.md).
 
-mod harness;
-
 use std::fs;
 use std::path::Path;
 
-use harness::moving::start;
-use harness::*;
+use crate::harness::moving::start;
+use crate::harness::*;
 use pyrklog_dataplane::seam::TopicConfig;
 use pyrklog_log::LogConfig;
 use pyrklog_wire::ErrorCode;

@@ -1,8 +1,6 @@
 //! Limits of connections that change at run time: in total, by host, by listener, and by the second.
 
-mod harness;
-
-use harness::*;
+use crate::harness::*;
 use pyrklog_dataplane::seam::{ConnectionQuotas, ListenerQuota};
 use pyrklog_wire::api::key;
 

@@ -1,10 +1,8 @@
 //! Requests that the control plane answers, and those that wait for it.
 
-mod harness;
-
 use std::sync::Arc;
 
-use harness::*;
+use crate::harness::*;
 use pyrklog_dataplane::seam::Event;
 use pyrklog_log::disk::RealDisk;
 use pyrklog_wire::ErrorCode;

@@ -1,13 +1,11 @@
 //! When a leader may give the latest offset: after a pause of its own, another broker may lead
 //! unnoticed.
 
-mod harness;
-
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use harness::*;
+use crate::harness::*;
 use pyrklog_dataplane::seam::LeaderSpec;
 use pyrklog_dataplane::testing::Moment;
 use pyrklog_log::RealDisk;

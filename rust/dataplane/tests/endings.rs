@@ -1,11 +1,9 @@
 //! How connections end: requests sent before the end are served, and no closed connection is kept.
 
-mod harness;
-
 use std::io::Write;
 use std::net::Shutdown;
 
-use harness::*;
+use crate::harness::*;
 use pyrklog_wire::api::key;
 use rustix::net::{SendFlags, send};
 

@@ -1,8 +1,6 @@
 //! Consumers that read from followers (KIP-392).
 
-mod harness;
-
-use harness::*;
+use crate::harness::*;
 use pyrklog_wire::ErrorCode;
 
 /// Brokers 1 and 2, in racks `a` and `b`, which send consumers to their own rack if `by_rack`.

@@ -1,10 +1,8 @@
 //! One plane follows another: copying, truncation, the ISR.
 
-mod harness;
-
 use std::sync::Arc;
 
-use harness::*;
+use crate::harness::*;
 use pyrklog_dataplane::seam::{
     Behind, CacheConfig, CaughtUp, Event, LeaderSpec, PlaneConfig, StopSpec,
 };

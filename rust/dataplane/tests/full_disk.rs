@@ -1,12 +1,10 @@
 //! A full volume: acknowledged records are written and served, new ones refused, and the directory
 //! recovers by itself.
 
-mod harness;
-
 use std::path::{Path, PathBuf};
 
-use harness::full_disk::*;
-use harness::*;
+use crate::harness::full_disk::*;
+use crate::harness::*;
 use pyrklog_dataplane::seam::{CacheConfig, Event, PlaneConfig, TicketOutcome};
 use pyrklog_log::disk::testing::{Fault, FaultyDisk, Operation};
 use pyrklog_wire::ErrorCode;

@@ -1,9 +1,7 @@
 //! Logs whose end finds no space: stopped, deleted and opened again.
 
-mod harness;
-
-use harness::full_disk::*;
-use harness::*;
+use crate::harness::full_disk::*;
+use crate::harness::*;
 use pyrklog_dataplane::seam::{Event, PlaneConfig, StopSpec, TicketOutcome};
 use pyrklog_log::disk::testing::{Fault, FaultyDisk, Operation};
 use pyrklog_wire::ErrorCode;

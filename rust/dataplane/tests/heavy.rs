@@ -1,11 +1,9 @@
 //! Requests that take long: one per turn, after all others.
 
-mod harness;
-
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
-use harness::*;
+use crate::harness::*;
 use pyrklog_dataplane::testing::{Moment, NetworkHook};
 use pyrklog_log::disk::RealDisk;
 use pyrklog_wire::api::key;

@@ -1,12 +1,10 @@
 //! Valid requests that cost the broker more than their sender: their cost is bounded.
 
-mod harness;
-
 use std::io::Write;
 use std::sync::Arc;
 use std::time::Duration;
 
-use harness::*;
+use crate::harness::*;
 use pyrklog_log::compression::compress;
 use pyrklog_log::disk::RealDisk;
 use pyrklog_wire::ErrorCode;

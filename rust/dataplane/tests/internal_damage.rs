@@ -1,13 +1,11 @@
 //! Internal topics with damaged files: what is reported, and what is still read.
 
-mod harness;
-
 use std::fs::{self, OpenOptions};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-use harness::internal::*;
-use harness::*;
+use crate::harness::internal::*;
+use crate::harness::*;
 
 /// Eight batches of one record, 100 bytes of value each, in one segment; returns where each begins.
 fn eight(test: &mut TestPlane, dir: &Path) -> Vec<u64> {

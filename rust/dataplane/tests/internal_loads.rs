@@ -1,10 +1,8 @@
 //! Loads of internal topics: what counts of all their records.
 
-mod harness;
-
-use harness::internal::*;
-use harness::transactions::{marker, write_now};
-use harness::*;
+use crate::harness::internal::*;
+use crate::harness::transactions::{marker, write_now};
+use crate::harness::*;
 use pyrklog_dataplane::seam::*;
 use pyrklog_wire::ErrorCode;
 

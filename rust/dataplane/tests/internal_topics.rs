@@ -1,14 +1,12 @@
 //! The control plane's appends to internal topics, and its reads of them.
 
-mod harness;
-
 use std::fs::{self, OpenOptions};
 use std::path::Path;
 use std::sync::Arc;
 
-use harness::internal::*;
-use harness::moving::{alter, is_in, two};
-use harness::*;
+use crate::harness::internal::*;
+use crate::harness::moving::{alter, is_in, two};
+use crate::harness::*;
 use pyrklog_dataplane::seam::*;
 use pyrklog_log::disk::RealDisk;
 use pyrklog_log::disk::testing::{Fault, FaultyDisk, Operation, StallingDisk};

@@ -1,11 +1,9 @@
 //! A hanging directory, topic or producer delays no other.
 
-mod harness;
-
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use harness::*;
+use crate::harness::*;
 use pyrklog_log::compression::compress;
 use pyrklog_log::down_convert::hold_large;
 use pyrklog_wire::ErrorCode;

@@ -1,14 +1,12 @@
 //! The block cache kept by an orderly end: what it serves, and what happens if the directory has
 //! changed since.
 
-mod harness;
-
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-use harness::kept::*;
-use harness::*;
+use crate::harness::kept::*;
+use crate::harness::*;
 use pyrklog_dataplane::arena_tools;
 
 #[test]

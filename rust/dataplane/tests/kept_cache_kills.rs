@@ -1,14 +1,12 @@
 //! The block cache kept by an orderly end: kills at every step, copied and moved directories, and
 //! failed starts.
 
-mod harness;
-
 use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 
-use harness::kept::*;
-use harness::*;
+use crate::harness::kept::*;
+use crate::harness::*;
 use pyrklog_dataplane::seam::{Event, PlaneConfig};
 use pyrklog_dataplane::{DataPlane, OpenError};
 

@@ -1,10 +1,8 @@
 //! Epochs, followers, the high watermark, and what readers may see of it.
 
-mod harness;
-
 use std::path::Path;
 
-use harness::*;
+use crate::harness::*;
 use pyrklog_dataplane::seam::{LeaderSpec, TicketOutcome, TopicConfig};
 use pyrklog_wire::ErrorCode;
 use pyrklog_wire::api::key;

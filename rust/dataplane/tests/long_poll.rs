@@ -1,8 +1,6 @@
 //! Fetches that wait: woken by what they wait for, ended by their time, never lost.
 
-mod harness;
-
-use harness::*;
+use crate::harness::*;
 use pyrklog_wire::ErrorCode;
 use pyrklog_wire::api::key;
 

@@ -1,10 +1,8 @@
 //! Following many partitions takes no more requests than there are leaders.
 
-mod harness;
-
 use std::sync::Arc;
 
-use harness::*;
+use crate::harness::*;
 use pyrklog_dataplane::seam::{FollowerSpec, LeaderSpec};
 use pyrklog_log::disk::RealDisk;
 use pyrklog_wire::ErrorCode;

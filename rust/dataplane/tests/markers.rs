@@ -1,10 +1,8 @@
 //! Markers that end transactions, and the producers of a partition.
 
-mod harness;
-
-use harness::internal::{append_now, terms};
-use harness::transactions::*;
-use harness::*;
+use crate::harness::internal::{append_now, terms};
+use crate::harness::transactions::*;
+use crate::harness::*;
 use pyrklog_dataplane::seam::*;
 use pyrklog_wire::ErrorCode;
 

@@ -1,10 +1,8 @@
 //! A whole plane's memory for produced records.
 
-mod harness;
-
 use std::path::Path;
 
-use harness::*;
+use crate::harness::*;
 use pyrklog_dataplane::seam::PlaneConfig;
 use pyrklog_log::disk::RealDisk;
 use pyrklog_wire::ErrorCode;

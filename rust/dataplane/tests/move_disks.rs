@@ -1,14 +1,12 @@
 //! Moves of replicas between log directories: disks that hang, and files that go while they are read.
 
-mod harness;
-
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use harness::moving::*;
-use harness::*;
+use crate::harness::moving::*;
+use crate::harness::*;
 use pyrklog_dataplane::seam::*;
 use pyrklog_log::LogConfig;
 use pyrklog_log::disk::RealDisk;

@@ -1,13 +1,11 @@
 //! Moves of replicas between log directories: what fails, stops or ends in the middle of one.
 
-mod harness;
-
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use harness::moving::*;
-use harness::*;
+use crate::harness::moving::*;
+use crate::harness::*;
 use pyrklog_dataplane::seam::*;
 use pyrklog_log::LogConfig;
 use pyrklog_log::disk::RealDisk;

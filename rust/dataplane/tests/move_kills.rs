@@ -1,15 +1,13 @@
 //! Moves of replicas between log directories: kills and losses of power at any step.
 
-mod harness;
-
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use harness::moving::*;
-use harness::*;
+use crate::harness::moving::*;
+use crate::harness::*;
 use pyrklog_dataplane::seam::*;
 use pyrklog_log::LogConfig;
 use pyrklog_log::disk::testing::MemDisk;

@@ -1,13 +1,11 @@
 //! Moves of replicas between log directories: logs with a line in `.pyrklog-leaving`.
 
-mod harness;
-
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use harness::moving::*;
-use harness::*;
+use crate::harness::moving::*;
+use crate::harness::*;
 use pyrklog_dataplane::seam::*;
 use pyrklog_dataplane::{DataPlane, OpenError};
 use pyrklog_log::disk::RealDisk;

@@ -1,14 +1,12 @@
 //! Moves of replicas between log directories.
 
-mod harness;
-
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use harness::moving::*;
-use harness::*;
+use crate::harness::moving::*;
+use crate::harness::*;
 use pyrklog_dataplane::seam::*;
 use pyrklog_dataplane::{DataPlane, OpenError};
 use pyrklog_log::LogConfig;

@@ -1,14 +1,12 @@
 //! Moves of logs whose segments had messages of old formats, and what Kafka left of such moves.
 
-mod harness;
-
 use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use harness::moving::*;
-use harness::*;
+use crate::harness::moving::*;
+use crate::harness::*;
 use pyrklog_dataplane::seam::*;
 use pyrklog_log::LogConfig;
 use pyrklog_wire::batch::Batches;

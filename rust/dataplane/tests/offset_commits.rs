@@ -1,12 +1,10 @@
 //! OffsetCommit requests that the control plane hands back whole: what reaches the log, the group's
 //! table and the client, and when.
 
-mod harness;
-
 use std::sync::Arc;
 
-use harness::internal::*;
-use harness::*;
+use crate::harness::internal::*;
+use crate::harness::*;
 use pyrklog_dataplane::seam::*;
 use pyrklog_dataplane::{CommitBatch, CommittedOffset, OffsetCommit, OffsetTable, commit_error};
 use pyrklog_wire::ErrorCode;

@@ -1,12 +1,10 @@
 //! Clients of before Kafka 0.11: message sets, and versions without record batches.
 
-mod harness;
-
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use harness::*;
+use crate::harness::*;
 use pyrklog_dataplane::seam::TopicConfig;
 use pyrklog_log::LogConfig;
 use pyrklog_log::compression::compress;

@@ -1,13 +1,11 @@
 //! An older copy of a log directory at its path beside the boot's arena: each pair of states that
 //! block-cache.md, section 3, lists.
 
-mod harness;
-
 use std::fs;
 use std::path::Path;
 
-use harness::kept::*;
-use harness::*;
+use crate::harness::kept::*;
+use crate::harness::*;
 use pyrklog_arena::Arena;
 use pyrklog_dataplane::arena_tools;
 use pyrklog_dataplane::seam::{PlaneConfig, StopSpec, TicketOutcome};

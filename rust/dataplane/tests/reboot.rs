@@ -1,13 +1,11 @@
 //! After a loss of power, a broker that ends before it is registered, or before all logs are
 //! opened. The next one, in the same boot, knows what is left to be done.
 
-mod harness;
-
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use harness::*;
+use crate::harness::*;
 use pyrklog_dataplane::seam::{PlaneConfig, StopSpec};
 use pyrklog_log::Left;
 use pyrklog_log::disk::RealDisk;

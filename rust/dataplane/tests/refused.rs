@@ -1,10 +1,8 @@
 //! What a producer with several batches under way is told after a refused one.
 
-mod harness;
-
 use std::time::UNIX_EPOCH;
 
-use harness::*;
+use crate::harness::*;
 use pyrklog_dataplane::seam::{LeaderSpec, TopicConfig};
 use pyrklog_wire::ErrorCode;
 use pyrklog_wire::api::key;

@@ -1,13 +1,11 @@
 //! Digests of a replica: of whole batches, the same in one piece or several, and changed by any
 //! byte.
 
-mod harness;
-
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::Arc;
 
-use harness::*;
+use crate::harness::*;
 use pyrklog_dataplane::seam::*;
 use pyrklog_log::disk::RealDisk;
 use pyrklog_wire::ErrorCode;

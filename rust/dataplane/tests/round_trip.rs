@@ -1,12 +1,10 @@
 //! Produce and fetch over real sockets: what went in comes out, in order, by every version.
 
-mod harness;
-
 use std::io::Write;
 use std::sync::Arc;
 use std::time::UNIX_EPOCH;
 
-use harness::*;
+use crate::harness::*;
 use pyrklog_dataplane::seam::{CacheConfig, ReadPath};
 use pyrklog_log::{Compression, RealDisk};
 use pyrklog_wire::ErrorCode;

@@ -2,12 +2,10 @@
 //! nearest replica, a replication quota, the end of a transaction, another topic of the same name,
 //! and leaving the session.
 
-mod harness;
-
 use std::path::Path;
 use std::sync::Arc;
 
-use harness::*;
+use crate::harness::*;
 use pyrklog_dataplane::seam::{LeaderSpec, StopSpec, Throttled, ThrottledReplicas, TopicConfig};
 use pyrklog_log::disk::RealDisk;
 use pyrklog_wire::ErrorCode;

@@ -1,8 +1,6 @@
 //! Fetch sessions (KIP-227) and topic ids (KIP-516) on the wire.
 
-mod harness;
-
-use harness::*;
+use crate::harness::*;
 use pyrklog_wire::ErrorCode;
 
 #[test]

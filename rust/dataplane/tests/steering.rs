@@ -1,12 +1,10 @@
 //! Connections move to the thread that serves them best.
 
-mod harness;
-
 use std::io::Write;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use harness::*;
+use crate::harness::*;
 use pyrklog_wire::ErrorCode;
 use pyrklog_wire::api::key;
 

@@ -1,8 +1,6 @@
 //! Replicas that are copied at a bounded rate (KIP-73).
 
-mod harness;
-
-use harness::*;
+use crate::harness::*;
 use pyrklog_dataplane::seam::{
     FollowerSpec, LeaderSpec, Throttled, ThrottledReplicas, TopicConfig,
 };

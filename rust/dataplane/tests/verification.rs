@@ -1,9 +1,7 @@
 //! A transaction's first batches wait until its coordinator was asked about their partitions.
 
-mod harness;
-
-use harness::transactions::*;
-use harness::*;
+use crate::harness::transactions::*;
+use crate::harness::*;
 use pyrklog_dataplane::seam::*;
 use pyrklog_wire::ErrorCode;
 use pyrklog_wire::api::key;

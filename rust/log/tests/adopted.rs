@@ -1,13 +1,11 @@
 //! Opens a folder that Kafka 3.9.1 wrote: nothing is lost, and every rewritten file is one that
 //! Kafka recognises. `tests/fixtures/kafka-3.9.1` says how it was made.
 
-mod common;
-
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use common::batch;
+use crate::common::batch;
 use pyrklog_log::snapshot;
 use pyrklog_log::{
     BatchInfo, Isolation, Log, LogConfig, LogEnv, OpenReport, OpenRequest, OpenState, Origin,
@@ -85,7 +83,7 @@ fn offsets(log: &Log, isolation: Isolation) -> Vec<(i64, i64)> {
     loop {
         let location = log.locate(offset, isolation).unwrap();
         let slice = location.resolve(1 << 20, true, Wait::Blocking).unwrap();
-        let bytes = common::bytes(&slice);
+        let bytes = crate::common::bytes(&slice);
         let before = found.len();
         for view in Batches::new(&bytes) {
             let header = view.unwrap().header;

@@ -1,8 +1,6 @@
 //! Appending, rolling and reading by offset.
 
-mod common;
-
-use common::{Rig, batch, bytes, records_in, small};
+use crate::common::{Rig, batch, bytes, records_in, small};
 use pyrklog_log::disk::testing::{Fault, Operation};
 use pyrklog_log::{AppendError, Isolation, LogConfig, ReadError, Wait};
 use pyrklog_wire::ErrorCode;

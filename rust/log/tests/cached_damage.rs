@@ -1,12 +1,10 @@
 //! A log with a block cache after its process died and its files were changed.
 
-mod common;
-
 use std::path::Path;
 use std::sync::Arc;
 
-use common::cached::Life;
-use common::{DIR, Rig, batch};
+use crate::common::cached::Life;
+use crate::common::{DIR, Rig, batch};
 use pyrklog_arena::PartitionName;
 use pyrklog_log::{Identity, Log, LogConfig, LogDir, LogEnv, OpenRequest, SyncScope};
 

@@ -1,11 +1,9 @@
 //! The rules of compaction, one by one: which records, tombstones, markers and batches stay.
 
-mod common;
-
 use std::path::Path;
 
-use common::FOLDER;
-use common::cleaning::{CleanRig, EAGER, compacted, keyed};
+use crate::common::FOLDER;
+use crate::common::cleaning::{CleanRig, EAGER, compacted, keyed};
 use pyrklog_log::cleaner::{CleanError, CleaningRules, MapLimits};
 use pyrklog_log::compression::{compress, decompress};
 use pyrklog_log::disk::Disk;
@@ -441,9 +439,9 @@ fn a_reader_of_a_replaced_segment_goes_on() {
     let slice = location
         .resolve(1 << 20, true, pyrklog_log::Wait::Blocking)
         .unwrap();
-    let before = common::bytes(&slice);
+    let before = crate::common::bytes(&slice);
     rig.clean().unwrap();
-    assert_eq!(common::bytes(&slice), before);
+    assert_eq!(crate::common::bytes(&slice), before);
     assert_eq!(rig.rig.log.aborted_transactions(&slice).unwrap(), None);
     assert_eq!(committed(&rig).len(), 1);
     rig.rig.restart_killed();

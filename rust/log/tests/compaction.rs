@@ -1,12 +1,10 @@
 //! Random histories with compaction: the last value of each key is what it would be without, also
 //! when the process or the machine dies at any step of it.
 
-mod common;
-
 use std::collections::BTreeMap;
 
-use common::Life;
-use common::cleaning::{CleanRig, compacted};
+use crate::common::Life;
+use crate::common::cleaning::{CleanRig, compacted};
 use proptest::prelude::*;
 use pyrklog_log::OpenState;
 use pyrklog_log::cleaner::MapLimits;
@@ -229,7 +227,7 @@ impl World {
     fn cut_unreplicated(&mut self, key: u8) {
         let rig = &mut self.log.rig;
         let key = format!("k{key}");
-        let mut batch = common::cleaning::keyed(
+        let mut batch = crate::common::cleaning::keyed(
             BatchBuilder::new(),
             rig.now_ms,
             &[(&key, Some("unreplicated"))],

@@ -1,11 +1,9 @@
 //! Segments that retention removed, and successors of the same base offset before their files are
 //! deleted (`file.delete.delay.ms`).
 
-mod common;
-
 use std::path::Path;
 
-use common::{FOLDER, Rig, bytes, records_in, small};
+use crate::common::{FOLDER, Rig, bytes, records_in, small};
 use pyrklog_log::disk::Disk;
 use pyrklog_log::disk::testing::{Fault, Operation};
 use pyrklog_log::{Isolation, LogConfig, OpenState, RemovedSegments, TruncateError, Wait};

@@ -1,11 +1,9 @@
 //! The log directory: lock, identity, checkpoints, folders, orderly shutdown.
 
-mod common;
-
 use std::path::Path;
 use std::sync::Arc;
 
-use common::{DIR, Rig, batch, small};
+use crate::common::{DIR, Rig, batch, small};
 use pyrklog_log::disk::testing::{Fault, FaultyDisk, MemDisk, Operation};
 use pyrklog_log::disk::{Disk, OpenMode, RealDisk};
 use pyrklog_log::{Checkpoint, Identity, LogConfig, LogDir, LogDirError, LogEnv, OpenState};

@@ -1,8 +1,6 @@
 //! Record batches as messages of formats 0 and 1.
 
-mod common;
-
-use common::{Rig, batch};
+use crate::common::{Rig, batch};
 use proptest::prelude::*;
 use pyrklog_log::compression::{Lz4Header, compress, decompress_with};
 use pyrklog_log::down_convert::{
@@ -206,7 +204,7 @@ fn append_time_is_every_messages_timestamp() {
 #[test]
 fn control_batches_are_left_out_and_passed_over() {
     let mut rig = Rig::new(LogConfig::default());
-    put(&mut rig, common::transactional(7, 0, &["aborted"]));
+    put(&mut rig, crate::common::transactional(7, 0, &["aborted"]));
     let mut marker = transaction_marker(7, 0, false, 0, 1_000);
     rig.append_as(&mut marker, Origin::Coordinator).unwrap();
     rig.drain();

@@ -1,8 +1,6 @@
 //! A log that is held while its copy takes its place.
 
-mod common;
-
-use common::*;
+use crate::common::*;
 use pyrklog_log::LogConfig;
 
 /// Ten records in leader epoch 1, then ten in epoch 2, all written.

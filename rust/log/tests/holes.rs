@@ -1,9 +1,7 @@
 //! Gaps between segments: compaction leaves permanent ones, a power loss one where data was not
 //! synced.
 
-mod common;
-
-use common::{Rig, small};
+use crate::common::{Rig, small};
 use pyrklog_log::{OpenState, SyncScope};
 use pyrklog_wire::batch::Batches;
 

@@ -1,12 +1,10 @@
 //! A write job that finds no space is kept and executed again, at each of its operations; the
 //! result is the same as without the failure.
 
-mod common;
-
 use std::path::Path;
 use std::sync::Arc;
 
-use common::{Life, Rig, batch, open_in, small};
+use crate::common::{Life, Rig, batch, open_in, small};
 use pyrklog_log::disk::may_pass;
 use pyrklog_log::disk::testing::{Fault, Operation};
 use pyrklog_log::{Log, LogConfig, LogEnv, OpenRequest, OpenState, SyncScope};
@@ -217,7 +215,7 @@ fn rolling_of_a_directorys_logs_is_bounded_by_synced_segments() {
     let open = |partition| {
         let request = OpenRequest {
             env: Arc::clone(&env),
-            log_dir: Path::new(common::DIR),
+            log_dir: Path::new(crate::common::DIR),
             topic: "many",
             partition,
             topic_id: None,

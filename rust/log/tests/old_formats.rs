@@ -1,13 +1,11 @@
 //! Logs with messages of formats 0 and 1 are converted when they are opened, rule by rule.
 
-mod common;
-
 use std::path::Path;
 
-use common::old_messages::{
+use crate::common::old_messages::{
     CLEAN, FIRST, KILLED, OLD_CODECS, Old, messages, rec, records, recs, set, wrapped,
 };
-use common::request;
+use crate::common::request;
 use pyrklog_log::disk::Disk;
 use pyrklog_log::disk::testing::Operation;
 use pyrklog_log::transaction_index::{AbortedTxn, TransactionIndex};

@@ -1,14 +1,12 @@
 //! A conversion of old segments against the list of their records: whatever they hold, and wherever
 //! a kill or a power loss ends it, the next opening has all of them.
 
-mod common;
-
 use std::path::Path;
 use std::sync::Arc;
 
-use common::killed_disk::KilledDisk;
-use common::old_messages::{OLD_CODECS, Rec, rec, records, set};
-use common::{DIR, FOLDER, open_in};
+use crate::common::killed_disk::KilledDisk;
+use crate::common::old_messages::{OLD_CODECS, Rec, rec, records, set};
+use crate::common::{DIR, FOLDER, open_in};
 use proptest::prelude::*;
 use pyrklog_arena::Fuse;
 use pyrklog_log::compression::compress;
@@ -280,11 +278,11 @@ fn a_conversion_may_end_at_any_step() {
 fn a_compaction_of_old_messages_that_kafka_did_not_finish_is_finished() {
     for magic in [MAGIC_0, MAGIC_1] {
         for codec in OLD_CODECS {
-            let kept = common::old_messages::recs(magic, [1, 4, 9]);
-            let last = common::old_messages::recs(magic, 10..12);
+            let kept = crate::common::old_messages::recs(magic, [1, 4, 9]);
+            let last = crate::common::old_messages::recs(magic, 10..12);
             let memory = MemDisk::default();
             memory.create_dir_all(Path::new(FOLDER)).unwrap();
-            let all = common::old_messages::recs(magic, 0..10);
+            let all = crate::common::old_messages::recs(magic, 0..10);
             for (name, content) in [
                 (
                     "00000000000000000000.log.swap",
@@ -315,8 +313,8 @@ fn a_compaction_of_old_messages_that_kafka_did_not_finish_is_finished() {
 /// It died a step earlier.
 #[test]
 fn the_sources_of_such_a_compaction_go() {
-    let kept = common::old_messages::recs(MAGIC_1, [1, 4, 9]);
-    let all = common::old_messages::recs(MAGIC_1, 0..12);
+    let kept = crate::common::old_messages::recs(MAGIC_1, [1, 4, 9]);
+    let all = crate::common::old_messages::recs(MAGIC_1, 0..12);
     let memory = MemDisk::default();
     memory.create_dir_all(Path::new(FOLDER)).unwrap();
     for (name, recs) in [

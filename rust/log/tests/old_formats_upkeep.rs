@@ -1,15 +1,13 @@
 //! Conversions of old segments among a log's other work: retention, compaction, a full disk, an
 //! orderly end.
 
-mod common;
-
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Barrier};
 
-use common::cleaning::{CleanRig, compacted};
-use common::old_messages::{CLEAN, FIRST, Old, Rec, messages, rec, records, recs, set};
-use common::{DIR, FOLDER, batch, open_in, request};
+use crate::common::cleaning::{CleanRig, compacted};
+use crate::common::old_messages::{CLEAN, FIRST, Old, Rec, messages, rec, records, recs, set};
+use crate::common::{DIR, FOLDER, batch, open_in, request};
 use pyrklog_log::disk::Disk;
 use pyrklog_log::disk::testing::{Fault, MemDisk, Operation};
 use pyrklog_log::names::{FileKind, file_name};

@@ -1,10 +1,8 @@
 //! A log after its process or machine died, or its files were damaged.
 
-mod common;
-
 use std::path::Path;
 
-use common::{FOLDER, Rig, batch, open, produced, records_in, small, transactional};
+use crate::common::{FOLDER, Rig, batch, open, produced, records_in, small, transactional};
 use pyrklog_log::disk::Disk;
 use pyrklog_log::disk::testing::Operation;
 use pyrklog_log::{

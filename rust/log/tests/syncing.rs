@@ -1,8 +1,6 @@
 //! Syncs that take time (`flush.ms`): concurrent appends, and kills.
 
-mod common;
-
-use common::{Life, Rig, batch, small};
+use crate::common::{Life, Rig, batch, small};
 use pyrklog_log::{LogConfig, SyncScope};
 
 /// Records that arrived during the sync keep their age.

@@ -1,13 +1,11 @@
 //! A broker's threads on one log at once: each sees ordered and whole data.
 
-mod common;
-
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
-use common::{Rig, batch, read, records_in};
+use crate::common::{Rig, batch, read, records_in};
 use parking_lot::Mutex;
 use pyrklog_log::{
     BatchInfo, Isolation, Log, LogConfig, Origin, ReadError, SyncScope, TimeSpec, Wait,

@@ -1,8 +1,6 @@
 //! Offsets by time.
 
-mod common;
-
-use common::{Rig, batch, small};
+use crate::common::{Rig, batch, small};
 use pyrklog_log::{Isolation, LogConfig, ReadError, TimeOffset, TimeSpec, Wait};
 use pyrklog_wire::batch::{Compression, TimestampType};
 use pyrklog_wire::builder::BatchBuilder;
@@ -149,7 +147,7 @@ fn time_lookup_ignores_records_above_the_high_watermark() {
     assert_eq!(ask(&rig, TimeSpec::MaxTimestamp), None);
     rig.log.advance_high_watermark(2);
     assert_eq!(at(&rig, 150), Some((1, 200)));
-    rig.append(&mut common::transactional(7, 0, &["open"]))
+    rig.append(&mut crate::common::transactional(7, 0, &["open"]))
         .unwrap();
     rig.drain();
     let latest = |isolation| {

@@ -1,8 +1,6 @@
 //! Transactions in a log: the last stable offset, markers, the list of aborted ones.
 
-mod common;
-
-use common::{Rig, batch, records_in, small, transactional};
+use crate::common::{Rig, batch, records_in, small, transactional};
 use pyrklog_log::{
     AbortedSearch, AbortedStep, AbortedTxn, AppendError, Appended, BatchInfo, Isolation, LogConfig,
     Origin, Slice, Wait,
@@ -33,7 +31,7 @@ fn aborted(rig: &Rig, slice: &Slice) -> Vec<AbortedTxn> {
 fn committed(rig: &Rig, offset: i64) -> (Vec<i64>, Vec<AbortedTxn>) {
     let location = rig.log.locate(offset, Isolation::Committed).unwrap();
     let slice = location.resolve(1 << 20, true, Wait::Blocking).unwrap();
-    let offsets = records_in(&common::bytes(&slice))
+    let offsets = records_in(&crate::common::bytes(&slice))
         .iter()
         .map(|record| record.0)
         .collect();
@@ -219,7 +217,7 @@ fn aborted_one_after_another(segment_bytes: u32) -> (Rig, i64) {
 fn named(rig: &Rig, offset: i64, max_bytes: usize) -> (i64, Vec<i64>) {
     let location = rig.log.locate(offset, Isolation::Committed).unwrap();
     let slice = location.resolve(max_bytes, true, Wait::Blocking).unwrap();
-    let bytes = common::bytes(&slice);
+    let bytes = crate::common::bytes(&slice);
     let whole = pyrklog_wire::batch::Batches::new(&bytes).map_while(Result::ok);
     let last = whole.last().unwrap().header.last_offset();
     let aborted = aborted(rig, &slice);

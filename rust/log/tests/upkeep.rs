@@ -1,10 +1,8 @@
 //! The syncer's work on a log: retention, DeleteRecords, truncation, syncing.
 
-mod common;
-
 use std::path::Path;
 
-use common::{FOLDER, Rig, batch, bytes, produced, records_in, small};
+use crate::common::{FOLDER, Rig, batch, bytes, produced, records_in, small};
 use pyrklog_log::disk::Disk;
 use pyrklog_log::disk::testing::{Fault, Operation};
 use pyrklog_log::{AppendError, Isolation, LogConfig, ReadError, SyncScope, TruncateError, Wait};
@@ -481,13 +479,14 @@ fn flush_ms_names_the_time_of_the_next_sync() {
 #[test]
 fn expired_producers_are_forgotten_but_not_those_in_a_transaction() {
     let mut rig = Rig::new(LogConfig::default());
-    rig.append(&mut common::produced(7, 0, &["a"])).unwrap();
-    rig.append(&mut common::transactional(8, 0, &["a"]))
+    rig.append(&mut crate::common::produced(7, 0, &["a"]))
+        .unwrap();
+    rig.append(&mut crate::common::transactional(8, 0, &["a"]))
         .unwrap();
     assert_eq!(rig.log.expire_producers(1_000 + 499, 500), 0);
     assert_eq!(rig.log.expire_producers(1_000 + 86_400_001, 86_400_000), 1);
     assert_eq!(rig.log.producer_count(), 1);
-    rig.append(&mut common::produced(7, 5, &["goes on"]))
+    rig.append(&mut crate::common::produced(7, 5, &["goes on"]))
         .unwrap();
 }
 

@@ -174,3 +174,15 @@ def test_test_modules_are_left_out_but_nothing_else() -> None:
     code = "use a;\n#[cfg(test)]\nmod tests { fn b() {} }\n#[cfg(test)]\nuse c;\nuse d;\n"
     kept = without_tests(code)
     assert [word for word in ("a", "b", "c", "d") if f" {word}" in kept] == ["a", "d"]
+
+
+def test_a_test_file_that_no_program_has_is_named(tmp_path: Path) -> None:
+    manifest = '[package]\nautotests = false\n\n[[test]]\nname = "all"\n'
+    files = {
+        "rust/log/Cargo.toml": manifest,
+        "rust/log/tests/all.rs": "mod harness;\nmod one;\n",
+        "rust/log/tests/one.rs": "",
+    }
+    assert plant(tmp_path, files) == []
+    found = plant(tmp_path, files | {"rust/log/tests/two.rs": ""})
+    assert found == ["rust/log/Cargo.toml:1: tests/two.rs is in no program, so it is not run"]
