@@ -15,7 +15,7 @@ from pyrklog.testing import TestBroker
 NOWHERE = "127.0.0.1:1"
 TOLD = (
     f"no broker answers where it tells clients to connect: broker 1 at {NOWHERE} "
-    "(Connection refused); fix: set advertised.listeners"
+    "(Connection refused)\n  fix: set advertised.listeners"
 )
 
 
@@ -103,7 +103,7 @@ def test_a_reader_that_is_to_end_does_not_wait_for_ever(
             os.kill(broker.pid, signal.SIGCONT)
     assert len(out.splitlines()) < len(values) - 1
     assert process.returncode == 7, err
-    assert "error: no broker has answered for 3 s" in err
+    assert "error[PK32]: no broker has answered for 3 s" in err
 
 
 def test_missing_topic_is_reported_at_once(new_broker: Callable[..., TestBroker]) -> None:
@@ -111,6 +111,6 @@ def test_missing_topic_is_reported_at_once(new_broker: Callable[..., TestBroker]
     done = pyrklog(broker, "produce", "nowhere", "hi")
     assert done.returncode == 4
     assert done.stderr == (
-        "error: topic nowhere does not exist, and the broker creates none by itself; "
-        "fix: `pyrklog topic create nowhere`\n"
+        "error[PK60]: topic nowhere does not exist, and the broker creates none by itself\n"
+        "  fix: `pyrklog topic create nowhere`\n"
     )

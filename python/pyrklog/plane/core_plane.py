@@ -14,6 +14,7 @@ import trio
 
 from pyrklog.base.logs import get_logger
 from pyrklog.base.pending import Pending, answered
+from pyrklog.base.problems import Problem
 from pyrklog.config.connection_quotas import ConnectionQuotas
 from pyrklog.errors import ConfigError, ErrorCode, StartError, TemporaryError
 from pyrklog.plane.internal_log import (
@@ -78,13 +79,13 @@ class Plane:
         try:
             self._plane = _core.DataPlane(settings)
         except _core.LogDirLockedError as error:
-            raise TemporaryError(_with_holder(str(error), settings.log_dirs)) from None
+            raise TemporaryError(Problem.DIRECTORY_IN_USE, _with_holder(str(error), settings.log_dirs)) from None
         except _core.ForeignLogDirError as error:
-            raise ConfigError(str(error)) from None
+            raise ConfigError(Problem.FOREIGN_DATA, str(error)) from None
         except _core.LogDirError as error:
-            raise _refused_log_dir(settings.log_dirs) or StartError(str(error)) from None
+            raise _refused_log_dir(settings.log_dirs) or StartError(Problem.DISK_FAILED, str(error)) from None
         except (ValueError, OverflowError) as error:
-            raise ConfigError(f"The data plane refuses its configuration: {error}.") from None
+            raise ConfigError(Problem.OPTION_VALUE, f"The data plane refuses its configuration: {error}.") from None
         self._waiting: dict[int, Callable[[Any], None]] = {}
         """By ticket, what takes its event."""
 
@@ -528,7 +529,7 @@ def _refused_log_dir(log_dirs: Sequence[str]) -> ConfigError | None:
         for path in (place, *inside):
             if path.exists() and not os.access(path, os.R_OK | os.W_OK, effective_ids=True):
                 return ConfigError(
-                    f"Cannot open {path}: Permission denied.",
+                    Problem.DIRECTORY_UNUSABLE, f"Cannot open {path}: Permission denied.",
                     fix="make it writable for this user, or choose another place with --data or "
                     "log.dirs",
                 )
@@ -560,23 +561,23 @@ def _listen_error(listener: str, host: str, port: int, error: OSError) -> StartE
         from pyrklog.base.diagnosis import port_holder
 
         return TemporaryError(
-            f"{where} is taken by {port_holder(port) or 'another program'}.",
+            Problem.PORT_TAKEN, f"{where} is taken by {port_holder(port) or 'another program'}.",
             fix=f"stop it, or choose another port with --listen {host}:{port + 1}; if another "
             "broker serves its metrics there, start that one with --http none",
         )
     if error.errno is None:  # also for names that cannot be resolved
         return ConfigError(
-            f"{host} is no name that can be resolved (listener {listener}): {error}.",
+            Problem.ADDRESS_UNUSABLE, f"{host} is no name that can be resolved (listener {listener}): {error}.",
             fix="listen on a name or an address of this machine, or on 0.0.0.0 for all of them",
         )
     if error.errno == errno.EADDRNOTAVAIL:
         return ConfigError(
-            f"{where} is no address of this machine (listener {listener}).",
+            Problem.ADDRESS_UNUSABLE, f"{where} is no address of this machine (listener {listener}).",
             fix="listen on one of its own, or on 0.0.0.0 for all of them",
         )
     if error.errno in (errno.EACCES, errno.EPERM):
-        return ConfigError(f"No permission to listen on {where}; ports below 1024 need root.")
-    return StartError(f"Cannot listen on {where}: {error}.")
+        return ConfigError(Problem.ADDRESS_UNUSABLE, f"No permission to listen on {where}; ports below 1024 need root.")
+    return StartError(Problem.LISTEN_FAILED, f"Cannot listen on {where}: {error}.")
 
 
 def feature_table() -> Sequence[tuple[str, int, int, int]]:
