@@ -21,7 +21,8 @@ import trio
 from pyrklog.base.logs import get_logger
 from pyrklog.errors import ErrorCode, StartError, TemporaryError
 from pyrklog.plane import clock
-from pyrklog.plane.core_plane import Plane, refuse_taken_port
+from pyrklog.plane.core_plane import Plane
+from pyrklog.plane.start_errors import refuse_taken_port
 from pyrklog.plane.seam import PlaneListener, PlaneSettings
 from pyrklog.testing.faults import Fault, Faults
 from pyrklog.testing.frames import api_name
