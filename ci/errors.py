@@ -6,7 +6,8 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from pyrklog.base.explanations import PROBLEM_GROUPS, Explanation
+from pyrklog.base.explained_start import Explanation
+from pyrklog.base.explanations import PROBLEM_GROUPS
 from pyrklog.base.problems import Problem
 
 PAGE = Path(__file__).parents[1] / "docs" / "using" / "errors.md"

@@ -164,10 +164,13 @@ class Broker:
                 known_dirs = {item.directory for item in identities}
                 await self._run_with(member, cluster_id, plane, known_dirs)
             except StoreFailedError as error:
-                raise StartError(Problem.DISK_FAILED, f"The broker cannot go on: {error.reason}.") from None
+                raise StartError(
+                    Problem.DISK_FAILED, f"The broker cannot go on: {error.reason}."
+                ) from None
             except SessionExpiredError:
                 raise TemporaryError(
-                    Problem.ZOOKEEPER_AWAY, "The session with ZooKeeper ended while the broker started.",
+                    Problem.ZOOKEEPER_AWAY,
+                    "The session with ZooKeeper ended while the broker started.",
                     fix="look at ZooKeeper, and start the broker again",
                 ) from None
             finally:

@@ -166,7 +166,9 @@ def test_a_record_that_is_too_large_is_told_with_its_line_and_size(
     file.write_text("a\n" + "x" * 3_000_000 + "\n")
     told = run("produce", topic, "--from", str(file), code=9)
     assert told.startswith("error[PK54]: line 2, a record of 3000000 bytes, not written: ")
-    assert "Message size too large; 1 record before it was written\n  fix: raise the topic's" in told
+    assert (
+        "Message size too large; 1 record before it was written\n  fix: raise the topic's" in told
+    )
     file.write_text('\n{"value": "a"}\n\n{"key": "k", "value": "' + "x" * 3_000_000 + '"}\n')
     told = run("produce", topic, "-f", "jsonl", "--from", str(file), code=9)
     assert told.startswith("error[PK54]: line 4, a record of 3000001 bytes, not written: ")

@@ -337,4 +337,6 @@ def test_encryption_is_refused(broker: Any) -> None:
 @pytest.mark.parametrize("command", ["describe", "diff"])
 def test_a_closed_port_is_reported(command: str) -> None:
     told = runner("127.0.0.1:1")("config", command, "topic", "a", code=3)
-    assert told.startswith("error[PK30]: no broker reached (127.0.0.1:1: Connection refused)\n  fix: ")
+    assert told.startswith(
+        "error[PK30]: no broker reached (127.0.0.1:1: Connection refused)\n  fix: "
+    )

@@ -138,7 +138,9 @@ def test_output_that_cannot_be_written(
     with Path("/dev/full").open("wb") as full:
         done = subprocess.run(line, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
     assert done.returncode == 1
-    assert done.stderr.startswith("error[PK50]: what was to be printed could not be written: No space")
+    assert done.stderr.startswith(
+        "error[PK50]: what was to be printed could not be written: No space"
+    )
     assert done.stderr.count("\n") == 1
     script = 'exec "$@" <&- >&-'
     done = subprocess.run(

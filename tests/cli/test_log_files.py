@@ -38,9 +38,11 @@ def test_what_only_our_brokers_know_is_not_asked_of_others(
 ) -> None:
     out, err = run("-b", apache_kafka, "log", command, code=1)
     assert out == ""
-    assert err.startswith(f"error[PK39]: the brokers at {apache_kafka} are not pyrklog's, and cannot")
+    assert err.startswith(
+        f"error[PK39]: the brokers at {apache_kafka} are not pyrklog's, and cannot"
+    )
     assert fix in err
-    assert err.count("\n") == 1
+    assert err.count("\n") == 2
 
 
 def test_a_topic_without_a_line_is_told(tmp_path: Path, broker: TestBroker, topic: str) -> None:

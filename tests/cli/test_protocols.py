@@ -17,7 +17,7 @@ SASL = ["-X", "sasl.mechanism=PLAIN", "-X", "sasl.username=a", "-X", "sasl.passw
 def failed(bootstrap: str, *arguments: str) -> str:
     done = CliRunner().invoke(app, ["-b", bootstrap, "--timeout", "20", *arguments])
     assert done.exit_code == 3, done.output
-    assert done.stderr.count("\n") == 1
+    assert done.stderr.count("\n") == 2
     return done.stderr
 
 

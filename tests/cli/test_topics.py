@@ -299,7 +299,9 @@ def test_options_for_a_target_that_exists_are_refused(run: Run, topic: str) -> N
     command = ["topic", "copy", topic, copy, "--create", "-c", "retention.ms=777"]
     for more in ([], ["--dry-run"]):
         told = run(*command, *more, code=5)
-        assert told.startswith(f"error[PK62]: topic {copy} exists and keeps its options: -c is for a ")
+        assert told.startswith(
+            f"error[PK62]: topic {copy} exists and keeps its options: -c is for a "
+        )
         assert f"`pyrklog config alter topic {copy}`" in told
     assert read(run, copy) == []
     run("topic", "copy", topic, copy, "--create")

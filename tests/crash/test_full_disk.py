@@ -121,9 +121,7 @@ def test_full_disk_is_reported_to_tools_and_producers(
     assert page.startswith(f"DEGRADED  {what}; fix: free space")
     code, line = told(broker, "produce", topic, "more", "--timeout", "2")
     assert code == 7
-    assert line.startswith(
-        f"error[PK32]: 1 of 1 record not written: {what}\n  fix: free space"
-    )
+    assert line.startswith(f"error[PK32]: 1 of 1 record not written: {what}\n  fix: free space")
     small_disk.grow(LARGER_BYTES)
     with Connection(broker.bootstrap) as connection:
         produce_when_possible(connection, topic)

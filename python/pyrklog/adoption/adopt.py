@@ -215,7 +215,9 @@ def _decode(data: bytes) -> _Record:
             content.get("unexpired", []),
         )
     except (ValueError, KeyError, TypeError):
-        raise StartError(Problem.METADATA_DAMAGED, f"The metadata store holds no adoption at {znodes.ADOPTION}.") from None
+        raise StartError(
+            Problem.METADATA_DAMAGED, f"The metadata store holds no adoption at {znodes.ADOPTION}."
+        ) from None
 
 
 async def _write(store: Metastore, record: _Record, *, exists: bool) -> None:

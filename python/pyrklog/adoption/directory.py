@@ -71,7 +71,8 @@ def _replay(path: Path, start_offset: int, state: KraftMetadata, *, torn_end: bo
 
 def _unreadable(path: Path, why: str) -> ConfigError:
     return ConfigError(
-        Problem.HANDOVER, f"Kafka's metadata cannot be read ({path}: {why}).",
+        Problem.HANDOVER,
+        f"Kafka's metadata cannot be read ({path}: {why}).",
         fix=f"repair it, or move {METADATA_FOLDER} out of the log directory to adopt the topics "
         "without their options",
     )

@@ -78,10 +78,13 @@ def export_kraft(config: BrokerConfig) -> Exported:
     """Writes ``bootstrap.checkpoint`` and ``meta.properties``. Raises :class:`StartError`."""
     for path in config.log_dirs:
         if not (path / META_PROPERTIES).is_file():
-            raise ConfigError(Problem.HANDOVER, f"{path} is no log directory that a broker of ours has used.")
+            raise ConfigError(
+                Problem.HANDOVER, f"{path} is no log directory that a broker of ours has used."
+            )
     if not (config.meta_dir / DATABASE_NAME).is_file():
         raise ConfigError(
-            Problem.HANDOVER, f"There is no metadata at {config.meta_dir}.",
+            Problem.HANDOVER,
+            f"There is no metadata at {config.meta_dir}.",
             fix="name the directories as for pyrklog serve; after an export, start Kafka or us",
         )
     with _locked(config.log_dirs):
@@ -90,7 +93,9 @@ def export_kraft(config: BrokerConfig) -> Exported:
         try:
             return _write(config, state)
         except OSError as error:
-            raise StartError(Problem.DISK_FAILED, f"Cannot write {error.filename}: {error.strerror}.") from None
+            raise StartError(
+                Problem.DISK_FAILED, f"Cannot write {error.filename}: {error.strerror}."
+            ) from None
 
 
 def _check_arenas(log_dirs: Sequence[Path]) -> None:
@@ -100,7 +105,8 @@ def _check_arenas(log_dirs: Sequence[Path]) -> None:
         # The second version names an orderly stopped broker's arena: a copy of the files.
         if marker.exists() and not marker.read_text().startswith("version=2\n"):
             raise ConfigError(
-                Problem.HANDOVER, f"The last records of {path} may lie in its block cache alone.",
+                Problem.HANDOVER,
+                f"The last records of {path} may lie in its block cache alone.",
                 fix=f"pyrklog arena drain {path}, or start the broker and stop it in order",
             )
 

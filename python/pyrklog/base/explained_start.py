@@ -230,8 +230,7 @@ START: Mapping[Problem, Explanation] = {
         ("a disk that returns wrong data", "a file that was edited, or copied while in use"),
         (
             "look at the disk (smartctl, dmesg)",
-            "restore the metadata directory from a copy that was made while the broker was "
-            "stopped",
+            "restore the metadata directory from a copy that was made while the broker was stopped",
         ),
     ),
     Problem.METADATA_DISK_FULL: Explanation(

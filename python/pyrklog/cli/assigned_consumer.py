@@ -217,6 +217,7 @@ def _chosen(name: str, existing: list[int], partitions: Sequence[int]) -> list[i
         if partition not in existing:
             count = len(existing)
             raise CliError(
-                Problem.PARTITION_NOT_FOUND, f"topic {name} has no partition {partition}, only {count}"
+                Problem.PARTITION_NOT_FOUND,
+                f"topic {name} has no partition {partition}, only {count}",
             )
     return sorted(set(partitions))

@@ -230,7 +230,9 @@ def latency(
         keep=keep,
     )
     if size < 8:
-        raise CliError(Problem.ARGUMENT_VALUE, "--size must be 8 or more: each record holds its time")
+        raise CliError(
+            Problem.ARGUMENT_VALUE, "--size must be 8 or more: each record holds its time"
+        )
     _measure(options, wanted, _bench(options, engine, None), run_latency, out, output)
 
 
@@ -434,7 +436,9 @@ def _acks(text: str) -> str:
 def _seconds(text: str, name: str, least: float = 0.1) -> float:
     found = parse_seconds(text, name)
     if not least <= found <= 86_400:
-        raise CliError(Problem.ARGUMENT_VALUE, f"{name} takes {least:g} seconds to a day, not {text!r}")
+        raise CliError(
+            Problem.ARGUMENT_VALUE, f"{name} takes {least:g} seconds to a day, not {text!r}"
+        )
     return found
 
 

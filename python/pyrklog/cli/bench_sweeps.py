@@ -47,7 +47,9 @@ def run_sweep(
     variables = _variables(given)
     brokers = [options.bootstrap, *filter(None, [given.against])]
     if len(set(brokers)) != len(brokers):
-        raise CliError(Problem.ARGUMENTS_DISAGREE, "--against names the broker of -b", "name another one")
+        raise CliError(
+            Problem.ARGUMENTS_DISAGREE, "--against names the broker of -b", "name another one"
+        )
     connections = {one: Connection(replace(options, bootstrap=one)) for one in brokers}
     found = Sweep(given.out, points(variables, given.repeat, brokers))
     found.open(
@@ -85,7 +87,9 @@ def _variables(given: Given) -> dict[str, list[int]]:
     told = [*(PRESETS[given.preset] if given.preset else ()), *given.variables]
     if not told:
         what = "a sweep needs something to change"
-        raise CliError(Problem.ARGUMENT_MISSING, what, "give --var size=10,100,1000, or --preset article")
+        raise CliError(
+            Problem.ARGUMENT_MISSING, what, "give --var size=10,100,1000, or --preset article"
+        )
     found: dict[str, list[int]] = {}
     for text in told:
         name, values = parse_variable(text)

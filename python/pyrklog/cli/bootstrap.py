@@ -17,7 +17,9 @@ def addresses(bootstrap: str) -> list[tuple[str, int]]:
         try:
             host, port = host_and_port(rest, DEFAULT_PORT)
         except ValueError as error:
-            raise CliError(Problem.ARGUMENT_VALUE, f"-b takes HOST:PORT, not {entry!r}: {error}") from None
+            raise CliError(
+                Problem.ARGUMENT_VALUE, f"-b takes HOST:PORT, not {entry!r}: {error}"
+            ) from None
         found.append((host or "127.0.0.1", port))
     if not found:
         raise CliError(Problem.ARGUMENT_VALUE, "-b takes HOST:PORT, not an empty text")

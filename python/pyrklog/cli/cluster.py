@@ -244,10 +244,16 @@ def elect_leaders(
         raise CliError(Problem.ARGUMENT_MISSING, "which election?", "give --preferred or --unclean")
     if unclean and not places:
         raise CliError(
-            Problem.ARGUMENT_MISSING, "an unclean election can lose records", "name the topics or partitions"
+            Problem.ARGUMENT_MISSING,
+            "an unclean election can lose records",
+            "name the topics or partitions",
         )
     if unclean and not yes and not dry_run:
-        raise CliError(Problem.CONFIRMATION_NEEDED, "an unclean election can lose records", "give -y to have it")
+        raise CliError(
+            Problem.CONFIRMATION_NEEDED,
+            "an unclean election can lose records",
+            "give -y to have it",
+        )
     connection = connect(options)
     from pyrklog.cli import cluster_election
 

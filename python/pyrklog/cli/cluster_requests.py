@@ -106,7 +106,9 @@ class ClusterRequests:
         try:
             return self._open[address].connection.ask(api, version, request)
         except EncodeError as error:
-            raise CliError(Problem.ARGUMENT_VALUE, f"an argument is too long or too large: {error}") from None
+            raise CliError(
+                Problem.ARGUMENT_VALUE, f"an argument is too long or too large: {error}"
+            ) from None
         except OSError:
             self._close(address)  # what comes next on it may be this answer
             raise
@@ -162,7 +164,9 @@ def error_code(code: int) -> ErrorCode:
     try:
         return ErrorCode(code)
     except ValueError:
-        raise CliError(Problem.BROKER_REFUSED, f"a broker answers with the unknown error {code}") from None
+        raise CliError(
+            Problem.BROKER_REFUSED, f"a broker answers with the unknown error {code}"
+        ) from None
 
 
 _PROBLEMS = {

@@ -83,7 +83,9 @@ def completion(shell: str = argument("SHELL", "bash, zsh or fish.")) -> None:
     """Print what completes commands, options, topics and groups in a shell; `eval` it there."""
     script = SCRIPTS.get(shell)
     if script is None:
-        raise CliError(Problem.ARGUMENT_VALUE, f"completion takes {', '.join(SCRIPTS)}, not {shell!r}")
+        raise CliError(
+            Problem.ARGUMENT_VALUE, f"completion takes {', '.join(SCRIPTS)}, not {shell!r}"
+        )
     sys.stdout.write(script)
 
 

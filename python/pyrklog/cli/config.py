@@ -137,7 +137,9 @@ def _refuse_missing(kind: Kind, found: "dict[str, list[Entry]]", only: Sequence[
             what = f"{kind} {name} has no option {missing[0]}"
             fix = like_option(missing, known) or explained(missing[:1])
             raise CliError(
-                Problem.OPTION_NOT_FOUND, what, fix or f"see `pyrklog config describe {kind} {name}`"
+                Problem.OPTION_NOT_FOUND,
+                what,
+                fix or f"see `pyrklog config describe {kind} {name}`",
             )
 
 
@@ -195,7 +197,9 @@ def _refuse_pairs(kind: Kind, names: Sequence[str]) -> None:
     """Nothing of these kinds has a name with an equals sign."""
     pair = next((name for name in names if "=" in name), None)
     if pair is not None and kind in (Kind.TOPIC, Kind.BROKER):
-        raise CliError(Problem.ARGUMENT_VALUE, f"{pair} is no name of a {kind.value}", f"give --set {pair}")
+        raise CliError(
+            Problem.ARGUMENT_VALUE, f"{pair} is no name of a {kind.value}", f"give --set {pair}"
+        )
 
 
 def _operations(
@@ -212,7 +216,9 @@ def _operations(
     found += [Operation(*pair, SUBTRACT) for pair in parse_pairs(subtract, "--subtract").items()]
     if not found:
         what = "nothing to change"
-        raise CliError(Problem.ARGUMENT_MISSING, what, "give --set, --unset, --append or --subtract")
+        raise CliError(
+            Problem.ARGUMENT_MISSING, what, "give --set, --unset, --append or --subtract"
+        )
     names = [one.option for one in found]
     refuse_empty("--unset", "option", names)
     twice = next((name for name in names if names.count(name) > 1), None)

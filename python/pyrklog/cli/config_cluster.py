@@ -182,7 +182,9 @@ class ConfigAdmin:
                 found[name] = sorted(entries, key=lambda entry: entry.name)
         for name in names:
             if name not in found:
-                raise CliError(Problem.BROKER_REFUSED, f"a broker does not answer about {self._kind} {name}")
+                raise CliError(
+                    Problem.BROKER_REFUSED, f"a broker does not answer about {self._kind} {name}"
+                )
         return {name: found[name] for name in names}
 
     def alter(
@@ -240,7 +242,9 @@ class ConfigAdmin:
             raise CliError(Problem.ARGUMENT_VALUE, what)
         if number not in self._brokers:
             known = ", ".join(self.broker_names)
-            raise CliError(Problem.BROKER_NOT_FOUND, f"no broker {number} is alive", f"one of {known}")
+            raise CliError(
+                Problem.BROKER_NOT_FOUND, f"no broker {number} is alive", f"one of {known}"
+            )
         return self._brokers[number]
 
     def _refusal(self, name: str, code: ErrorCode, message: str | None) -> CliError:
@@ -404,5 +408,7 @@ def refuse_unknown(
         if one.number == DELETE and one.option not in before:
             what = f"{kind} {name} has no option {one.option}"
             raise CliError(
-                Problem.OPTION_NOT_CHANGED, what, like_or_listed(one.option, list(before), kind.value, name)
+                Problem.OPTION_NOT_CHANGED,
+                what,
+                like_or_listed(one.option, list(before), kind.value, name),
             )

@@ -221,7 +221,9 @@ class Connection:
             return CliError(Problem.NOT_KAFKA, what, "check the port given with -b")
         if any(text in line for line in said for text in _NO_SASL):
             what = f"{about}: the broker at {self.settings.bootstrap} knows no SASL"
-            return CliError(error.problem, what, "leave out -X security.protocol, or give another -b")
+            return CliError(
+                error.problem, what, "leave out -X security.protocol, or give another -b"
+            )
         if said and error.code in (Exit.UNREACHABLE, Exit.TIMED_OUT):
             return CliError(error.problem, f"{error.what} ({said[0]})", error.fix)
         return error

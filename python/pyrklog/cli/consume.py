@@ -144,9 +144,14 @@ def _reading(
 
     refuse_empty("-g", "group", [group])
     if partitions:
-        raise CliError(Problem.ARGUMENTS_DISAGREE, "-g and -p exclude each other: the group gives out partitions")
+        raise CliError(
+            Problem.ARGUMENTS_DISAGREE,
+            "-g and -p exclude each other: the group gives out partitions",
+        )
     if wanted.stop is not None:
-        raise CliError(Problem.ARGUMENTS_DISAGREE, "-g and an end in -o exclude each other", "use -c or -e")
+        raise CliError(
+            Problem.ARGUMENTS_DISAGREE, "-g and an end in -o exclude each other", "use -c or -e"
+        )
     return GroupConsumer(options, topics, group, wanted.start, read_committed=read_committed)
 
 

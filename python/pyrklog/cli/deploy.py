@@ -63,10 +63,14 @@ def _settings(program: Path | None, runbooks: str | None) -> "Settings":
 
     if program is not None and not (program.is_absolute() and str(program).isprintable()):
         what = f"--program takes an absolute path of printable characters, not {str(program)!a}"
-        raise CliError(Problem.ARGUMENT_VALUE, what, "for example --program /opt/pyrklog/bin/pyrklog")
+        raise CliError(
+            Problem.ARGUMENT_VALUE, what, "for example --program /opt/pyrklog/bin/pyrklog"
+        )
     if runbooks is not None and (not runbooks.strip() or "#" in runbooks):
         what = f"--runbooks takes the address of a page without an anchor, not {runbooks!r}"
-        raise CliError(Problem.ARGUMENT_VALUE, what, "for example --runbooks https://wiki.example/runbooks")
+        raise CliError(
+            Problem.ARGUMENT_VALUE, what, "for example --runbooks https://wiki.example/runbooks"
+        )
     return Settings(program or _own_program(), RUNBOOKS if runbooks is None else runbooks)
 
 

@@ -127,7 +127,9 @@ def _refuse_changes(name: str, wanted: Mapping[str, tuple[object, object]]) -> N
     ]
     if changed:
         what = f"{name} is there already, with other values of {', '.join(changed)}"
-        raise CliError(Problem.DEV_EXISTS, what, "leave them out, use `pyrklog dev add`, or purge it")
+        raise CliError(
+            Problem.DEV_EXISTS, what, "leave them out, use `pyrklog dev add`, or purge it"
+        )
 
 
 def _racks_of(cluster: "Cluster") -> list[str | None]:
@@ -143,7 +145,9 @@ def _racks(text: str | None) -> list[str]:
         return []
     names = [one.strip() for one in text.split(",")]
     if not all(names) or "\n" in text:
-        raise CliError(Problem.ARGUMENT_VALUE, f"racks are names with commas between them, not {text!r}")
+        raise CliError(
+            Problem.ARGUMENT_VALUE, f"racks are names with commas between them, not {text!r}"
+        )
     return names
 
 

@@ -11,5 +11,7 @@ def parse_seconds(text: str, option: str) -> float:
     """Parses ``60s``, ``1.5h`` or ``60`` (seconds). Raises :class:`CliError` with the option."""
     match = _DURATION.fullmatch(text.strip())
     if match is None:
-        raise CliError(Problem.ARGUMENT_VALUE, f"{option} takes a time such as 60s or 5m, not {text!r}")
+        raise CliError(
+            Problem.ARGUMENT_VALUE, f"{option} takes a time such as 60s or 5m, not {text!r}"
+        )
     return float(match[1]) * _UNITS_S[match[2]]

@@ -19,10 +19,10 @@ WIDTH_MAX = 100
 
 @guarded
 def explain(
-    text: str | None = argument("[NUMBER|WORD]", "Such as PK07, or a word of its text.", None),
+    text: str | None = argument("[NUMBER]", "Such as PK07, or a word to look for.", None),
     output: Output = OutputFormat.TABLE,
 ) -> None:
-    """Explain an error's number: what it means, usual causes, what to do. Without one, list all."""
+    """Explain an error's number: what it means, usual causes, what to do; without it, list all."""
     problem = None if text is None else find(text)
     if problem is None:
         show(Listing("pyrklog.errors/1", COLUMNS, _items(_wanted(text))), output)

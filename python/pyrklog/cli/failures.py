@@ -157,7 +157,7 @@ def worst(codes: Iterable[Exit]) -> Exit:
     return Exit.PARTIAL if Exit.OK in seen else Exit.FAILED
 
 
-def together(errors: Sequence[CliError], codes: Iterable[Exit]) -> Problem:
+def problem_of_all(errors: Sequence[CliError], codes: Iterable[Exit]) -> Problem:
     """The problem of a command with several items, whose exit code is :func:`worst`."""
     code = worst(codes)
     if code is Exit.PARTIAL:
@@ -220,7 +220,9 @@ def refuse_non_text(value: str) -> None:
         value.encode()
     except UnicodeEncodeError:
         what = f"the argument {value!a} is not UTF-8"
-        raise CliError(Problem.ARGUMENT_VALUE, what, "set the terminal and the locale to UTF-8") from None
+        raise CliError(
+            Problem.ARGUMENT_VALUE, what, "set the terminal and the locale to UTF-8"
+        ) from None
 
 
 def refuse_empty(argument: str, kind: str, names: Iterable[str]) -> None:
@@ -280,12 +282,12 @@ def unforeseen(error: Exception) -> CliError:
     if library is not None and isinstance(error, library.KafkaException):
         return cli_error(error.args[0], "the cluster or librdkafka refused")
     what = f"unexpected {type(error).__name__}: {error}"
-    return CliError(Problem.UNFORESEEN, what, f"a bug: report what {TRACEBACK}=1 shows in the environment")
+    return CliError(
+        Problem.UNFORESEEN, what, f"a bug: report what {TRACEBACK}=1 shows in the environment"
+    )
 
 
-def unread(
-    path: object, error: OSError, otherwise: Problem = Problem.FILE_UNREADABLE
-) -> CliError:
+def unread(path: object, error: OSError, otherwise: Problem = Problem.FILE_UNREADABLE) -> CliError:
     """A file that cannot be read."""
     is_missing = isinstance(error, FileNotFoundError)
     problem = Problem.FILE_NOT_FOUND if is_missing else otherwise

@@ -314,7 +314,9 @@ def _chosen_offsets(
             found.append((topic, partition))
     missing = [topic for topic in wanted if all(topic != key[0] for key in found)]
     if missing:
-        raise CliError(Problem.NO_OFFSETS, f"group {name} has no such offsets of {', '.join(missing)}")
+        raise CliError(
+            Problem.NO_OFFSETS, f"group {name} has no such offsets of {', '.join(missing)}"
+        )
     return found
 
 

@@ -41,7 +41,9 @@ def parse_selection(texts: Sequence[str], option: str = "--topic") -> dict[str, 
     for text in texts:
         match = _SELECTION.fullmatch(text)
         if match is None or (match[2] is not None and not match[2].strip(",")):
-            raise CliError(Problem.ARGUMENT_VALUE, f"{option} takes TOPIC or TOPIC:PARTITION, not {text!r}")
+            raise CliError(
+                Problem.ARGUMENT_VALUE, f"{option} takes TOPIC or TOPIC:PARTITION, not {text!r}"
+            )
         topic, partitions = match.groups()
         if partitions is None:
             found[topic] = None
@@ -70,7 +72,9 @@ def select(
 def _refuse_missing(topic: str, partition: int, existing: Sequence[int]) -> None:
     if partition not in existing:
         count = len(existing)
-        raise CliError(Problem.PARTITION_NOT_FOUND, f"topic {topic} has no partition {partition}, only {count}")
+        raise CliError(
+            Problem.PARTITION_NOT_FOUND, f"topic {topic} has no partition {partition}, only {count}"
+        )
 
 
 def read_file(path: Path) -> dict[Key, int]:
@@ -110,7 +114,9 @@ def _read_json(path: Path, text: str) -> dict[Key, int]:
         try:
             items = [json.loads(line) for line in text.splitlines() if line.strip()]
         except (ValueError, RecursionError) as error:
-            raise CliError(Problem.FILE_CONTENT, f"{path} is neither CSV nor JSON: {error}") from None
+            raise CliError(
+                Problem.FILE_CONTENT, f"{path} is neither CSV nor JSON: {error}"
+            ) from None
     except RecursionError as error:
         raise CliError(Problem.FILE_CONTENT, f"{path} is no JSON of offsets: {error}") from None
     if not isinstance(items, list) or not all(map(_is_offset, items)):

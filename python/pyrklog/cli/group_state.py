@@ -124,7 +124,9 @@ def _state(name: str, states: Any) -> Any:
     known = {_words(state.name).lower(): state for state in states if state.name != "UNKNOWN"}
     if name.lower() not in known:
         names = ", ".join(_words(state.name) for state in known.values())
-        raise CliError(Problem.ARGUMENT_VALUE, f"--state {name!r} is no state of a group", f"one of {names}")
+        raise CliError(
+            Problem.ARGUMENT_VALUE, f"--state {name!r} is no state of a group", f"one of {names}"
+        )
     return known[name.lower()]
 
 

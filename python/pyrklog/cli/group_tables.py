@@ -39,7 +39,8 @@ def parse_limits(text: str | None) -> Limits:
         match = re.fullmatch(r"(\d+)(ms|s|m|h|d)?", part.strip())
         if match is None:
             raise CliError(
-                Problem.ARGUMENT_VALUE, f"--lag-over takes RECORDS or TIME, such as 30s, not {part!r}"
+                Problem.ARGUMENT_VALUE,
+                f"--lag-over takes RECORDS or TIME, such as 30s, not {part!r}",
             )
         if match[2] is None:
             limits = limits._replace(records=int(match[1]))

@@ -71,7 +71,7 @@ LAZY: Mapping[str, Lazy] = {
     ),
     "explain": _of_cli(
         "explain",
-        "Explain an error's number: what it means, usual causes, what to do. Without one, list all.",
+        "Explain an error's number: what it means, usual causes, what to do; without it, list all.",
         "explain",
     ),
     "deploy": _of_cli(

@@ -152,7 +152,9 @@ def export_kraft(
     flags = {"pyrklog.data.dir": str(data)} if data is not None else {}
     if data is None and config is None and not set_:
         # It changes the directories, so never the default one, which the user has not named.
-        raise CliError(Problem.ARGUMENT_MISSING, "whose directories?", "give --data or --config, as to serve")
+        raise CliError(
+            Problem.ARGUMENT_MISSING, "whose directories?", "give --data or --config, as to serve"
+        )
     try:
         settings = load_config(file=config, overrides=set_ or (), environ=os.environ, flags=flags)
         done = export(settings)

@@ -71,7 +71,9 @@ def rows(path: Path, *, records: bool, verify: bool) -> Iterator[Row]:
     except ValueError as error:
         raise CliError(Problem.FILE_CONTENT, str(error)) from None
     except OSError as error:
-        raise CliError(Problem.FILE_UNREADABLE, f"cannot read {path}: {error.strerror or error}") from None
+        raise CliError(
+            Problem.FILE_UNREADABLE, f"cannot read {path}: {error.strerror or error}"
+        ) from None
 
 
 def _json(value: Any) -> Any:

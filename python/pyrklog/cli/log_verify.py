@@ -83,7 +83,9 @@ def parse_since(text: str, now_ms: int) -> Since:
         return Since(parse_time_ms(text.removeprefix("@"), now_ms), is_time=True)
     except RangeError:
         fix = "give 1500, @2024-01-31T12:00:00 or @-90m"
-        raise CliError(Problem.ARGUMENT_VALUE, f"--since {text!r} is no offset and no time", fix) from None
+        raise CliError(
+            Problem.ARGUMENT_VALUE, f"--since {text!r} is no offset and no time", fix
+        ) from None
 
 
 class Replicas:
@@ -177,7 +179,9 @@ def _chosen(state: ClusterState, texts: Sequence[str]) -> list[PartitionState]:
             raise missing_topic(name, list(topics))
         for index in indexes:
             if index not in topics[name]:
-                raise CliError(Problem.PARTITION_NOT_FOUND, f"topic {name} has no partition {index}")
+                raise CliError(
+                    Problem.PARTITION_NOT_FOUND, f"topic {name} has no partition {index}"
+                )
     return [
         one
         for one in state.partitions

@@ -204,4 +204,6 @@ def _refuse_others(policy: str, start: str, missing: str) -> None:
         ("--missing", missing, ("fail", "skip")),
     ):
         if value not in known:
-            raise CliError(Problem.ARGUMENT_VALUE, f"{name} takes {' or '.join(known)}, not {value!r}")
+            raise CliError(
+                Problem.ARGUMENT_VALUE, f"{name} takes {' or '.join(known)}, not {value!r}"
+            )

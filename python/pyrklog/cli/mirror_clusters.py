@@ -133,7 +133,9 @@ def _cluster(options: Settings, side: Side) -> "Cluster":
     assert found is not None
     if "=" in found[2]:
         what = f"{side.name} takes one alias, before all brokers"
-        raise CliError(Problem.ARGUMENT_VALUE, what, f"for example {side.name} east=HOST:PORT,HOST:PORT")
+        raise CliError(
+            Problem.ARGUMENT_VALUE, what, f"for example {side.name} east=HOST:PORT,HOST:PORT"
+        )
     bootstrap = ",".join(f"{host}:{port}" for host, port in addresses(found[2]))
     alias = ALIASES[side.name] if found[1] is None else found[1]
     return Cluster(alias, bootstrap, _security(options, side))
@@ -151,7 +153,9 @@ def _security(options: Settings, side: Side) -> "Security":
         return security_of(given)
     except ValueError as error:
         what = "; ".join(str(error).splitlines())
-        raise CliError(Problem.ARGUMENT_VALUE, f"{side.name}: {what}", like_option(given, OPTIONS)) from None
+        raise CliError(
+            Problem.ARGUMENT_VALUE, f"{side.name}: {what}", like_option(given, OPTIONS)
+        ) from None
 
 
 def _of_pairs(name: str, pairs: list[str]) -> dict[str, str]:
@@ -159,7 +163,9 @@ def _of_pairs(name: str, pairs: list[str]) -> dict[str, str]:
     for pair in pairs:
         key, equals, value = pair.partition("=")
         if not equals or not _NAME.fullmatch(key.strip()):
-            raise CliError(Problem.ARGUMENT_VALUE, f"{name} takes KEY=VALUE, such as security.protocol=SSL")
+            raise CliError(
+                Problem.ARGUMENT_VALUE, f"{name} takes KEY=VALUE, such as security.protocol=SSL"
+            )
         found[key.strip()] = value
     return found
 

@@ -61,7 +61,9 @@ def produce(
     if values and source is not None:
         raise CliError(Problem.ARGUMENTS_DISAGREE, "values and --from exclude each other")
     if tombstone and (key is None or values or source is not None):
-        raise CliError(Problem.ARGUMENTS_DISAGREE, "--tombstone takes a key and no value", "give -k KEY")
+        raise CliError(
+            Problem.ARGUMENTS_DISAGREE, "--tombstone takes a key and no value", "give -k KEY"
+        )
     from pyrklog.cli.pace import Pace, parse_rate
     from pyrklog.cli.producer import (
         LineReader,
@@ -122,4 +124,6 @@ def _say_only(options: Settings, topic: str, records: "Iterator[InputRecord]") -
 
 def refuse_codec(codec: str) -> None:
     if codec not in CODECS:
-        raise CliError(Problem.ARGUMENT_VALUE, f"-z {codec} is no codec", f"one of {', '.join(CODECS)}")
+        raise CliError(
+            Problem.ARGUMENT_VALUE, f"-z {codec} is no codec", f"one of {', '.join(CODECS)}"
+        )

@@ -96,7 +96,9 @@ class LineReader:
         if self._delimiter and self._delimiter not in line and self._template.key is None:
             text = self._delimiter.decode(errors="backslashreplace")
             what = f"line {number} has no {text!r} after a key (-K)"
-            raise CliError(Problem.FILE_CONTENT, what, "give -k KEY for such lines, or leave out -K")
+            raise CliError(
+                Problem.FILE_CONTENT, what, "give -k KEY for such lines, or leave out -K"
+            )
 
     def _plain(self, line: bytes) -> InputRecord:
         key, value = self._template.key, line
@@ -228,7 +230,9 @@ class RecordProducer:
             return problem
         count = self._delivered
         before = "1 record before it was" if count == 1 else f"{count} records before it were"
-        return CliError(Problem.PARTLY_DONE, f"{problem.what}; {before} written", problem.fix, why=problem.why)
+        return CliError(
+            Problem.PARTLY_DONE, f"{problem.what}; {before} written", problem.fix, why=problem.why
+        )
 
     def sum_up(self) -> None:
         if sys.stderr.isatty():

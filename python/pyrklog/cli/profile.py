@@ -83,7 +83,9 @@ def show_profile(
     found = load(os.environ)
     wanted = name or found.selected(None, os.environ)
     if wanted is None:
-        raise CliError(Problem.PROFILE_NOT_FOUND, "no profile is in use", "see `pyrklog profile list`")
+        raise CliError(
+            Problem.PROFILE_NOT_FOUND, "no profile is in use", "see `pyrklog profile list`"
+        )
     profile = found.get(wanted)
     if output in (OutputFormat.JSON, OutputFormat.YAML, OutputFormat.JSONL):
         items = [{**_item(profile), "properties": _shown_properties(profile)}]
@@ -171,7 +173,11 @@ def edit(
         say(options, f"{path} {'changed' if edit_file(path, os.environ) else 'stays as it was'}")
         return
     if name is None:
-        raise CliError(Problem.ARGUMENT_MISSING, "which profile?", "`pyrklog profile edit NAME` with the options")
+        raise CliError(
+            Problem.ARGUMENT_MISSING,
+            "which profile?",
+            "`pyrklog profile edit NAME` with the options",
+        )
     before = load(os.environ).get(name)
     kept = {key: one for key, one in before.properties.items() if key not in (unset or [])}
     for key in unset or []:
@@ -235,7 +241,9 @@ def import_profiles(
         _refuse_existing(load(os.environ), [one.profile.name for one in found.profiles])
     current = found.current if len(found.profiles) > 1 else found.profiles[0].profile.name
     if chosen and current is None:
-        raise CliError(Problem.ARGUMENT_MISSING, "which one is to be used?", "give --name, or leave out --use")
+        raise CliError(
+            Problem.ARGUMENT_MISSING, "which one is to be used?", "give --name, or leave out --use"
+        )
 
     def act(document: "TOMLDocument") -> None:
         for one in found.profiles:
@@ -272,7 +280,9 @@ def _refuse_existing(found: Profiles, names: list[str]) -> None:
     there = [name for name in names if name in found.tables]
     if there:
         what = f"there is a profile {there[0]} in {found.path}"
-        raise CliError(Problem.PROFILE_EXISTS, what, "choose another name, or `pyrklog profile edit` it")
+        raise CliError(
+            Problem.PROFILE_EXISTS, what, "choose another name, or `pyrklog profile edit` it"
+        )
 
 
 def _brokers(text: str | None) -> tuple[str, ...]:

@@ -66,7 +66,9 @@ def read_text(path: Path) -> str:
     except FileNotFoundError:
         return ""
     except OSError as error:
-        raise CliError(Problem.FILE_UNREADABLE, f"cannot read {path}: {error.strerror or error}") from None
+        raise CliError(
+            Problem.FILE_UNREADABLE, f"cannot read {path}: {error.strerror or error}"
+        ) from None
     except UnicodeDecodeError:
         raise CliError(Problem.PROFILE_FILE, f"{path} is no text in UTF-8") from None
 
@@ -91,7 +93,9 @@ def replace_text(path: Path, text: str) -> Profiles:
             os.unlink(temporary)
             raise
     except OSError as error:
-        raise CliError(Problem.NOT_WRITTEN, f"cannot write {path}: {error.strerror or error}") from None
+        raise CliError(
+            Problem.NOT_WRITTEN, f"cannot write {path}: {error.strerror or error}"
+        ) from None
     return found
 
 

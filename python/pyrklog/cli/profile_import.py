@@ -68,7 +68,9 @@ def _default_path(kind: str, environ: Mapping[str, str]) -> Path:
         "librdkafka": folder / "kcat.conf",
     }
     if kind not in places:
-        raise CliError(Problem.ARGUMENT_MISSING, "which file?", f"`pyrklog profile import {kind} FILE`")
+        raise CliError(
+            Problem.ARGUMENT_MISSING, "which file?", f"`pyrklog profile import {kind} FILE`"
+        )
     return places[kind]
 
 
@@ -182,7 +184,9 @@ def _of_yaml(path: Path, text: str, name: str | None, tool: _Tool) -> Found:
         found = [one for one in found if one.profile.name == name]
     if not found:
         what = f"{path} has no {'cluster' if name is None else name}"
-        raise CliError(Problem.PROFILE_NOT_FOUND, what, f"it has {', '.join(names)}" if names else None)
+        raise CliError(
+            Problem.PROFILE_NOT_FOUND, what, f"it has {', '.join(names)}" if names else None
+        )
     current = current if current in names else None
     return Found(path, found, current, tuple(one for one in whole.left() if one != "version"))
 

@@ -68,7 +68,9 @@ class Profiles:
 
         near = get_close_matches(name, self.names(), n=1, cutoff=0.6)
         fix = f"did you mean {near[0]}?" if near else "see `pyrklog profile list`"
-        return CliError(Problem.PROFILE_NOT_FOUND, f"there is no profile {name} in {self.path}", fix)
+        return CliError(
+            Problem.PROFILE_NOT_FOUND, f"there is no profile {name} in {self.path}", fix
+        )
 
     def selected(self, named: str | None, environ: Mapping[str, str]) -> str | None:
         """The name of the profile to use; ``named`` is that of ``--profile``."""
@@ -95,7 +97,9 @@ def load(environ: Mapping[str, str]) -> Profiles:
     except (FileNotFoundError, NotADirectoryError):
         return Profiles(path, None, {})
     except OSError as error:
-        raise CliError(Problem.PROFILE_FILE, f"cannot read {path}: {error.strerror or error}") from None
+        raise CliError(
+            Problem.PROFILE_FILE, f"cannot read {path}: {error.strerror or error}"
+        ) from None
     return parse(content, path)
 
 
@@ -125,7 +129,9 @@ def refuse_bad_name(name: str) -> None:
         what = f"a profile's name has 1 to {NAME_CHARACTERS_MAX} printable characters, not {name!a}"
         raise CliError(Problem.ARGUMENT_VALUE, what)
     if name == WITHOUT:
-        raise CliError(Problem.ARGUMENT_VALUE, f"{WITHOUT} stands for no profile", "choose another name")
+        raise CliError(
+            Problem.ARGUMENT_VALUE, f"{WITHOUT} stands for no profile", "choose another name"
+        )
 
 
 def _profile(name: str, table: Any, path: Path) -> Profile:

@@ -68,7 +68,9 @@ def plan(
     if topics_file is not None:
         names += parse_topics(_read(topics_file), topics_file)
     if not names and (topics is not None or topics_file is not None):
-        raise CliError(Problem.ARGUMENT_MISSING, "no topic is named", "leave -t and -f out for all of them")
+        raise CliError(
+            Problem.ARGUMENT_MISSING, "no topic is named", "leave -t and -f out for all of them"
+        )
     cluster = ReassignmentAdmin(connect(options))
     everything, _ = cluster.placement()
     live = {one.broker_id: one.rack for one in cluster.describe().brokers}

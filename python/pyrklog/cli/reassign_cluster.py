@@ -157,7 +157,9 @@ class ReassignmentAdmin:
                     code, why = ErrorCode(response.error_code), response.error_message
                     if code is ErrorCode.NONE:
                         return response
-                    failure = CliError(Problem.REASSIGNMENT_REFUSED, f"the controller refuses: {why or code.name}")
+                    failure = CliError(
+                        Problem.REASSIGNMENT_REFUSED, f"the controller refuses: {why or code.name}"
+                    )
                     if code is not ErrorCode.NOT_CONTROLLER:
                         raise failure
             if time.monotonic() > deadline:

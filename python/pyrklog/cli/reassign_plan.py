@@ -52,7 +52,9 @@ def parse_rate(text: str) -> int:
     factor = {**_FACTORS, **_BINARY}.get(found[2]) if found else None
     value = float(found[1]) * factor if found and factor else 0
     if not 1 <= value <= RATE_MAX:
-        raise CliError(Problem.ARGUMENT_VALUE, f"{text!r} is no rate", "write 50MB/s, or bytes a second")
+        raise CliError(
+            Problem.ARGUMENT_VALUE, f"{text!r} is no rate", "write 50MB/s, or bytes a second"
+        )
     return int(value)
 
 
@@ -95,7 +97,9 @@ def parse_plan(text: str, source: str) -> dict[PartitionKey, tuple[int, ...]]:
         if log_dirs - {_ANY_LOG_DIR}:
             name = f"{place[0]}-{place[1]}"
             what = f"{source} moves {name} to a log directory, which this command cannot"
-            raise CliError(Problem.FILE_CONTENT, what, "use kafka-reassign-partitions.sh for log_dirs")
+            raise CliError(
+                Problem.FILE_CONTENT, what, "use kafka-reassign-partitions.sh for log_dirs"
+            )
         if place in found:
             raise _no_plan(source, f"{place[0]}-{place[1]} is named twice")
         found[place] = replicas
@@ -172,7 +176,9 @@ def propose(
     wanted = replication_factor or largest
     if wanted > len(brokers):
         what = f"{wanted} replicas do not fit on {len(brokers)} brokers"
-        raise CliError(Problem.REPLICAS_DO_NOT_FIT, what, "name more with --brokers, or fewer with --rf")
+        raise CliError(
+            Problem.REPLICAS_DO_NOT_FIT, what, "name more with --brokers, or fewer with --rf"
+        )
     plan = _Plan(current, sizes, brokers, racks or {})
     for place in sorted(current, key=lambda place: (-sizes.get(place, 0), place)):
         plan.settle(place, replication_factor or len(current[place]))

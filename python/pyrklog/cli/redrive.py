@@ -117,7 +117,9 @@ def _target(to: str | None, source: str) -> tuple[str | None, str | None]:
         return None, header
     refuse_empty("--to", "topic", [to])
     if to == source:
-        raise CliError(Problem.ARGUMENTS_DISAGREE, f"{to} cannot be redriven to itself", "name another topic")
+        raise CliError(
+            Problem.ARGUMENTS_DISAGREE, f"{to} cannot be redriven to itself", "name another topic"
+        )
     if to.startswith(INTERNAL_PREFIX):
         raise CliError(Problem.INTERNAL_TOPIC, f"{to} is an internal topic", "name another topic")
     return to, None

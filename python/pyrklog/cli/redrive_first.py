@@ -40,9 +40,7 @@ def check_first(
         return
     topic = min(filled)[0]
     age = _told(minutes)
-    what = (
-        f"group {group} has no progress, and {topic} has records older than {age}"
-    )
+    what = f"group {group} has no progress, and {topic} has records older than {age}"
     why = (
         "after so long without a run brokers forget what a group has redriven, so some may have "
         "been"

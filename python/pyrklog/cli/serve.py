@@ -96,7 +96,9 @@ def _serve_temporarily(options: ServeOptions, run: "Callable[[BrokerConfig], int
     from pyrklog.errors import ConfigError
 
     if options.data is not None:
-        raise ConfigError(Problem.OPTIONS_DISAGREE, "--tmp and --data exclude each other", fix="give one of them")
+        raise ConfigError(
+            Problem.OPTIONS_DISAGREE, "--tmp and --data exclude each other", fix="give one of them"
+        )
     with tempfile.TemporaryDirectory(prefix="pyrklog-") as folder:
         return _serve(options, folder, run)
 
@@ -165,7 +167,8 @@ def _refuse_lasting_places(config: "BrokerConfig") -> None:
     name = next((name for name in ("log.dirs", "log.dir") if name in config.given), None)
     if name is not None:
         raise ConfigError(
-            Problem.OPTIONS_DISAGREE, f"--tmp removes the broker's data at the end, but {name} ({config.given[name].origin}) "
+            Problem.OPTIONS_DISAGREE,
+            f"--tmp removes the broker's data at the end, but {name} ({config.given[name].origin}) "
             f"names {','.join(map(str, config.log_dirs))}",
             fix=f"leave --tmp out, or {name}",
         )
@@ -183,7 +186,9 @@ def _not_empty(option: str, text: str) -> str:
     if not text.strip():
         kind, example = _EXAMPLES[option]
         raise ConfigError(
-            Problem.OPTION_VALUE, f"{option} takes {kind}, not {text!r}", fix=f"for example {option} {example}"
+            Problem.OPTION_VALUE,
+            f"{option} takes {kind}, not {text!r}",
+            fix=f"for example {option} {example}",
         )
     return text
 
@@ -194,7 +199,8 @@ def _one_of(option: str, text: str, known: Sequence[str]) -> str:
 
     if text.lower() not in known:
         raise ConfigError(
-            Problem.OPTION_VALUE, f"{option} takes {', '.join(known)}, not {text!r}",
+            Problem.OPTION_VALUE,
+            f"{option} takes {', '.join(known)}, not {text!r}",
             fix=f"for example {option} {known[0]}",
         )
     return text.lower()
@@ -210,13 +216,16 @@ def _listeners(listen: str) -> str:
     host, colon, port = listen.rpartition(":")
     if colon and port.isdecimal() and int(port) > PORT_MAX:
         raise ConfigError(
-            Problem.OPTION_VALUE, f"--listen takes HOST:PORT, and the port of {listen!r} is out of range: "
+            Problem.OPTION_VALUE,
+            f"--listen takes HOST:PORT, and the port of {listen!r} is out of range: "
             f"0 to {PORT_MAX}",
             fix="for example --listen 127.0.0.1:9092",
         )
     if not colon or not port.isdecimal():
         raise ConfigError(
-            Problem.OPTION_VALUE, f"--listen takes HOST:PORT, not {listen!r}", fix="for example --listen 127.0.0.1:9092"
+            Problem.OPTION_VALUE,
+            f"--listen takes HOST:PORT, not {listen!r}",
+            fix="for example --listen 127.0.0.1:9092",
         )
     return f"PLAINTEXT://{host}:{port}"
 

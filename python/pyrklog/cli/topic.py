@@ -148,7 +148,9 @@ def _sort(text: str) -> "Sort":
 
     names = [one.value for one in Sort]
     if text not in names:
-        raise CliError(Problem.ARGUMENT_VALUE, f"--sort {text} is unknown", f"one of {', '.join(names)}")
+        raise CliError(
+            Problem.ARGUMENT_VALUE, f"--sort {text} is unknown", f"one of {', '.join(names)}"
+        )
     return Sort(text)
 
 
@@ -158,7 +160,9 @@ def _pattern(regex: str | None) -> re.Pattern[str] | None:
     try:
         return re.compile(regex)
     except re.error as error:
-        raise CliError(Problem.ARGUMENT_VALUE, f"--regex {regex!r} is no regular expression: {error}") from None
+        raise CliError(
+            Problem.ARGUMENT_VALUE, f"--regex {regex!r} is no regular expression: {error}"
+        ) from None
 
 
 @command(app, "describe", *CONNECTION)
@@ -201,7 +205,9 @@ def alter(
     _refuse_empty(names)
     changes = parse_pairs(set_, "--set")
     if not changes and not unset and partitions is None and not confirm_adopted:
-        raise CliError(Problem.ARGUMENT_MISSING, "nothing to change", "give --set, --unset or --partitions")
+        raise CliError(
+            Problem.ARGUMENT_MISSING, "nothing to change", "give --set, --unset or --partitions"
+        )
     if partitions is not None:
         _check_count("--partitions", partitions, PARTITIONS_MAX)
         if not dry_run:
@@ -294,7 +300,9 @@ def delete(
     if not internal and not dry_run:
         # Scripts always give -y: it does not mean these.
         for name in internal_of(names):
-            raise CliError(Problem.INTERNAL_TOPIC, deleted(name), "give --internal, too, to have it")
+            raise CliError(
+                Problem.INTERNAL_TOPIC, deleted(name), "give --internal, too, to have it"
+            )
     connection = connect(options)
     names = list(dict.fromkeys(names))
     found = connection.topic_partitions(names)
@@ -552,5 +560,7 @@ def _measured(by: str | None) -> "By | None":
     names = [one.value for one in By]
     by = By.REPLICAS.value if by == "count" else by
     if by is not None and by not in names:
-        raise CliError(Problem.ARGUMENT_VALUE, f"--by {by} is unknown", f"one of {', '.join(names)}")
+        raise CliError(
+            Problem.ARGUMENT_VALUE, f"--by {by} is unknown", f"one of {', '.join(names)}"
+        )
     return None if by is None else By(by)

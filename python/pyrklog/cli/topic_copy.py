@@ -81,7 +81,9 @@ def prepare(
     there = Connection(target.settings)
     metadata = there.metadata()
     if metadata.cluster_id == source.metadata().cluster_id and target.topic == topic:
-        raise CliError(Problem.ARGUMENTS_DISAGREE, f"{topic} cannot be copied to itself", "name another target")
+        raise CliError(
+            Problem.ARGUMENTS_DISAGREE, f"{topic} cannot be copied to itself", "name another target"
+        )
     known = metadata.topics.get(target.topic)
     if known is not None and known.error is not None:
         raise cli_error(known.error, f"topic {target.topic}", topic=target.topic)

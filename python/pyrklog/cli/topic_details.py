@@ -6,7 +6,7 @@ from typing import Any
 
 from pyrklog.base.problems import Problem
 from pyrklog.cli.connection import Connection
-from pyrklog.cli.failures import CliError, Exit, cli_error, exit_code, together
+from pyrklog.cli.failures import CliError, Exit, cli_error, exit_code, problem_of_all
 from pyrklog.cli.option_advice import advice, like_or_listed
 from pyrklog.errors import ErrorCode
 
@@ -190,7 +190,7 @@ def alter_configs(
             errors.append(cli_error(error.args[0], f"topic {resource.name}", fix))
     if errors:
         what = "; ".join(error.what for error in errors)
-        raise CliError(together(errors, codes), what, errors[0].fix)
+        raise CliError(problem_of_all(errors, codes), what, errors[0].fix)
     touched = [option for option, _, _ in operations]
     if dry_run:
         return [f"{name}: {', '.join(touched)} would be changed" for name in names]
@@ -207,7 +207,9 @@ def _refuse_unknown(topic: str, options: Sequence[str], known: Sequence[str]) ->
     for option in options:
         if option not in known:
             what = f"topic {topic} has no option {option}"
-            raise CliError(Problem.OPTION_NOT_CHANGED, what, like_or_listed(option, known, "topic", topic))
+            raise CliError(
+                Problem.OPTION_NOT_CHANGED, what, like_or_listed(option, known, "topic", topic)
+            )
 
 
 def _value(entries: list[dict[str, Any]], option: str) -> str:

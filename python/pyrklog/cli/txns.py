@@ -85,7 +85,9 @@ def list_transactions(
     if hanging:
         if states or producer_ids:
             what = "--hanging excludes --state and --producer-id"
-            raise CliError(Problem.ARGUMENTS_DISAGREE, what, "they are of transactions that coordinators know")
+            raise CliError(
+                Problem.ARGUMENTS_DISAGREE, what, "they are of transactions that coordinators know"
+            )
         _list_hanging(options, topics or [], broker, longer_than, output)
         return
     if topics or broker is not None:
@@ -238,15 +240,24 @@ def abort(
 
     if transactional_id is not None and partition is not None:
         what = "ID and --partition exclude each other"
-        raise CliError(Problem.ARGUMENTS_DISAGREE, what, "with ID the coordinator ends it in all partitions")
+        raise CliError(
+            Problem.ARGUMENTS_DISAGREE, what, "with ID the coordinator ends it in all partitions"
+        )
     if transactional_id is None and partition is None:
-        raise CliError(Problem.ARGUMENT_MISSING, "which transaction?", "give ID, or --partition TOPIC:P")
+        raise CliError(
+            Problem.ARGUMENT_MISSING, "which transaction?", "give ID, or --partition TOPIC:P"
+        )
     marker = _marker(producer_id, producer_epoch, coordinator_epoch)
     if partition is None and (start_offset is not None or marker is not None or force):
-        raise CliError(Problem.ARGUMENTS_DISAGREE, "--start-offset, --producer-... and --force need --partition")
+        raise CliError(
+            Problem.ARGUMENTS_DISAGREE,
+            "--start-offset, --producer-... and --force need --partition",
+        )
     if partition is not None and (start_offset is None) == (marker is None):
         what = "which transaction of the partition?"
-        raise CliError(Problem.ARGUMENT_MISSING, what, "give --start-offset, see `cluster txns list --hanging`")
+        raise CliError(
+            Problem.ARGUMENT_MISSING, what, "give --start-offset, see `cluster txns list --hanging`"
+        )
     refuse_empty("ID", "transactional id", [] if transactional_id is None else [transactional_id])
     key = None if partition is None else _one_place(partition)
     with _admin(options) as (admin, cluster_id):
@@ -296,10 +307,14 @@ def _abort_id(
     about = f"transactional id {cell(transactional_id)}"
     if state.transaction_state.startswith("Prepare"):
         what = f"{about} is in {state.transaction_state}: its coordinator is ending it"
-        raise CliError(Problem.TRANSACTION_IN_HAND, what, "wait, or see `cluster txns list --hanging`")
+        raise CliError(
+            Problem.TRANSACTION_IN_HAND, what, "wait, or see `cluster txns list --hanging`"
+        )
     if state.transaction_state != "Ongoing":
         what = f"{about} has no open transaction, it is in {cell(state.transaction_state)}"
-        raise CliError(Problem.TRANSACTION_NOT_FOUND, what, "see `cluster txns list --state Ongoing`")
+        raise CliError(
+            Problem.TRANSACTION_NOT_FOUND, what, "see `cluster txns list --state Ongoing`"
+        )
     if not dry_run:
         if not yes:
             action = "abort its transaction and fence its producer"
@@ -346,7 +361,9 @@ def _open_at(
     if not matching:
         if not found:
             what = f"{topic} [{index}] has no open transaction"
-            raise CliError(Problem.TRANSACTION_NOT_FOUND, what, "see `pyrklog cluster txns list --hanging`")
+            raise CliError(
+                Problem.TRANSACTION_NOT_FOUND, what, "see `pyrklog cluster txns list --hanging`"
+            )
         starts = ", ".join(str(one.start_offset) for one in found[:5])
         what = f"no open transaction of {topic} [{index}] starts at {start_offset}"
         raise CliError(Problem.TRANSACTION_NOT_FOUND, what, f"open ones start at {starts}")
@@ -355,5 +372,7 @@ def _open_at(
     if known is not None:
         name = cell(known.transactional_id)
         what = f"transactional id {name} has this transaction, in {known.transaction_state}"
-        raise CliError(Problem.TRANSACTION_IN_HAND, what, f"`cluster txns abort {name}`, or --force")
+        raise CliError(
+            Problem.TRANSACTION_IN_HAND, what, f"`cluster txns abort {name}`, or --force"
+        )
     return one

@@ -244,7 +244,9 @@ class TransactionAdmin:
         brokers = broker_addresses(metadata)
         if broker is not None and broker not in brokers:
             known = ", ".join(map(str, sorted(brokers)))
-            raise CliError(Problem.BROKER_NOT_FOUND, f"no broker {broker} is alive", f"one of {known}")
+            raise CliError(
+                Problem.BROKER_NOT_FOUND, f"no broker {broker} is alive", f"one of {known}"
+            )
         found: dict[PartitionKey, Address | None] = {}
         for topic in metadata.topics:
             for one in self._chosen(topic, wanted):

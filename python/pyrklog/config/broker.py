@@ -206,7 +206,8 @@ class BrokerConfig:
         broker_id, node_id = self.integer("broker.id"), self.integer("node.id")
         if broker_id >= 0 and node_id >= 0 and broker_id != node_id:
             raise ConfigError(
-                Problem.OPTIONS_DISAGREE, f"broker.id is {broker_id} and node.id is {node_id}; they must be equal."
+                Problem.OPTIONS_DISAGREE,
+                f"broker.id is {broker_id} and node.id is {node_id}; they must be equal.",
             )
         return max(broker_id, node_id)
 
@@ -233,7 +234,8 @@ class BrokerConfig:
         named = [item.strip() for item in str(text).split(",") if item.strip()]
         if not named:
             raise ConfigError(
-                Problem.OPTION_VALUE, f"{name} ({self.given[name].origin}) names no directory.",
+                Problem.OPTION_VALUE,
+                f"{name} ({self.given[name].origin}) names no directory.",
                 fix="name one, or leave the option out for logs/ in the data directory",
             )
         return list(dict.fromkeys(Path(item).expanduser().absolute() for item in named))
@@ -254,8 +256,9 @@ class BrokerConfig:
         for log_dir in self.log_dirs:
             if path == log_dir or log_dir in path.parents:
                 raise ConfigError(
-                    Problem.DIRECTORIES_MISPLACED, f"pyrklog.meta.dir ({path}) lies in the log directory {log_dir}; "
-                    "choose a place outside."
+                    Problem.DIRECTORIES_MISPLACED,
+                    f"pyrklog.meta.dir ({path}) lies in the log directory {log_dir}; "
+                    "choose a place outside.",
                 )
         return path
 

@@ -84,7 +84,8 @@ def _inter_broker(names: Sequence[str], name: str | None, protocol: str | None) 
     """The name of the listener between brokers, and whether it is a guess."""
     if name is not None and protocol is not None:
         raise ConfigError(
-            Problem.OPTIONS_DISAGREE, f"Only one of {INTER_BROKER_NAME} and {INTER_BROKER_PROTOCOL} should be set.",
+            Problem.OPTIONS_DISAGREE,
+            f"Only one of {INTER_BROKER_NAME} and {INTER_BROKER_PROTOCOL} should be set.",
             fix=f"leave {INTER_BROKER_PROTOCOL} out",
         )
     found = (name or protocol or DEFAULT_INTER_BROKER).upper()
@@ -95,7 +96,8 @@ def _inter_broker(names: Sequence[str], name: str | None, protocol: str | None) 
     option = INTER_BROKER_PROTOCOL if name is None else INTER_BROKER_NAME
     fix = f"set {INTER_BROKER_NAME} to one of {', '.join(names)}"
     raise ConfigError(
-        Problem.LISTENERS, f"{option} is {found}, but no listener of that name is advertised.",
+        Problem.LISTENERS,
+        f"{option} is {found}, but no listener of that name is advertised.",
         fix=fix if name is not None else f"leave {INTER_BROKER_PROTOCOL} out, and {fix}",
     )
 
@@ -103,7 +105,9 @@ def _inter_broker(names: Sequence[str], name: str | None, protocol: str | None) 
 def _parse(text: str, option: str) -> list[Endpoint]:
     found = [_parse_one(item.strip(), option) for item in text.split(",") if item.strip()]
     if not found:
-        raise ConfigError(Problem.LISTENERS, f"{option} is empty; it needs at least one NAME://HOST:PORT.")
+        raise ConfigError(
+            Problem.LISTENERS, f"{option} is empty; it needs at least one NAME://HOST:PORT."
+        )
     names = [item.name for item in found]
     for name in names:
         if names.count(name) > 1:
@@ -115,13 +119,20 @@ def _parse_one(item: str, option: str) -> Endpoint:
     name, separator, address = item.partition("://")
     host, colon, port_text = address.rpartition(":")
     if not (separator and colon and name):
-        raise ConfigError(Problem.LISTENERS, f"{option} has {item!r}, which is not NAME://HOST:PORT.")
+        raise ConfigError(
+            Problem.LISTENERS, f"{option} has {item!r}, which is not NAME://HOST:PORT."
+        )
     if not (port_text.isascii() and port_text.isdigit() and int(port_text) <= PORT_MAX):
-        raise ConfigError(Problem.LISTENERS, f"{option} has {item!r}, whose port is not a number up to {PORT_MAX}.")
+        raise ConfigError(
+            Problem.LISTENERS,
+            f"{option} has {item!r}, whose port is not a number up to {PORT_MAX}.",
+        )
     if host.startswith("[") and host.endswith("]"):
         host = host[1:-1]
     elif ":" in host:
-        raise ConfigError(Problem.LISTENERS, f"{option} has {item!r}; an IPv6 address stands in brackets.")
+        raise ConfigError(
+            Problem.LISTENERS, f"{option} has {item!r}; an IPv6 address stands in brackets."
+        )
     return Endpoint(name.upper(), host, int(port_text))
 
 
@@ -133,7 +144,8 @@ def _parse_protocols(text: str) -> dict[str, str]:
             continue
         if not colon:
             raise ConfigError(
-                Problem.LISTENERS, f"listener.security.protocol.map has {item.strip()!r}, which is not NAME:PROTOCOL."
+                Problem.LISTENERS,
+                f"listener.security.protocol.map has {item.strip()!r}, which is not NAME:PROTOCOL.",
             )
         protocols[name.strip().upper()] = protocol.strip().upper()
     return protocols
@@ -143,11 +155,13 @@ def _check_protocol(name: str, protocols: Mapping[str, str]) -> None:
     protocol = protocols.get(name)
     if protocol is None:
         raise ConfigError(
-            Problem.LISTENERS, f"listener.security.protocol.map has no protocol for the listener {name}."
+            Problem.LISTENERS,
+            f"listener.security.protocol.map has no protocol for the listener {name}.",
         )
     if protocol not in SERVED_PROTOCOLS:
         raise ConfigError(
-            Problem.OPTION_NOT_SERVED, f"The listener {name} asks for {protocol}; this version serves PLAINTEXT only."
+            Problem.OPTION_NOT_SERVED,
+            f"The listener {name} asks for {protocol}; this version serves PLAINTEXT only.",
         )
 
 
@@ -157,7 +171,8 @@ def _check_distinct(bound: Sequence[Endpoint]) -> None:
             same_host = item.host == other.host or bool(WILDCARDS & {item.host, other.host})
             if item.port and item.port == other.port and same_host:
                 raise ConfigError(
-                    Problem.LISTENERS, f"The listeners {other.name} and {item.name} share port {item.port}."
+                    Problem.LISTENERS,
+                    f"The listeners {other.name} and {item.name} share port {item.port}.",
                 )
 
 
@@ -172,7 +187,9 @@ def _match_advertised(
 ) -> list[Endpoint]:
     given = {item.name: item for item in _parse(text, "advertised.listeners")}
     for name in given.keys() - {item.name for item in bound} - controllers:
-        raise ConfigError(Problem.LISTENERS, f"advertised.listeners names {name}, which listeners does not.")
+        raise ConfigError(
+            Problem.LISTENERS, f"advertised.listeners names {name}, which listeners does not."
+        )
     shown = []
     for item in bound:
         found = given.get(item.name)
@@ -180,8 +197,9 @@ def _match_advertised(
             continue
         if found.host in WILDCARDS - {""}:
             raise ConfigError(
-                Problem.LISTENERS, f"advertised.listeners has {found}: clients cannot connect to {found.host}; "
-                "give the name or address by which they reach this machine."
+                Problem.LISTENERS,
+                f"advertised.listeners has {found}: clients cannot connect to {found.host}; "
+                "give the name or address by which they reach this machine.",
             )
         shown.append(found if found.host else _default_advertised(found))
     if not shown:

@@ -121,7 +121,8 @@ def _check_refused(given: Mapping[str, Given]) -> None:
     for name, value in given.items():
         if value.text.strip():
             raise ConfigError(
-                Problem.OPTION_NOT_SERVED, f"{name} ({value.origin}) is refused.",
+                Problem.OPTION_NOT_SERVED,
+                f"{name} ({value.origin}) is refused.",
                 why=REFUSED_OPTIONS[name],
                 fix=f"where everyone who can connect may do everything, {_removal(value)}, or "
                 f"give --set {name}= (empty)",
@@ -138,7 +139,9 @@ def _refuse_unknown(unknown: Mapping[str, Given], *, has_kafka_file: bool) -> Ma
             continue
         fix = f"correct the name, or {_removal(value)}"
         hint = _hint(name) or "."
-        raise ConfigError(Problem.OPTION_UNKNOWN, f"Unknown option {name} ({value.origin}){hint}", fix=fix)
+        raise ConfigError(
+            Problem.OPTION_UNKNOWN, f"Unknown option {name} ({value.origin}){hint}", fix=fix
+        )
     return kept
 
 
@@ -270,12 +273,14 @@ def _check_together(config: BrokerConfig) -> None:
     _ = config.configured_node_id, config.reports
     if config.zookeeper is not None and config.string("pyrklog.adopt.zookeeper") is not None:
         raise ConfigError(
-            Problem.OPTIONS_DISAGREE, "pyrklog.adopt.zookeeper is for a broker that is alone; zookeeper.connect is set.",
+            Problem.OPTIONS_DISAGREE,
+            "pyrklog.adopt.zookeeper is for a broker that is alone; zookeeper.connect is set.",
             fix="adopt with zookeeper.connect= (empty)",
         )
     if config.boolean("zookeeper.set.acl") and not _is_known_to_zookeeper(config):
         raise ConfigError(
-            Problem.OPTIONS_DISAGREE, "zookeeper.set.acl needs something by which ZooKeeper knows this broker.",
+            Problem.OPTIONS_DISAGREE,
+            "zookeeper.set.acl needs something by which ZooKeeper knows this broker.",
             fix="set pyrklog.zookeeper.digest, or zookeeper.ssl.client.enable with "
             "zookeeper.ssl.keystore.location",
         )
@@ -352,7 +357,9 @@ def _check_retention(config: BrokerConfig) -> None:
     names = ("log.retention.ms", "log.retention.minutes", "log.retention.hours")
     name = next(name for name in names if config.value(name) is not None)
     if config.value(name) == 0:
-        raise ConfigError(Problem.OPTION_VALUE, f"{name} ({config.given[name].origin}) {RETENTION_ZERO}.")
+        raise ConfigError(
+            Problem.OPTION_VALUE, f"{name} ({config.given[name].origin}) {RETENTION_ZERO}."
+        )
 
 
 def _check_replica_waits(config: BrokerConfig) -> None:
@@ -360,7 +367,8 @@ def _check_replica_waits(config: BrokerConfig) -> None:
     wait, lag = "replica.fetch.wait.max.ms", "replica.lag.time.max.ms"
     if config.integer(wait) > config.integer(lag):
         raise ConfigError(
-            Problem.OPTIONS_DISAGREE, f"{wait} ({config.integer(wait)}) is more than {lag} ({config.integer(lag)}).",
+            Problem.OPTIONS_DISAGREE,
+            f"{wait} ({config.integer(wait)}) is more than {lag} ({config.integer(lag)}).",
             fix=f"set {wait} to less, or {lag} to more",
         )
 

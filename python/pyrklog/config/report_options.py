@@ -96,7 +96,8 @@ def report_settings(config: BrokerConfig) -> ReportSettings:
     otlp = (config.string(OTLP) or "").strip()
     if "@" in otlp:
         raise ConfigError(
-            Problem.OPTION_VALUE, f"{OTLP} has a name or password, which the log would show; it can be {OTLP_ALLOWED}.",
+            Problem.OPTION_VALUE,
+            f"{OTLP} has a name or password, which the log would show; it can be {OTLP_ALLOWED}.",
             fix="give them by the variable OTEL_EXPORTER_OTLP_METRICS_HEADERS",
         )
     statsd = (config.string("pyrklog.metrics.statsd") or "").strip()

@@ -18,7 +18,8 @@ def parse_connect(
         return _parse(connect)
     except ValueError as error:
         raise ConfigError(
-            Problem.OPTION_VALUE, f"{option} takes HOST:PORT[,HOST:PORT...][/CHROOT], not {connect!r}: {error}.",
+            Problem.OPTION_VALUE,
+            f"{option} takes HOST:PORT[,HOST:PORT...][/CHROOT], not {connect!r}: {error}.",
             fix="for example 127.0.0.1:2181/pyrklog",
         ) from None
 

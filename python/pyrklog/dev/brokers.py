@@ -86,7 +86,8 @@ def check_settings(cluster: Cluster, node: Node, folder: Path) -> None:
         key = setting.partition("=")[0].strip()
         if key in WIRING:
             raise ConfigError(
-                Problem.OPTIONS_DISAGREE, f"--set {key}: that is another one for each broker, or leads to them."
+                Problem.OPTIONS_DISAGREE,
+                f"--set {key}: that is another one for each broker, or leads to them.",
             )
     load_config(overrides=settings(cluster, node, folder / "data"))
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from shlex import join
 
 from pyrklog.base.problems import Problem
-from pyrklog.dev.errors import DevError, Problem
+from pyrklog.dev.errors import DevError
 
 # The server loads metrics-core and snappy at its start. Without a binding of slf4j, a failing
 # server would print nothing.

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from pyrklog.base.problems import Problem
-from pyrklog.dev.errors import DevError, Problem
+from pyrklog.dev.errors import DevError
 
 FOLLOW_PAUSE_S = 0.2
 

@@ -19,7 +19,7 @@ import socket
 from collections.abc import Collection, Iterable
 
 from pyrklog.base.problems import Problem
-from pyrklog.dev.errors import DevError, Problem
+from pyrklog.dev.errors import DevError
 
 HOST = "127.0.0.1"
 BASE_PORT = 19092

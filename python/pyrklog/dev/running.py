@@ -12,7 +12,7 @@ from pathlib import Path
 
 from pyrklog.base.problems import Problem
 from pyrklog.dev import brokers, java, ports, processes, zookeeper
-from pyrklog.dev.errors import DevError, Problem
+from pyrklog.dev.errors import DevError
 from pyrklog.dev.processes import Daemon
 from pyrklog.dev.routes import (
     APPLIED_FILE,
@@ -79,7 +79,9 @@ class Runner:
     def add(self, count: int, racks: Sequence[str]) -> list[Node]:
         first = self.cluster.brokers[-1].number + 1
         if first + count - 1 > ports.BROKERS_MAX:
-            raise DevError(Problem.ARGUMENT_VALUE, f"a cluster has at most {ports.BROKERS_MAX} brokers")
+            raise DevError(
+                Problem.ARGUMENT_VALUE, f"a cluster has at most {ports.BROKERS_MAX} brokers"
+            )
         self._require_running([*self.cluster.zookeepers, self.cluster.network])
         added = [
             Node("broker", first + index, racks[index % len(racks)] if racks else None)
@@ -101,7 +103,9 @@ class Runner:
     def restart(self, node: Node) -> None:
         if node.role == "broker" and node.number in self.cluster.isolated:
             fix = dev_command(self.cluster.name, "heal", node.name)
-            raise DevError(Problem.DEV_NOT_STARTED, f"{node.title} is cut off and could not come back", fix)
+            raise DevError(
+                Problem.DEV_NOT_STARTED, f"{node.title} is cut off and could not come back", fix
+            )
         others = [*self.cluster.zookeepers, self.cluster.network]
         self._require_running([one for one in others if one is not node])
         if node.process is not None:
@@ -339,7 +343,9 @@ def new_cluster(
     if not 1 <= count <= ports.BROKERS_MAX:
         raise DevError(Problem.ARGUMENT_VALUE, f"-n is 1 to {ports.BROKERS_MAX}, not {count}")
     if zookeepers not in (1, ports.ZOOKEEPERS_MAX):
-        raise DevError(Problem.ARGUMENT_VALUE, f"--zk is 1 or {ports.ZOOKEEPERS_MAX}, not {zookeepers}")
+        raise DevError(
+            Problem.ARGUMENT_VALUE, f"--zk is 1 or {ports.ZOOKEEPERS_MAX}, not {zookeepers}"
+        )
     others = [one.base_port for one in place.others()]
     base = ports.choose_base(others) if base_port is None else base_port
     ports.check_base(base)

@@ -27,7 +27,7 @@ import msgspec
 from pyrklog.base.data_home import data_home
 from pyrklog.base.problems import Problem
 from pyrklog.dev import processes
-from pyrklog.dev.errors import DevError, Problem
+from pyrklog.dev.errors import DevError
 from pyrklog.dev.ports import HOST, client_port, routed_peer_port, zookeeper_port
 from pyrklog.dev.processes import ProcessId
 

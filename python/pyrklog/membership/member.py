@@ -122,7 +122,8 @@ class Member:
                 with trio.CancelScope(shield=True):
                     await session.close()
                 raise StartError(
-                    Problem.METADATA_LOST, "The metadata store is another cluster's now, or has lost its data.",
+                    Problem.METADATA_LOST,
+                    "The metadata store is another cluster's now, or has lost its data.",
                     fix="restore it; the broker's own data is untouched",
                 )
             log.info("session_began", broker=self.node_id)
@@ -181,7 +182,8 @@ class Member:
                 break
             if trio.current_time() >= deadline:
                 raise TemporaryError(
-                    Problem.BROKER_NUMBER_TAKEN, f"Another broker is registered as number {self.node_id}.",
+                    Problem.BROKER_NUMBER_TAKEN,
+                    f"Another broker is registered as number {self.node_id}.",
                     fix="give this one another broker.id, or wait until the other's session ends",
                 )
             with trio.move_on_at(deadline):

@@ -74,7 +74,8 @@ class Database:
             if error.errno in _FULL:
                 raise _no_space(directory / DATABASE_NAME) from None
             raise ConfigError(
-                Problem.DIRECTORY_UNUSABLE, f"Cannot create the metadata directory {directory}: {error.strerror}.",
+                Problem.DIRECTORY_UNUSABLE,
+                f"Cannot create the metadata directory {directory}: {error.strerror}.",
                 fix="choose another place with --data or pyrklog.meta.dir",
             ) from None
         self._lock = _lock(directory)
@@ -121,12 +122,14 @@ class Database:
         (version,) = connection.execute("PRAGMA user_version").fetchone()
         if application != APPLICATION_ID:
             raise ConfigError(
-                Problem.FOREIGN_DATA, f"{self._path} is a database of another program.",
+                Problem.FOREIGN_DATA,
+                f"{self._path} is a database of another program.",
                 fix="choose another place with --data or pyrklog.meta.dir",
             )
         if version > FORMAT_VERSION:
             raise ConfigError(
-                Problem.FOREIGN_DATA, f"{self._path} was written by a newer pyrklog (format {version}; this one reads "
+                Problem.FOREIGN_DATA,
+                f"{self._path} was written by a newer pyrklog (format {version}; this one reads "
                 f"up to {FORMAT_VERSION}).",
                 fix="start it with the newer version",
             )
@@ -139,10 +142,13 @@ class Database:
         refused = self._refused() if code in _MAY_NOT else None
         if refused is not None:
             return ConfigError(
-                Problem.DIRECTORY_UNUSABLE, f"Cannot open {refused}: {os.strerror(errno.EACCES)}.", fix=_MAKE_WRITABLE
+                Problem.DIRECTORY_UNUSABLE,
+                f"Cannot open {refused}: {os.strerror(errno.EACCES)}.",
+                fix=_MAKE_WRITABLE,
             )
         return StartError(
-            Problem.METADATA_DAMAGED, f"The metadata store {self._path} cannot be read: {error}.",
+            Problem.METADATA_DAMAGED,
+            f"The metadata store {self._path} cannot be read: {error}.",
             fix="restore the directory from a copy; the log directories hold the records and were "
             "not touched",
         )
@@ -171,14 +177,16 @@ class Database:
         for path, data, version, next_sequence, czxid, mzxid, ctime_ms, mtime_ms, crc in rows:
             if _crc(path, data, version, next_sequence, czxid) != crc:
                 raise StartError(
-                    Problem.METADATA_DAMAGED, f"The metadata store {self._path} is damaged: the checksum of {path} is wrong.",
+                    Problem.METADATA_DAMAGED,
+                    f"The metadata store {self._path} is damaged: the checksum of {path} is wrong.",
                     fix="restore the directory from a copy",
                 )
             stat = Stat(version, czxid, mzxid, 0, ctime_ms, mtime_ms)
             tree.load(path, Entry(Node(data, stat), next_sequence))
         for orphan in tree.orphans():
             raise StartError(
-                Problem.METADATA_DAMAGED, f"The metadata store {self._path} is damaged: {orphan} is missing.",
+                Problem.METADATA_DAMAGED,
+                f"The metadata store {self._path} is damaged: {orphan} is missing.",
                 fix="restore the directory from a copy",
             )
         return tree
@@ -244,14 +252,17 @@ def _lock(directory: Path) -> int:
     except OSError as error:
         if error.errno in _FULL:
             raise _no_space(directory / DATABASE_NAME) from None
-        raise ConfigError(Problem.DIRECTORY_UNUSABLE, f"Cannot open {path}: {error.strerror}.", fix=_MAKE_WRITABLE) from None
+        raise ConfigError(
+            Problem.DIRECTORY_UNUSABLE, f"Cannot open {path}: {error.strerror}.", fix=_MAKE_WRITABLE
+        ) from None
     try:
         fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
         holder = _holder(os.pread(descriptor, 4096, 0))
         os.close(descriptor)
         raise TemporaryError(
-            Problem.DIRECTORY_IN_USE, f"The directory {directory} is in use by {holder}.",
+            Problem.DIRECTORY_IN_USE,
+            f"The directory {directory} is in use by {holder}.",
             fix="stop that broker, or choose another directory with --data",
         ) from None
     text = json.dumps({"pid": os.getpid(), "host": socket.gethostname()}).encode()
@@ -270,7 +281,8 @@ def _lock(directory: Path) -> int:
 
 def _no_space(path: Path) -> StartError:
     return StartError(
-        Problem.METADATA_DISK_FULL, f"No space is left for the metadata store {path}.",
+        Problem.METADATA_DISK_FULL,
+        f"No space is left for the metadata store {path}.",
         fix="free some space on that volume and start again",
     )
 

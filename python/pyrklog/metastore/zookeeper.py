@@ -487,12 +487,14 @@ async def _start(client: KazooClient, address: ZooKeeperAddress, reasons: Reason
             reason = await trio.to_thread.run_sync(tls_failure, client.hosts, address.tls)
             if reason is not None:
                 raise TemporaryError(
-                    Problem.ZOOKEEPER_AWAY, f"No TLS with ZooKeeper at {address.connect}: {reason}.",
+                    Problem.ZOOKEEPER_AWAY,
+                    f"No TLS with ZooKeeper at {address.connect}: {reason}.",
                     fix="look at zookeeper.ssl.truststore.location and keystore.location, "
                     "and at the port: ZooKeeper's secureClientPort",
                 )
         raise TemporaryError(
-            Problem.ZOOKEEPER_AWAY, f"No ZooKeeper answers at {address.connect} (waited {timeout_seconds:g} s).",
+            Problem.ZOOKEEPER_AWAY,
+            f"No ZooKeeper answers at {address.connect} (waited {timeout_seconds:g} s).",
             fix="start it, or correct zookeeper.connect",
         )
 

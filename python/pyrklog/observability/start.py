@@ -82,7 +82,9 @@ async def _open_listeners(place: HttpPlace | None) -> Listeners:
             reason = f"{place} is taken by {port_holder(place.port) or 'another program'}"
         fix = "give another one by --http HOST:PORT, or --http none"
         if place.is_given:
-            raise TemporaryError(Problem.PORT_TAKEN, f"HTTP cannot listen on {place}: {reason}.", fix=fix) from None
+            raise TemporaryError(
+                Problem.PORT_TAKEN, f"HTTP cannot listen on {place}: {reason}.", fix=fix
+            ) from None
         log.warning("http_unavailable", place=str(place), reason=reason, fix=fix)
         return ()
     return found

@@ -85,13 +85,19 @@ class Plane:
         try:
             self._plane = _core.DataPlane(settings)
         except _core.LogDirLockedError as error:
-            raise TemporaryError(Problem.DIRECTORY_IN_USE, with_holder(str(error), settings.log_dirs)) from None
+            raise TemporaryError(
+                Problem.DIRECTORY_IN_USE, with_holder(str(error), settings.log_dirs)
+            ) from None
         except _core.ForeignLogDirError as error:
             raise ConfigError(Problem.FOREIGN_DATA, str(error)) from None
         except _core.LogDirError as error:
-            raise refused_log_dir(settings.log_dirs) or StartError(Problem.DISK_FAILED, str(error)) from None
+            raise refused_log_dir(settings.log_dirs) or StartError(
+                Problem.DISK_FAILED, str(error)
+            ) from None
         except (ValueError, OverflowError) as error:
-            raise ConfigError(Problem.OPTION_VALUE, f"The data plane refuses its configuration: {error}.") from None
+            raise ConfigError(
+                Problem.OPTION_VALUE, f"The data plane refuses its configuration: {error}."
+            ) from None
         self._waiting: dict[int, Callable[[Any], None]] = {}
         """By ticket, what takes its event."""
 

@@ -27,7 +27,8 @@ def refused_log_dir(log_dirs: Sequence[str]) -> ConfigError | None:
         for path in (place, *inside):
             if path.exists() and not os.access(path, os.R_OK | os.W_OK, effective_ids=True):
                 return ConfigError(
-                    Problem.DIRECTORY_UNUSABLE, f"Cannot open {path}: Permission denied.",
+                    Problem.DIRECTORY_UNUSABLE,
+                    f"Cannot open {path}: Permission denied.",
                     fix="make it writable for this user, or choose another place with --data or "
                     "log.dirs",
                 )
@@ -56,20 +57,26 @@ def listen_error(listener: str, host: str, port: int, error: OSError) -> StartEr
         from pyrklog.base.diagnosis import port_holder
 
         return TemporaryError(
-            Problem.PORT_TAKEN, f"{where} is taken by {port_holder(port) or 'another program'}.",
+            Problem.PORT_TAKEN,
+            f"{where} is taken by {port_holder(port) or 'another program'}.",
             fix=f"stop it, or choose another port with --listen {host}:{port + 1}; if another "
             "broker serves its metrics there, start that one with --http none",
         )
     if error.errno is None:  # also for names that cannot be resolved
         return ConfigError(
-            Problem.ADDRESS_UNUSABLE, f"{host} is no name that can be resolved (listener {listener}): {error}.",
+            Problem.ADDRESS_UNUSABLE,
+            f"{host} is no name that can be resolved (listener {listener}): {error}.",
             fix="listen on a name or an address of this machine, or on 0.0.0.0 for all of them",
         )
     if error.errno == errno.EADDRNOTAVAIL:
         return ConfigError(
-            Problem.ADDRESS_UNUSABLE, f"{where} is no address of this machine (listener {listener}).",
+            Problem.ADDRESS_UNUSABLE,
+            f"{where} is no address of this machine (listener {listener}).",
             fix="listen on one of its own, or on 0.0.0.0 for all of them",
         )
     if error.errno in (errno.EACCES, errno.EPERM):
-        return ConfigError(Problem.ADDRESS_UNUSABLE, f"No permission to listen on {where}; ports below 1024 need root.")
+        return ConfigError(
+            Problem.ADDRESS_UNUSABLE,
+            f"No permission to listen on {where}; ports below 1024 need root.",
+        )
     return StartError(Problem.LISTEN_FAILED, f"Cannot listen on {where}: {error}.")

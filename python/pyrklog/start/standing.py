@@ -57,7 +57,8 @@ def is_member(log_dirs: Iterable[Path]) -> bool:
 
 def _refuse_lone(path: Path, zookeeper: str, otherwise: str = "") -> NoReturn:
     raise ConfigError(
-        Problem.ALONE_OR_IN_A_CLUSTER, f"{path} is that of a broker that is alone.",
+        Problem.ALONE_OR_IN_A_CLUSTER,
+        f"{path} is that of a broker that is alone.",
         why=f"ZooKeeper ({zookeeper}) knows nothing of its topics",
         fix="start it without zookeeper.connect, or choose another directory with --data"
         + otherwise,
@@ -70,7 +71,8 @@ def _refuse_members(notes: list[tuple[Path, str]]) -> None:
     file, address = notes[0]
     files = " and ".join(str(file) for file, _ in notes)
     raise ConfigError(
-        Problem.ALONE_OR_IN_A_CLUSTER, f"{file.parent} is that of a broker in a cluster ({address}).",
+        Problem.ALONE_OR_IN_A_CLUSTER,
+        f"{file.parent} is that of a broker in a cluster ({address}).",
         why="what it would acknowledge alone is lost when it follows there again",
         fix=f"start it with --zookeeper {address}; to take this copy of the data out of the "
         f"cluster for good, remove {files}",

@@ -60,8 +60,9 @@ def sources() -> Iterator[tuple[Path, ast.Module]]:
 
 def named(node: ast.AST) -> str | None:
     """``X`` of ``Problem.X``."""
-    is_member = isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name)
-    return node.attr if is_member and node.value.id == "Problem" else None
+    if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+        return node.attr if node.value.id == "Problem" else None
+    return None
 
 
 def test_numbers_and_exit_codes_stay() -> None:

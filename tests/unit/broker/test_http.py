@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 import trio
 
-from pyrklog.base.problems import Problem
 from pyrklog import broker as module
+from pyrklog.base.problems import Problem
 from pyrklog.broker import Broker
 from pyrklog.config.broker import BrokerConfig
 from pyrklog.config.load import load_config

@@ -72,7 +72,10 @@ def test_stopping_a_node_that_does_not_run_changes_nothing(root: Path, command: 
     for number in ("1", "2"):
         code, _, err = invoke("dev", command, number)
         assert code == 1
-        assert err == f"error[PK94]: broker {number} does not run\n  fix: pyrklog dev restart {number}\n"
+        assert (
+            err
+            == f"error[PK94]: broker {number} does not run\n  fix: pyrklog dev restart {number}\n"
+        )
     assert invoke("dev", "stop") == (0, "default did not run\n", "")
     assert [node.process for node in place.load().brokers] == [None, None]
 
@@ -82,8 +85,9 @@ def test_a_name_that_runs_is_not_started_again(root: Path) -> None:
     code, out, err = invoke("dev", "start")
     assert (code, out) == (5, "")
     assert err == (
-        "error[PK95]: default runs already (broker 1)\n  fix: `pyrklog dev stop` first, or restart each "
-        "that does not run: see `pyrklog dev status`\n"
+        "error[PK95]: default runs already (broker 1)\n"
+        "  fix: `pyrklog dev stop` first, or restart each that does not run: see `pyrklog dev "
+        "status`\n"
     )
 
 
@@ -151,7 +155,10 @@ def test_without_java_nothing_is_begun(root: Path, monkeypatch: pytest.MonkeyPat
 def test_only_brokers_can_be_isolated(root: Path) -> None:
     save(root, Node("broker", 1))
     code, _, err = invoke("dev", "isolate", "zk1")
-    assert (code, err) == (2, "error[PK41]: zookeeper 1 is no broker\n  fix: pyrklog dev pause zk1\n")
+    assert (code, err) == (
+        2,
+        "error[PK41]: zookeeper 1 is no broker\n  fix: pyrklog dev pause zk1\n",
+    )
 
 
 def test_cluster_without_its_network_process_says_how_to_repair_it(root: Path) -> None:

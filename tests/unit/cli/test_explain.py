@@ -31,7 +31,7 @@ def test_without_a_number_all_are_listed() -> None:
     code, out, _ = invoke("explain")
     assert code == 0
     assert len(out.splitlines()) == 1 + len(Problem)
-    assert "PK60    4  there is no such topic" in out
+    assert "PK60     4  there is no such topic\n" in out
     assert invoke("explain", "-o", "name")[1].split() == [one.code for one in Problem]
 
 
@@ -69,7 +69,6 @@ def test_what_is_no_number_is_told(text: str, said: str) -> None:
         ("topic list --nonsense", "PK40"),
         ("topic nonsense", "PK40"),
         ("nonsense", "PK40"),
-        ("topic list a b --limit", "PK40"),
         ("serve --nonsense", "PK40"),
         ("serve a b", "PK40"),
         ("topic create a -p x", "PK41"),
@@ -87,6 +86,12 @@ def test_a_wrong_command_line_has_a_number(arguments: str, number: str) -> None:
     assert hint.endswith(" --help' for help.")
     assert empty == ""
     assert error.startswith(f"error[{number}]: ")
+
+
+def test_an_option_without_its_value_has_a_number() -> None:
+    code, out, err = invoke("topic", "list", "a", "--limit")
+    assert (code, out) == (2, "")
+    assert err == "error[PK40]: Option '--limit' requires an argument\n"
 
 
 def test_the_help_of_a_group_is_no_error() -> None:

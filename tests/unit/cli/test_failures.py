@@ -90,9 +90,7 @@ def test_raised_error_decides_the_exit_code(
     assert caught.value.exit_code == expected
 
 
-def test_a_bug_says_so(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_bug_says_so(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     @guarded
     def command() -> None:
         raise ZeroDivisionError("division\nby zero")

@@ -57,7 +57,7 @@ def test_a_read_only_profile_refuses_every_change(command: str, path: Path) -> N
     code, out, err = invoke(*command.split())
     assert (code, out) == (6, "")
     assert err.startswith("error[PK57]: profile prod is read-only, and `pyrklog ")
-    assert err.count("\n") == 1
+    assert err.count("\n") == 2
     elsewhere = [] if command.startswith("mirror") else ["-b", "127.0.0.1:1"]
     assert invoke(*command.split(), *elsewhere)[0] == 6, "another broker changes nothing"
     assert invoke("-p", "none", *command.split())[0] != 6

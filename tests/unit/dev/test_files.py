@@ -2,9 +2,9 @@ from pathlib import Path
 
 import pytest
 
+from pyrklog.base.problems import Problem
 from pyrklog.config.load import load_config
 from pyrklog.dev import brokers, zookeeper
-from pyrklog.base.problems import Problem
 from pyrklog.dev.errors import DevError
 from pyrklog.dev.logs import Tail, for_people, print_logs
 from pyrklog.dev.running import new_cluster

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from pyrklog.dev import java
 from pyrklog.base.problems import Problem
+from pyrklog.dev import java
 from pyrklog.dev.errors import DevError
 
 NO_CHECKOUT = Path("/nowhere")

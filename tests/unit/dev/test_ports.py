@@ -6,8 +6,8 @@ from itertools import chain
 
 import pytest
 
-from pyrklog.dev import ports
 from pyrklog.base.problems import Problem
+from pyrklog.dev import ports
 from pyrklog.dev.errors import DevError
 from pyrklog.dev.routes import routes_of
 from pyrklog.testing.broker import free_port

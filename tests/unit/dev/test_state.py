@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from pyrklog.base.problems import Problem
 from pyrklog.cli.options import OutputFormat
 from pyrklog.cli.output import render
 from pyrklog.dev import processes
-from pyrklog.base.problems import Problem
 from pyrklog.dev.errors import DevError
 from pyrklog.dev.processes import Daemon, ProcessId
 from pyrklog.dev.state import Cluster, Node, Place, dev_root

@@ -8,9 +8,9 @@ import pytest
 import trio
 import trio.testing
 
-from pyrklog.base.problems import Problem
 from pyrklog.base.changes import Changes
 from pyrklog.base.clock_reading import OWN
+from pyrklog.base.problems import Problem
 from pyrklog.errors import ConfigError, StartError, TemporaryError
 from pyrklog.membership.current_store import CurrentStore
 from pyrklog.membership.life import LastLife
@@ -163,7 +163,11 @@ async def test_a_store_that_cannot_be_reached_is_tried_until_it_can(
 
 @pytest.mark.parametrize(
     "failure",
-    [SessionExpiredError("/"), StoreFailedError("the disk is full"), ConfigError(Problem.OPTION_VALUE, "no PEM file")],
+    [
+        SessionExpiredError("/"),
+        StoreFailedError("the disk is full"),
+        ConfigError(Problem.OPTION_VALUE, "no PEM file"),
+    ],
     ids=lambda failure: type(failure).__name__,
 )
 @pytest.mark.parametrize("where", ["connect", "read"])

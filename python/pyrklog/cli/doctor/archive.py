@@ -197,7 +197,9 @@ def _write(file: Path, contents: Mapping[str, bytes]) -> int:
         descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     except FileExistsError:
         what = f"{file} exists"
-        raise CliError(Problem.FILE_EXISTS, what, "give --bundle another name, or remove it") from None
+        raise CliError(
+            Problem.FILE_EXISTS, what, "give --bundle another name, or remove it"
+        ) from None
     except OSError as error:
         raise CliError(Problem.NOT_WRITTEN, f"cannot write {file}: {error.strerror}") from None
     try:

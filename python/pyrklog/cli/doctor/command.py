@@ -63,7 +63,9 @@ def doctor(
 
 def _refuse_mistakes(bundle: str | None, include: list[str] | None) -> None:
     if bundle is None and include:
-        raise CliError(Problem.ARGUMENTS_DISAGREE, "--include is for a bundle", "give --bundle FILE as well")
+        raise CliError(
+            Problem.ARGUMENTS_DISAGREE, "--include is for a bundle", "give --bundle FILE as well"
+        )
     if bundle is not None and not bundle.endswith(ENDINGS):
         what = f"--bundle writes {', '.join(ENDINGS)}, not {bundle!r}"
         raise CliError(Problem.ARGUMENT_VALUE, what, "for example --bundle doctor.tar.gz")
