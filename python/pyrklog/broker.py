@@ -22,6 +22,7 @@ from pyrklog.admin.service import Administration, Observe
 from pyrklog.admin.topics import TopicAdmin
 from pyrklog.base import logs
 from pyrklog.base.hosts import EVERYWHERE
+from pyrklog.base.problems import Problem
 from pyrklog.cluster.metadata import Metadata, with_kept_options
 from pyrklog.cluster.settled import wait_for_leaders
 from pyrklog.config.broker import BrokerConfig
@@ -163,9 +164,12 @@ class Broker:
                 known_dirs = {item.directory for item in identities}
                 await self._run_with(member, cluster_id, plane, known_dirs)
             except StoreFailedError as error:
-                raise StartError(f"The broker cannot go on: {error.reason}.") from None
+                raise StartError(
+                    Problem.DISK_FAILED, f"The broker cannot go on: {error.reason}."
+                ) from None
             except SessionExpiredError:
                 raise TemporaryError(
+                    Problem.ZOOKEEPER_AWAY,
                     "The session with ZooKeeper ended while the broker started.",
                     fix="look at ZooKeeper, and start the broker again",
                 ) from None

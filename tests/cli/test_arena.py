@@ -96,16 +96,16 @@ def test_a_broker_in_the_way_is_named(new_broker: Make, cache_dir: Path, topic: 
     broker, _ = filled(new_broker, cache_dir, topic)
     (row,) = listed(cache_dir)
     told = run("remove", row["path"], "--force", code=DENIED)
-    assert told.endswith("is in use by a broker; fix: stop its broker first\n")
+    assert told.endswith("is in use by a broker\n  fix: stop its broker first\n")
     told = run("drop", str(broker.data / "logs"), "--dir", str(cache_dir), code=DENIED)
-    assert told.endswith("is in use, and not dropped; fix: stop its broker first\n")
+    assert told.endswith("is in use, and not dropped\n  fix: stop its broker first\n")
     logs = broker.data / "logs"
     told = run("drain", str(logs), code=DENIED)
     what = f"{logs} is in use by a running broker (pid {broker.pid})"
-    assert told == f"error: {what}; fix: stop its broker first\n"
+    assert told == f"error[PK88]: {what}\n  fix: stop its broker first\n"
     done = CliRunner().invoke(app, ["log", "export-kraft", "--data", str(broker.data)])
     assert done.exit_code == DENIED
-    assert done.stderr == f"error: {what}; fix: stop it first\n"
+    assert done.stderr == f"error[PK88]: {what}\n  fix: stop it first\n"
 
 
 def test_arena_removed_by_force_is_missed_at_the_next_start(
@@ -156,11 +156,11 @@ def test_unusable_arenas_are_listed_and_dropped(cache_dir: Path) -> None:
 def test_a_directory_that_is_not_there_is_told(cache_dir: Path) -> None:
     gone = cache_dir / "none"
     told = run("drop", str(gone), "--dir", str(cache_dir), code=NOT_FOUND)
-    assert told.startswith(f"error: there is no directory {gone}")
+    assert told.startswith(f"error[PK87]: there is no directory {gone}")
     (cache_dir / "logs").mkdir()
     told = run("drop", str(cache_dir), "--dir", str(cache_dir), code=NOT_FOUND)
     fix = f"`pyrklog arena drop {cache_dir}/logs`"
-    assert told == f"error: {cache_dir} is no log directory; fix: {fix}\n"
+    assert told == f"error[PK87]: {cache_dir} is no log directory\n  fix: {fix}\n"
     (cache_dir / "meta.properties").touch()
     assert run("drop", str(cache_dir), "--dir", str(cache_dir)).startswith("0 arenas dropped")
 
@@ -176,4 +176,4 @@ def test_drop_reports_an_arena_it_keeps(new_broker: Make, cache_dir: Path, topic
     assert f"`pyrklog arena remove {row['path']}`" in told
     (logs / ".pyrklog-arena").unlink()  # the file that names it
     told = run("drop", str(logs), "--dir", str(cache_dir), code=FAILED)
-    assert f"is abandoned, and not dropped; fix: `pyrklog arena remove {row['path']}`" in told
+    assert f"is abandoned, and not dropped\n  fix: `pyrklog arena remove {row['path']}`" in told

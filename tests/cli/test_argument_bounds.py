@@ -154,7 +154,7 @@ def check(result: Ended, line: list[str]) -> None:
     assert "Traceback" not in result.output, told
     assert result.exit_code in (*Exit, 74, 75, 78), told
     if result.exit_code == Exit.FAILED:
-        assert "error: " in result.stderr, told
+        assert "error[PK" in result.stderr, told
 
 
 @pytest.mark.timeout(240 + EXAMPLES)

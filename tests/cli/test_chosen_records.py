@@ -55,7 +55,7 @@ def test_a_group_goes_on_behind_the_last_record_that_was_looked_at(run: Run, top
 def test_a_filter_that_makes_no_sense(broker: TestBroker, topic: str) -> None:
     run = runner(broker.bootstrap)
     told = run("consume", topic, "--filter", "vlaue=1", code=2)
-    assert told.startswith("error: --filter 'vlaue=1' has an unknown field 'vlaue'")
+    assert told.startswith("error[PK41]: --filter 'vlaue=1' has an unknown field 'vlaue'")
 
 
 def test_a_dry_run_of_produce_reads_every_line(broker: TestBroker, topic: str) -> None:

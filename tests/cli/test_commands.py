@@ -85,7 +85,7 @@ def test_describing_a_topic(run: Run, topic: str) -> None:
 def test_creating_an_existing_topic_fails(run: Run, topic: str) -> None:
     run("topic", "create", topic)
     error = run("topic", "create", topic, code=5)
-    assert error.startswith(f"error: topic {topic}: ")
+    assert error.startswith(f"error[PK62]: topic {topic}: ")
     assert "fix:" in error
     assert run("topic", "create", topic, "--if-not-exists") == f"{topic}: exists already\n"
     assert "exists" in run("topic", "create", f"{topic}-2", topic, code=9)
@@ -105,10 +105,10 @@ def test_a_dry_run_changes_nothing(run: Run, topic: str) -> None:
 def test_the_broker_s_refusals_are_told(run: Run, topic: str) -> None:
     run("topic", "create", topic, "-p", "2")
     assert "retention.mss" in run("topic", "alter", topic, "--set", "retention.mss=5", code=1)
-    assert "error: " in run("topic", "alter", topic, "--set", "retention.ms=soon", code=1)
-    assert "error: " in run("topic", "alter", topic, "-p", "1", code=1)
-    assert "error: " in run("topic", "create", "no/slash", code=1)
-    assert "error: " in run("topic", "create", f"{topic}-x", "-r", "9", code=1)
+    assert "error[PK68]: " in run("topic", "alter", topic, "--set", "retention.ms=soon", code=1)
+    assert "error[PK66]: " in run("topic", "alter", topic, "-p", "1", code=1)
+    assert "error[PK37]: " in run("topic", "create", "no/slash", code=1)
+    assert "error[PK37]: " in run("topic", "create", f"{topic}-x", "-r", "9", code=1)
     assert "give -y" in run("topic", "delete", topic, code=2)
     assert f"did you mean {topic}?" in run("topic", "describe", topic + "x", code=4)
 
@@ -152,8 +152,8 @@ def test_a_line_without_a_key_ends_what_is_produced(run: Run, topic: str) -> Non
     run("topic", "create", topic, "-p", "1")
     told = run("produce", topic, "-K", ":", stdin="k1:v1\nplain\nk2:v2\n", code=9)
     assert told == (
-        "error: line 2 has no ':' after a key (-K); 1 record before it was written; "
-        "fix: give -k KEY for such lines, or leave out -K\n"
+        "error[PK54]: line 2 has no ':' after a key (-K); 1 record before it was written\n"
+        "  fix: give -k KEY for such lines, or leave out -K\n"
     )
     assert run("consume", topic, "-e").split() == ["v1"]
     assert "-H takes K=V, not 'foo'" in run("produce", topic, "x", "-H", "foo", code=2)
@@ -165,13 +165,15 @@ def test_a_record_that_is_too_large_is_told_with_its_line_and_size(
     file = tmp_path / "lines"
     file.write_text("a\n" + "x" * 3_000_000 + "\n")
     told = run("produce", topic, "--from", str(file), code=9)
-    assert told.startswith("error: line 2, a record of 3000000 bytes, not written: ")
-    assert "Message size too large; 1 record before it was written; fix: raise the topic's" in told
+    assert told.startswith("error[PK54]: line 2, a record of 3000000 bytes, not written: ")
+    assert (
+        "Message size too large; 1 record before it was written\n  fix: raise the topic's" in told
+    )
     file.write_text('\n{"value": "a"}\n\n{"key": "k", "value": "' + "x" * 3_000_000 + '"}\n')
     told = run("produce", topic, "-f", "jsonl", "--from", str(file), code=9)
-    assert told.startswith("error: line 4, a record of 3000001 bytes, not written: ")
+    assert told.startswith("error[PK54]: line 4, a record of 3000001 bytes, not written: ")
     told = run("produce", topic, "b", "x" * 100_000, "-X", "message.max.bytes=1000", code=9)
-    assert told.startswith("error: record 2, a record of 100000 bytes, not written: ")
+    assert told.startswith("error[PK54]: record 2, a record of 100000 bytes, not written: ")
 
 
 @pytest.mark.parametrize("codec", CODECS)
@@ -213,7 +215,7 @@ def test_offsets_outside_of_the_log(run: Run, topic: str) -> None:
     run("topic", "create", topic, "-p", "1")
     run("produce", topic, "a")
     told = run("consume", topic, "-o", "2", "-e", code=1)
-    assert f"{topic} [0]: offset 2 is past the end of the log, which is 1; fix: give" in told
+    assert f"{topic} [0]: offset 2 is past the end of the log, which is 1\n  fix: give" in told
     assert "has no partition 3" in run("consume", topic, "-p", "3", code=4)
     assert "not written" in run("produce", topic, "x", "-p", "3", code=4)
 
@@ -261,9 +263,9 @@ def test_an_end_past_the_log_is_waited_for(run: Run, bootstrap: str, topic: str)
 def test_what_kafkas_console_clients_are_given(run: Run, topic: str) -> None:
     run("topic", "create", topic)
     told = run("produce", topic, "v", "--property", "parse.key=true", code=2)
-    assert 'configuration property: "parse.key"; fix: `produce -K TEXT` takes lines' in told
+    assert 'configuration property: "parse.key"\n  fix: `produce -K TEXT` takes lines' in told
     told = run("consume", topic, "-e", "--property", "print.key=true", code=2)
-    assert 'configuration property: "print.key"; fix: `consume -K TEXT` prints' in told
+    assert 'configuration property: "print.key"\n  fix: `consume -K TEXT` prints' in told
 
 
 def test_internal_topics_are_guarded(run: Run, bootstrap: str, topic: str) -> None:
@@ -280,7 +282,7 @@ def test_internal_topics_are_guarded(run: Run, bootstrap: str, topic: str) -> No
         f"note: deleting {name} loses the committed offsets of all groups\n",
     )
     told = run("topic", "delete", name, "-y", code=2)
-    assert "loses the committed offsets of all groups; fix: give --internal, too" in told
+    assert "loses the committed offsets of all groups\n  fix: give --internal, too" in told
     assert name in run("topic", "list", "--internal", "-o", "name").splitlines()
     assert "internal topic takes no records" in run("produce", name, "v", code=1)
     assert "would be deleted" in run("topic", "delete", topic, "--dry-run")
@@ -379,11 +381,11 @@ def test_properties_of_librdkafka_are_handed_on(run: Run, topic: str) -> None:
 def test_bad_line_reports_the_records_written_before(run: Run, topic: str) -> None:
     lines = '{"value": "a"}\n{"value": "b"}\nnonsense\n'
     error = run("produce", topic, "-f", "jsonl", stdin=lines, code=9)
-    assert error.startswith("error: line 3 is not JSON")
+    assert error.startswith("error[PK49]: line 3 is not JSON")
     assert error.endswith("; 2 records before it were written\n")
     assert run("consume", topic, "-e") == "a\nb\n"
     error = run("produce", topic, "-f", "jsonl", stdin="nonsense\n", code=2)
-    assert error.startswith("error: line 1 is not JSON")
+    assert error.startswith("error[PK49]: line 1 is not JSON")
     assert "written" not in error
 
 

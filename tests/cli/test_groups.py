@@ -49,7 +49,7 @@ def test_a_group_without_a_coordinator_is_told(tmp_path: Path, topic: str) -> No
             given = ["-b", broker.bootstrap, "--timeout", "3", *command]
             done = CliRunner().invoke(app, given)
             assert done.exit_code == 3, done.stderr
-            assert done.stderr.startswith("error: group g has no coordinator: there is no ")
+            assert done.stderr.startswith("error[PK36]: group g has no coordinator: there is no ")
             assert "offsets.topic.replication.factor" in done.stderr
 
 
@@ -260,10 +260,10 @@ def test_impossible_seeks_are_refused(run: Run, group: str, tmp_path: Path) -> N
     other = ["--topic", f"{group}-y"]
     run("topic", "create", f"{group}-y")
     told = run("group", "seek", group, "--to", str(beyond), *other, code=4)
-    assert f"{beyond} has no offsets of {group}-y; fix: it has offsets of {group}\n" in told
+    assert f"{beyond} has no offsets of {group}-y\n  fix: it has offsets of {group}\n" in told
     assert "no partition 7, only 3" in run("group", "seek", group, "--to", "end", *missing, code=4)
     told = run("group", "seek", f"{group}-x", "--to", "end", code=4)
-    assert f"group {group}-x does not exist; fix: did you mean {group}" in told
+    assert f"group {group}-x does not exist\n  fix: did you mean {group}" in told
     assert "to create it, name topics with --topic" in told
     assert "committed nothing" in run("group", "seek", group, "--to", "group:none", code=4)
 
@@ -284,7 +284,7 @@ def test_a_living_group_is_moved_by_force_only(run: Run, group: str, bootstrap: 
         assert "is Stable with 1 member" in refused
         assert offsets(run, group)[group, 1] == 10
         refused = run("group", "delete", group, "-y", code=1)
-        assert f"error: group {group}" in refused
+        assert f"error[PK71]: group {group}" in refused
         assert f"fix: stop its members first; {group} has " in refused
         assert "@127.0.0.1" in refused
         refused = run("group", "delete-offsets", group, "-t", group, code=1)

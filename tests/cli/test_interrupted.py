@@ -138,7 +138,9 @@ def test_output_that_cannot_be_written(
     with Path("/dev/full").open("wb") as full:
         done = subprocess.run(line, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
     assert done.returncode == 1
-    assert done.stderr.startswith("error: what was to be printed could not be written: No space")
+    assert done.stderr.startswith(
+        "error[PK50]: what was to be printed could not be written: No space"
+    )
     assert done.stderr.count("\n") == 1
     script = 'exec "$@" <&- >&-'
     done = subprocess.run(
@@ -186,7 +188,7 @@ def test_a_reader_ends_when_its_topic_is_deleted(
         assert finished(broker, "topic", "delete", topic, "-y") == f"{topic}: deleted\n"
         out, err = process.communicate(timeout=60)
     assert (process.returncode, out) == (4, "")
-    assert f"error: topic {topic} was deleted while it was read; fix:" in err
+    assert f"error[PK60]: topic {topic} was deleted while it was read\n  fix:" in err
 
 
 def test_a_reader_ends_when_its_topic_is_created_anew(
@@ -200,4 +202,4 @@ def test_a_reader_ends_when_its_topic_is_created_anew(
         finished(broker, "topic", "create", topic)
         out, err = process.communicate(timeout=60)
     assert (process.returncode, out) == (1, "")
-    assert f"error: topic {topic} was deleted and created anew while it was read" in err
+    assert f"error[PK64]: topic {topic} was deleted and created anew while it was read" in err

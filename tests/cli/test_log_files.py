@@ -38,9 +38,11 @@ def test_what_only_our_brokers_know_is_not_asked_of_others(
 ) -> None:
     out, err = run("-b", apache_kafka, "log", command, code=1)
     assert out == ""
-    assert err.startswith(f"error: the brokers at {apache_kafka} are not pyrklog's, and cannot")
+    assert err.startswith(
+        f"error[PK39]: the brokers at {apache_kafka} are not pyrklog's, and cannot"
+    )
     assert fix in err
-    assert err.count("\n") == 1
+    assert err.count("\n") == 2
 
 
 def test_a_topic_without_a_line_is_told(tmp_path: Path, broker: TestBroker, topic: str) -> None:
@@ -48,7 +50,7 @@ def test_a_topic_without_a_line_is_told(tmp_path: Path, broker: TestBroker, topi
     (tmp_path / "state-change.jsonl").write_text(json.dumps(line) + "\n")
     assert "leader_changed" in run("log", "merge-state", tmp_path, "--topic", "t")[0]
     out, err = run("log", "merge-state", tmp_path, "--topic", "nope", code=4)
-    assert (out, err) == ("", "error: no log has a line about a topic nope\n")
+    assert (out, err) == ("", "error[PK87]: no log has a line about a topic nope\n")
     _, err = run("-b", broker.bootstrap, "log", "merge-state", "--topic", f"{topic}-x", code=4)
     assert f"topic {topic}-x does not exist" in err
 
@@ -112,7 +114,7 @@ def test_a_flipped_bit_is_found_and_located(partition: Path, where: float) -> No
     found = re.search(r"^damaged: .*\.log: byte (\d+), offset (\d+): ", err, re.MULTILINE)
     assert found is not None
     assert int(found[1]) <= at
-    assert err.splitlines()[-1].startswith("error: ")
+    assert err.splitlines()[-1].startswith("error[PK89]: ")
     out, _ = run("log", "dump", segment, "-o", "json", code=8)
     items = json.loads(out)["items"]
     damages = [item["position"] for item in items if item["kind"] == "damage"]

@@ -17,7 +17,7 @@ SASL = ["-X", "sasl.mechanism=PLAIN", "-X", "sasl.username=a", "-X", "sasl.passw
 def failed(bootstrap: str, *arguments: str) -> str:
     done = CliRunner().invoke(app, ["-b", bootstrap, "--timeout", "20", *arguments])
     assert done.exit_code == 3, done.output
-    assert done.stderr.count("\n") == 1
+    assert done.stderr.count("\n") == 2
     return done.stderr
 
 
@@ -33,7 +33,7 @@ def test_tls_to_a_plain_broker_is_explained(broker: TestBroker, command: list[st
 def test_sasl_to_a_plain_broker_is_explained(broker: TestBroker) -> None:
     protocols = {
         "sasl_ssl": "leave out -X security.protocol=sasl_ssl, or give sasl_plaintext",
-        "sasl_plaintext": "knows no SASL; fix: leave out -X security.protocol",
+        "sasl_plaintext": "knows no SASL\n  fix: leave out -X security.protocol",
     }
     for protocol, fix in protocols.items():
         told = failed(

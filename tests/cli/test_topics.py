@@ -95,7 +95,7 @@ def test_partitions_of_an_internal_topic_in_pyrklog(broker: TestBroker, topic: s
 def test_partitions_of_an_internal_topic_in_kafka(apache_kafka: str) -> None:
     run = runner(apache_kafka)
     told = run("topic", "add-partitions", "__consumer_offsets", "--to", "60", code=2)
-    assert "with more of them it is lost; fix: give -y to have it\n" in told
+    assert "with more of them it is lost\n  fix: give -y to have it\n" in told
     told = run("topic", "alter", "__consumer_offsets", "-p", "60", code=2)
     assert "`pyrklog topic add-partitions TOPIC --to 60 -y` has it all the same" in told
 
@@ -151,13 +151,13 @@ def test_trims_that_are_refused(run: Run, topic: str) -> None:
     create(run, topic, "-p", "1", "-c", "cleanup.policy=compact")
     run("produce", topic, "a", "b", "-k", "k")
     told = run("topic", "trim", topic, "--before", "end", "-y", code=1)
-    assert f"error: {topic} [0]: " in told
+    assert f"error[PK37]: {topic} [0]: " in told
     assert "cleanup.policy has no delete" in told
     assert "no partition 7" in run("topic", "trim", f"{topic}:7", "--before", "1", "-y", code=4)
     assert "does not exist" in run("topic", "trim", f"{topic}-x", "--before", "1", "-y", code=4)
     for before in ("noon", "@noon", "", "+5"):
         told = run("topic", "trim", topic, "--before", before, "-y", code=2)
-        assert told.startswith("error: --before ")
+        assert told.startswith("error[PK41]: --before ")
     assert "takes TOPIC or TOPIC:PARTITION" in run("topic", "trim", ":", "--before", "1", code=2)
 
 
@@ -168,8 +168,8 @@ def test_an_offset_past_the_end_of_a_partition_deletes_nothing(run: Run, topic: 
     for more in ([], ["-y"], ["--dry-run"]):
         told = run("topic", "trim", topic, "--before", "2", *more, code=1)
         assert told == (
-            f"error: {topic} [1] ends at 1, before 2; nothing was deleted; "
-            "fix: name partitions as TOPIC:P, or give --before end\n"
+            f"error[PK65]: {topic} [1] ends at 1, before 2; nothing was deleted\n"
+            "  fix: name partitions as TOPIC:P, or give --before end\n"
         )
     assert starts(run, topic) == [0, 0]
     run("topic", "trim", f"{topic}:0", "--before", "2", "-y")
@@ -251,7 +251,7 @@ def test_a_copy_from_past_all_ends_names_some_partitions(run: Run, topic: str) -
     told = run("topic", "copy", topic, f"{topic}-copy", "--create", "--from", "1000", code=1)
     past = "offset 1000 is past the end of the log, which is 0"
     named = "".join(f"{topic} [{partition}]: {past}, " for partition in range(3))
-    assert told == f"error: {named}and 2 more; fix: give another --from\n"
+    assert told == f"error[PK65]: {named}and 2 more\n  fix: give another --from\n"
 
 
 def test_a_copy_leaves_out_partitions_that_end_before(run: Run, topic: str) -> None:
@@ -284,7 +284,7 @@ def test_copies_that_are_refused(run: Run, topic: str) -> None:
     told = run("topic", "copy", topic, topic, code=2)
     assert "cannot be copied to itself" in told
     told = run("topic", "copy", "zzqqxx", topic, code=4)
-    assert "does not exist; fix: see `pyrklog topic list`" in told
+    assert "does not exist\n  fix: see `pyrklog topic list`" in told
     assert "no partition 9" in run("topic", "copy", topic, "t", "--create", "-p", "9", code=4)
     assert "-c needs --create" in run("topic", "copy", topic, "t", "-c", "a=b", code=2)
     assert "no codec" in run("topic", "copy", topic, "t", "-z", "rar", code=2)
@@ -299,7 +299,9 @@ def test_options_for_a_target_that_exists_are_refused(run: Run, topic: str) -> N
     command = ["topic", "copy", topic, copy, "--create", "-c", "retention.ms=777"]
     for more in ([], ["--dry-run"]):
         told = run(*command, *more, code=5)
-        assert told.startswith(f"error: topic {copy} exists and keeps its options: -c is for a ")
+        assert told.startswith(
+            f"error[PK62]: topic {copy} exists and keeps its options: -c is for a "
+        )
         assert f"`pyrklog config alter topic {copy}`" in told
     assert read(run, copy) == []
     run("topic", "copy", topic, copy, "--create")
@@ -363,7 +365,7 @@ def test_a_wrong_address_of_the_target_names_its_option(
 ) -> None:
     write_records(run, topic)
     told = run("topic", "copy", topic, topic, "--to", address, "--create", code=code)
-    assert told.endswith(f"; fix: {fix}\n")
+    assert told.endswith(f"\n  fix: {fix}\n")
     assert " -b" not in told
 
 

@@ -106,7 +106,7 @@ def test_readers_of_committed_records_say_what_stops_them(
 
     copy = ["topic", "copy", topic, f"{topic}-copy", "--create", "--read-committed"]
     told = run(*copy, code=9)
-    assert told == f"error: {why}; fix: {fix}, and copy the rest once it has ended\n"
+    assert told == f"error[PK54]: {why}\n  fix: {fix}, and copy the rest once it has ended\n"
     assert run("consume", f"{topic}-copy", "-e") == "before\n"
     assert "would stop at 1 of 3" in run(*copy, "--dry-run", code=9)
     assert "stopped at 1 of 2" in run(*copy, "--before", "2", code=9)
@@ -151,7 +151,7 @@ def test_where_no_transaction_hangs_others_are_pointed_to(
     create(run, f"{topic}-plain")
     there = ["--partition", f"{topic}-plain:0", "--start-offset", "0", "-y"]
     told = run("cluster", "txns", "abort", *there, code=4)
-    assert f"{topic}-plain [0] has no open transaction; fix: see" in told
+    assert f"{topic}-plain [0] has no open transaction\n  fix: see" in told
     owned.abort_transaction(TIMEOUT_S)
 
 
@@ -209,7 +209,7 @@ def test_a_hanging_transaction_is_found_and_aborted(run: Run, either: str, topic
 
     abort = ["abort", "--partition", f"{topic}:0", "--start-offset"]
     told = run("cluster", "txns", *abort, "0", "-y", code=4)
-    assert f"no open transaction of {topic} [0] starts at 0; fix: open ones start at 1, 4" in told
+    assert f"no open transaction of {topic} [0] starts at 0\n  fix: open ones start at 1, 4" in told
     assert "needs to be confirmed" in run("cluster", "txns", *abort, "1", code=2)
     (would,) = items(run, *abort, "1", "--dry-run")
     assert (would["result"], would["start_offset"]) == ("would be aborted", 1)
@@ -230,7 +230,7 @@ def test_a_hanging_transaction_is_aborted_by_its_producer(
     abort += ["--producer-id", str(PRODUCER_ID), "--coordinator-epoch", "-1", "-y"]
     assert "belong together" in run(*abort, code=2)
     told = run(*abort, "--producer-epoch", "1", code=1)
-    assert f"error: {topic} [0]: " in told
+    assert f"error[PK37]: {topic} [0]: " in told
     run(*abort, "--producer-epoch", "3")
     (known,) = items(run, "producers", f"{topic}:0")
     assert known["start_offset"] is None
@@ -239,7 +239,7 @@ def test_a_hanging_transaction_is_aborted_by_its_producer(
 def test_transactions_that_do_not_exist(run: Run, topic: str) -> None:
     create(run, topic, "-p", "1")
     told = run("cluster", "txns", "describe", f"{topic}\x1b[31m-id", code=4)
-    assert f"error: transactional id {topic}\\x1b[31m-id does not exist" in told
+    assert f"error[PK74]: transactional id {topic}\\x1b[31m-id does not exist" in told
     assert "does not exist" in run("cluster", "txns", "abort", f"{topic}-id", "-y", code=4)
     assert "does not exist" in run("cluster", "txns", "producers", f"{topic}-x", code=4)
     assert "no partition 7" in run("cluster", "txns", "producers", f"{topic}:7", code=4)

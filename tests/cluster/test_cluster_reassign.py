@@ -74,7 +74,7 @@ def test_a_broker_is_emptied_by_a_plan_and_filled_again(
     assert RATE not in cluster.json("/config/brokers/1")["config"]
     run(cluster, "status", str(file))
     _, error = run(cluster, "status", str(undo), code=8)
-    assert f"error: {topic}-" in error
+    assert f"error[PK76]: {topic}-" in error
     run(cluster, "apply", str(undo), "--throttle", "500MB/s")
     assert cluster.json("/config/brokers/1")["config"][RATE] == "500000000"
     run(cluster, "status", "--watch")

@@ -259,7 +259,7 @@ def test_a_start_that_fails_leaves_no_process(dev: Dev) -> None:
         "version=0\nbroker.id=7\ncluster.id=another\n"
     )
     said = dev.run("dev", "start", "-n", "2", code=1)
-    assert "error: broker 2 ended at its start (exit code 78): error: " in said
+    assert "error[PK96]: broker 2 ended at its start (exit code 78): error[PK1" in said
     assert {node["state"] for node in dev.status().values()} == {"stopped"}
     for process in Path("/proc").glob("[0-9]*/cmdline"):
         try:

@@ -115,13 +115,13 @@ def test_full_disk_is_reported_to_tools_and_producers(
     assert told(broker, "cluster", "health")[0] == 0
     fill_until_refused(broker, topic)
     logs = small_disk.folder / "logs"
-    what = f"broker 1 takes no records in {logs}: its disk is full; fix: free space"
+    what = f"broker 1 takes no records in {logs}: its disk is full"
     code, page = told(broker, "cluster", "health")
     assert code == 8
-    assert page.startswith(f"DEGRADED  {what}")
+    assert page.startswith(f"DEGRADED  {what}; fix: free space")
     code, line = told(broker, "produce", topic, "more", "--timeout", "2")
     assert code == 7
-    assert line.startswith(f"error: 1 of 1 record not written: {what}")
+    assert line.startswith(f"error[PK32]: 1 of 1 record not written: {what}\n  fix: free space")
     small_disk.grow(LARGER_BYTES)
     with Connection(broker.bootstrap) as connection:
         produce_when_possible(connection, topic)

@@ -395,7 +395,8 @@ def test_verify_knows_what_retention_took_at_either_side(pair: Pair, topic: str)
 def test_one_sentence(pair: Pair, words: tuple[str, ...], code: int, said: str) -> None:
     done = pair.run(*words, code=code)
     assert said in done.stderr
-    assert done.stderr.count("\n") == 1
+    assert done.stderr.startswith("error[PK")
+    assert done.stderr.count("\n") == 1 + done.stderr.count("\n  fix: ")
 
 
 def test_a_cluster_that_is_away_is_an_error_at_the_start(

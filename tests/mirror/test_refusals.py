@@ -102,7 +102,7 @@ def test_a_record_that_is_too_large(pair: Pair, topic: str, codec: str) -> None:
     assert f"offset {offset} of partition 1 of topic {topic} at east is not copied" in said
     there = f"topic east.{topic} at west"
     assert f"{there} takes at most {LARGEST} (max.message.bytes)" in said
-    assert f"; fix: raise max.message.bytes of {there} to 5" in said
+    assert f"\n  fix: raise max.message.bytes of {there} to 5" in said
     assert "copied 0 records" in said
     set_option(pair.target, f"east.{topic}", "max.message.bytes", str(2 * LARGEST))
     pair.once("--topics", topic)
@@ -125,7 +125,7 @@ def test_a_timestamp_that_the_target_does_not_take(
     which = "after" if days > 0 else "before"
     assert f"is further in the {said_of_it} topic east.{topic} at west takes" in said
     assert f"(message.timestamp.{which}.max.ms=" in said
-    assert f"; fix: raise message.timestamp.{which}.max.ms of topic east.{topic} at west" in said
+    assert f"\n  fix: raise message.timestamp.{which}.max.ms of topic east.{topic} at west" in said
     far = str(10 * 24 * HOUR_MS)
     set_option(pair.target, f"east.{topic}", f"message.timestamp.{which}.max.ms", far)
     pair.once("--topics", topic)

@@ -160,7 +160,9 @@ def test_who_is_not_let_in_is_told_at_once(
     ):
         places = (address, ours) if side == "from" else (ours, address)
         for line in refusals(Pair(*places, topic, *words(side, options)), topic, code):
-            assert line.startswith(f"error: {'east' if side == 'from' else 'west'} ({address}): ")
+            alias = "east" if side == "from" else "west"
+            number = "33" if code is Exit.DENIED else "82"
+            assert line.startswith(f"error[PK{number}]: {alias} ({address}): ")
             assert told in line
             assert line.count("\n") == 1
             for secret in ("sasl.password", "sasl.oauthbearer.token"):

@@ -21,6 +21,7 @@ from pyrklog.adoption.broker_options import (
 from pyrklog.adoption.kraft import KraftMetadata
 from pyrklog.adoption.plan import AdoptedTopic, Plan, is_current, make_plan
 from pyrklog.base.logs import get_logger
+from pyrklog.base.problems import Problem
 from pyrklog.config.broker import BrokerConfig
 from pyrklog.errors import StartError
 from pyrklog.metastore import znodes
@@ -214,7 +215,9 @@ def _decode(data: bytes) -> _Record:
             content.get("unexpired", []),
         )
     except (ValueError, KeyError, TypeError):
-        raise StartError(f"The metadata store holds no adoption at {znodes.ADOPTION}.") from None
+        raise StartError(
+            Problem.METADATA_DAMAGED, f"The metadata store holds no adoption at {znodes.ADOPTION}."
+        ) from None
 
 
 async def _write(store: Metastore, record: _Record, *, exists: bool) -> None:

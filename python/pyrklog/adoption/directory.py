@@ -8,6 +8,7 @@ from pathlib import Path
 
 from pyrklog.adoption.batches import BatchError, read_values
 from pyrklog.adoption.kraft import KraftMetadata, replay
+from pyrklog.base.problems import Problem
 from pyrklog.cluster.image import KRAFT_TOPIC
 from pyrklog.errors import ConfigError
 from pyrklog.plane.offline import dump_file
@@ -70,6 +71,7 @@ def _replay(path: Path, start_offset: int, state: KraftMetadata, *, torn_end: bo
 
 def _unreadable(path: Path, why: str) -> ConfigError:
     return ConfigError(
+        Problem.HANDOVER,
         f"Kafka's metadata cannot be read ({path}: {why}).",
         fix=f"repair it, or move {METADATA_FOLDER} out of the log directory to adopt the topics "
         "without their options",

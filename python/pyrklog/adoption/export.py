@@ -27,6 +27,7 @@ from pyrklog.adoption.broker_options import run_time_options
 from pyrklog.adoption.directory import BOOTSTRAP, METADATA_FOLDER, read_kraft
 from pyrklog.base.diagnosis import lock_holder
 from pyrklog.base.durable import replace_file, sync_folder
+from pyrklog.base.problems import Problem
 from pyrklog.config.broker import BrokerConfig
 from pyrklog.config.properties import parse_properties
 from pyrklog.config.topic import OWN_PREFIX
@@ -77,9 +78,12 @@ def export_kraft(config: BrokerConfig) -> Exported:
     """Writes ``bootstrap.checkpoint`` and ``meta.properties``. Raises :class:`StartError`."""
     for path in config.log_dirs:
         if not (path / META_PROPERTIES).is_file():
-            raise ConfigError(f"{path} is no log directory that a broker of ours has used.")
+            raise ConfigError(
+                Problem.HANDOVER, f"{path} is no log directory that a broker of ours has used."
+            )
     if not (config.meta_dir / DATABASE_NAME).is_file():
         raise ConfigError(
+            Problem.HANDOVER,
             f"There is no metadata at {config.meta_dir}.",
             fix="name the directories as for pyrklog serve; after an export, start Kafka or us",
         )
@@ -89,7 +93,9 @@ def export_kraft(config: BrokerConfig) -> Exported:
         try:
             return _write(config, state)
         except OSError as error:
-            raise StartError(f"Cannot write {error.filename}: {error.strerror}.") from None
+            raise StartError(
+                Problem.DISK_FAILED, f"Cannot write {error.filename}: {error.strerror}."
+            ) from None
 
 
 def _check_arenas(log_dirs: Sequence[Path]) -> None:
@@ -99,6 +105,7 @@ def _check_arenas(log_dirs: Sequence[Path]) -> None:
         # The second version names an orderly stopped broker's arena: a copy of the files.
         if marker.exists() and not marker.read_text().startswith("version=2\n"):
             raise ConfigError(
+                Problem.HANDOVER,
                 f"The last records of {path} may lie in its block cache alone.",
                 fix=f"pyrklog arena drain {path}, or start the broker and stop it in order",
             )
@@ -117,7 +124,7 @@ def _locked(log_dirs: Sequence[Path]) -> Iterator[None]:
                 holder = lock_holder(path / LOCK)
                 broker = f"a running broker ({holder})" if holder else "a running broker"
                 raise TemporaryError(
-                    f"{path} is in use by {broker}.", fix="stop it first"
+                    Problem.DIRECTORY_IN_USE, f"{path} is in use by {broker}.", fix="stop it first"
                 ) from None
         yield
 
@@ -138,7 +145,7 @@ async def _read_state(store: Metastore) -> _State:
     paths = [NODE_PATH, znodes.CLUSTER_ID, znodes.PRODUCER_ID_BLOCK]
     node, cluster, block = await store.get_many(paths)
     if node is None or cluster is None:
-        raise ConfigError("The metadata store has never been used by a broker.")
+        raise ConfigError(Problem.HANDOVER, "The metadata store has never been used by a broker.")
     node_id = decode_node(node.data)
     deleted = set(await store.children(znodes.DELETE_TOPICS))
     names = [n for n in await store.children(znodes.BROKER_TOPICS) if n not in deleted]
@@ -165,7 +172,7 @@ async def _read_topic(store: Metastore, name: str) -> ExportedTopic:
     path, config_path = znodes.topic_path(name), znodes.topic_config_path(name)
     node, config = await store.get_many([path, config_path])
     if node is None:
-        raise StartError(f"{path} is missing in the metadata store.")
+        raise StartError(Problem.METADATA_DAMAGED, f"{path} is missing in the metadata store.")
     topic = znodes.decode_topic(path, node.data)
     states = [znodes.state_path(name, index) for index in topic.replicas]
     epochs = {}

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from pyrklog.adoption.kraft import ALL_BROKERS, KraftMetadata, KraftPartition, KraftTopic
+from pyrklog.base.problems import Problem
 from pyrklog.errors import ConfigError, TemporaryError
 from pyrklog.metastore import znodes
 
@@ -45,11 +46,13 @@ def read_zookeeper(address: str, cluster_id: str) -> KraftMetadata:
         return read_tree(client, cluster_id)
     except KazooTimeoutError:
         raise TemporaryError(
+            Problem.ZOOKEEPER_AWAY,
             f"No ZooKeeper answers at {address}.",
             fix="start it, or start without --adopt-zookeeper to adopt topics without options",
         ) from None
     except (znodes.ZnodeError, KazooException, ValueError) as error:
         raise ConfigError(
+            Problem.HANDOVER,
             f"The metadata in ZooKeeper ({address}) cannot be read: {error!r}.",
             fix="give the address as Kafka's zookeeper.connect does, with its chroot",
         ) from None
@@ -64,6 +67,7 @@ def read_tree(client: Any, cluster_id: str) -> KraftMetadata:
     theirs = znodes.decode_cluster_id(data)
     if theirs != cluster_id:
         raise ConfigError(
+            Problem.OTHER_CLUSTERS_DATA,
             f"ZooKeeper knows cluster {theirs}, but the log directory belongs to {cluster_id}.",
             fix="give the address of the cluster that wrote the directory",
         )

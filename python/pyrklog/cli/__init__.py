@@ -17,9 +17,9 @@ def main() -> None:
 
         discard_output()
     except OSError as error:
-        from pyrklog.cli.failures import not_written
+        from pyrklog.cli.failures import not_written, tell
 
-        print(not_written(error).line(), file=sys.stderr)
+        tell(not_written(error))
         sys.exit(1)
 
 

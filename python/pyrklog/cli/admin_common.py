@@ -4,7 +4,8 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from pyrklog.cli.failures import CliError, Exit, cli_error, exit_code, exit_with
+from pyrklog.base.problems import Problem
+from pyrklog.cli.failures import CliError, Exit, cli_error, exit_code, exit_with, tell
 from pyrklog.cli.options import OutputFormat, Settings
 
 if TYPE_CHECKING:
@@ -37,14 +38,14 @@ def confirm(
     from pyrklog.cli.output import cell
 
     if not sys.stdin.isatty():
-        raise CliError(Exit.USAGE, f"{noun} needs to be confirmed", "give -y")
+        raise CliError(Problem.CONFIRMATION_NEEDED, f"{noun} needs to be confirmed", "give -y")
     for name in names:
         try:
             typed = typer.prompt(f"Type {cell(name)} to {action}")
         except typer.Abort:
-            raise CliError(Exit.INTERRUPTED, f"nothing was {done}") from None
+            raise CliError(Problem.STOPPED, f"nothing was {done}") from None
         if typed != name:
-            raise CliError(Exit.FAILED, f"{name} was not confirmed; nothing was {done}")
+            raise CliError(Problem.NOT_CONFIRMED, f"{name} was not confirmed; nothing was {done}")
 
 
 def report_each(
@@ -76,7 +77,7 @@ def report_each(
             fix = (fixes or {}).get(kafka_error.name())
             topic = name if kind == "topic" else None
             refused = cli_error(kafka_error, f"{kind} {name}", fix, topic=topic)
-            typer.echo(refused.line(), err=True)
+            tell(refused)
         else:
             codes.append(Exit.OK)
             say(options, f"{name}: {done if isinstance(done, str) else done[name]}")

@@ -23,7 +23,7 @@ HELP = """A distributed log broker that speaks Kafka's protocol, and tools for a
 
 Exit codes: 0 ok, 1 failed, 2 usage, 3 unreachable, 4 not found, 5 exists, 6 denied, 7 timed out,
 8 unhealthy or differs, 9 partly done, 130 interrupted, 143 terminated; of serve: 78 configuration,
-75 try again, 74 disk.
+75 try again, 74 disk. Errors have numbers: `pyrklog explain PK07` tells more about one.
 """
 
 app = Commands(

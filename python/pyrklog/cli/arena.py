@@ -7,8 +7,9 @@ from typing import Annotated
 
 import typer
 
+from pyrklog.base.problems import Problem
 from pyrklog.cli.admin_common import show
-from pyrklog.cli.failures import CliError, Exit, counted, guarded
+from pyrklog.cli.failures import CliError, counted, guarded
 from pyrklog.cli.options import Output, OutputFormat, argument, command_group, option
 
 Directory = Annotated[Path | None, option("--dir DIR", "As pyrklog.cache.dir; default /dev/shm.")]
@@ -42,7 +43,7 @@ def list_all(
             for row in list_arenas(str(place))
         ]
     except OSError as error:
-        raise CliError(Exit.NOT_FOUND, f"{place}: {error.strerror or error}") from error
+        raise CliError(Problem.FILE_NOT_FOUND, f"{place}: {error.strerror or error}") from error
     shown = columns(
         "path ARENA, log_dir LOG DIRECTORY, state, kept_since KEPT SINCE, size_bytes> BYTES, "
         "held_bytes> RECORDS, partitions> UNWRITTEN PARTITIONS, unwritten_bytes> UNWRITTEN BYTES, "
@@ -74,7 +75,7 @@ def drop(
     try:
         count, size = drop_arenas(str(place), None if log_dir is None else str(log_dir))
     except OSError as error:
-        raise CliError(Exit.NOT_FOUND, f"{place}: {error.strerror or error}") from error
+        raise CliError(Problem.FILE_NOT_FOUND, f"{place}: {error.strerror or error}") from error
     if log_dir is not None and not count:
         _refuse_undropped(place, log_dir)
     typer.echo(f"{counted(count, 'arena')} dropped, {counted(size, 'byte')} freed")
@@ -88,12 +89,12 @@ def _refuse_undropped(place: Path, log_dir: Path) -> None:
     found = [row for row in list_arenas(str(place)) if _is_same(Path(row.log_dir), log_dir)]
     if not found and not os.path.isdir(log_dir):
         raise CliError(
-            Exit.NOT_FOUND, f"there is no directory {log_dir}", "see `pyrklog arena list`"
+            Problem.NO_DATA, f"there is no directory {log_dir}", "see `pyrklog arena list`"
         )
     if not found and not (log_dir / "meta.properties").exists():
         inside = log_dir / "logs"
         fix = f"`pyrklog arena drop {inside}`" if inside.is_dir() else "see `pyrklog arena list`"
-        raise CliError(Exit.NOT_FOUND, f"{log_dir} is no log directory", fix)
+        raise CliError(Problem.NO_DATA, f"{log_dir} is no log directory", fix)
     for row in found:
         what = f"{row.path}, the arena of {log_dir}, is {row.state}, and not dropped"
         if row.state == "left over":
@@ -101,11 +102,11 @@ def _refuse_undropped(place: Path, log_dir: Path) -> None:
                 f"start its broker, or `pyrklog arena drain {log_dir}`; where it holds nothing "
                 f"that the files lack, `pyrklog arena remove {row.path}` frees it"
             )
-            raise CliError(Exit.FAILED, what, fix)
+            raise CliError(Problem.CACHE_KEPT, what, fix)
         if row.state == "in use":
-            raise CliError(Exit.DENIED, what, "stop its broker first")
+            raise CliError(Problem.DATA_IN_USE, what, "stop its broker first")
         if row.state in ("abandoned", "stale", "damaged"):
-            raise CliError(Exit.FAILED, what, f"`pyrklog arena remove {row.path}`")
+            raise CliError(Problem.CACHE_KEPT, what, f"`pyrklog arena remove {row.path}`")
 
 
 def _is_same(one: Path, other: Path) -> bool:
@@ -129,7 +130,7 @@ def drain(
     if not (log_dir / "meta.properties").exists():
         is_there = log_dir.is_dir()
         what = f"{log_dir} is no log directory" if is_there else f"there is no directory {log_dir}"
-        raise CliError(Exit.NOT_FOUND, what, "see `pyrklog arena list`")
+        raise CliError(Problem.NO_DATA, what, "see `pyrklog arena list`")
     try:
         partitions, count = drain_arena(str(log_dir))
     except OSError as error:
@@ -142,9 +143,9 @@ def _undrained(log_dir: Path, error: OSError) -> CliError:
 
     holder = lock_holder(log_dir / ".lock")
     if holder is None:
-        return CliError(Exit.FAILED, str(error))
+        return CliError(Problem.CACHE_KEPT, str(error))
     what = f"{log_dir} is in use by a running broker ({holder})"
-    return CliError(Exit.DENIED, what, "stop its broker first")
+    return CliError(Problem.DATA_IN_USE, what, "stop its broker first")
 
 
 @app.command("remove")
@@ -157,14 +158,14 @@ def remove(
     from pyrklog.plane.offline import list_arenas, remove_arena
 
     if not path.exists():
-        raise CliError(Exit.NOT_FOUND, f"{path} does not exist")
+        raise CliError(Problem.FILE_NOT_FOUND, f"{path} does not exist")
     try:
         remove_arena(str(path), force=force)
     except ValueError as error:
         rows = list_arenas(str(path.parent))
         row = next((row for row in rows if Path(row.path).name == path.name), None)
         fix = None if row is None else _fix_of_kept(row.state, row.log_dir)
-        raise CliError(Exit.DENIED, str(error), fix) from error
+        raise CliError(Problem.DATA_IN_USE, str(error), fix) from error
 
 
 def _fix_of_kept(state: str, log_dir: str) -> str:

@@ -5,9 +5,10 @@ from typing import Any
 
 import typer
 
+from pyrklog.base.problems import Problem
 from pyrklog.cli.connection import PartitionKey
 from pyrklog.cli.consumer import RecordConsumer
-from pyrklog.cli.failures import CliError, Exit
+from pyrklog.cli.failures import CliError
 from pyrklog.cli.held_back import HeldBack
 from pyrklog.cli.offsets import OffsetRange, RangeError, ResolvedRange, resolve
 from pyrklog.cli.options import Settings
@@ -216,6 +217,7 @@ def _chosen(name: str, existing: list[int], partitions: Sequence[int]) -> list[i
         if partition not in existing:
             count = len(existing)
             raise CliError(
-                Exit.NOT_FOUND, f"topic {name} has no partition {partition}, only {count}"
+                Problem.PARTITION_NOT_FOUND,
+                f"topic {name} has no partition {partition}, only {count}",
             )
     return sorted(set(partitions))

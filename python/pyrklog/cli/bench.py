@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from pyrklog.base.problems import Problem
 from pyrklog.cli.admin_common import connect, show
 from pyrklog.cli.durations import parse_seconds
 from pyrklog.cli.failures import CliError, Exit
@@ -195,7 +196,7 @@ def pair(
     )
     if topic is not None:
         what = "a pair reads a topic from its beginning, and writes its own"
-        raise CliError(Exit.USAGE, what, "leave out --topic")
+        raise CliError(Problem.ARGUMENTS_DISAGREE, what, "leave out --topic")
     _measure(options, wanted, _bench(options, engine, None), run_pair, out, output)
 
 
@@ -229,7 +230,9 @@ def latency(
         keep=keep,
     )
     if size < 8:
-        raise CliError(Exit.USAGE, "--size must be 8 or more: each record holds its time")
+        raise CliError(
+            Problem.ARGUMENT_VALUE, "--size must be 8 or more: each record holds its time"
+        )
     _measure(options, wanted, _bench(options, engine, None), run_latency, out, output)
 
 
@@ -331,7 +334,7 @@ def refuse_errors(done: Sequence[Done]) -> None:
             codes = ", ".join(f"{name} {count}" for name, count in one.result.errors.items())
             lost = f"{one.result.lost} records lost" if one.result.lost else ""
             told = "; ".join(filter(None, (codes, lost)))
-            raise CliError(Exit.FAILED, f"{one.load.mode} had errors: {told}")
+            raise CliError(Problem.BENCH_FAILED, f"{one.load.mode} had errors: {told}")
 
 
 def run_produce(connection: Connection, wanted: Wanted, bench: Bench, topic: str) -> Sequence[Done]:
@@ -396,15 +399,15 @@ def _bench(options: Settings, name: str, kafka_home: Path | None) -> Bench:
 
     if name not in list(Engine):
         what = f"--engine takes {', '.join(Engine)}, not {name!r}"
-        raise CliError(Exit.USAGE, what)
+        raise CliError(Problem.ARGUMENT_VALUE, what)
     engine = Engine(name)
     if engine is Engine.NATIVE:
         if options.security_protocol != _PLAINTEXT:
             what = f"the native engine has no security.protocol={options.security_protocol}"
-            raise CliError(Exit.USAGE, what, "give --engine librdkafka")
+            raise CliError(Problem.ARGUMENTS_DISAGREE, what, "give --engine librdkafka")
         if options.properties:
             what = f"the native engine takes no properties ({', '.join(options.properties)})"
-            raise CliError(Exit.USAGE, what, "give --engine librdkafka")
+            raise CliError(Problem.ARGUMENTS_DISAGREE, what, "give --engine librdkafka")
     home = kafka_home or (Path(os.environ["KAFKA_HOME"]) if "KAFKA_HOME" in os.environ else None)
     if engine is Engine.JAVA:
         _check_java(home)
@@ -417,23 +420,25 @@ def _check_java(home: Path | None) -> None:
 
     if home is None:
         what = "--engine java needs Apache Kafka's jars"
-        raise CliError(Exit.USAGE, what, "give --kafka-home DIR, or set KAFKA_HOME")
+        raise CliError(Problem.ARGUMENT_MISSING, what, "give --kafka-home DIR, or set KAFKA_HOME")
     try:
         jars(home)
     except LoadError as error:
-        raise CliError(Exit.NOT_FOUND, str(error), "give --kafka-home DIR") from None
+        raise CliError(Problem.FILE_NOT_FOUND, str(error), "give --kafka-home DIR") from None
 
 
 def _acks(text: str) -> str:
     if text not in ("0", "1", "all", "-1"):
-        raise CliError(Exit.USAGE, f"--acks takes 0, 1 or all, not {text!r}")
+        raise CliError(Problem.ARGUMENT_VALUE, f"--acks takes 0, 1 or all, not {text!r}")
     return "all" if text == "-1" else text
 
 
 def _seconds(text: str, name: str, least: float = 0.1) -> float:
     found = parse_seconds(text, name)
     if not least <= found <= 86_400:
-        raise CliError(Exit.USAGE, f"{name} takes {least:g} seconds to a day, not {text!r}")
+        raise CliError(
+            Problem.ARGUMENT_VALUE, f"{name} takes {least:g} seconds to a day, not {text!r}"
+        )
     return found
 
 

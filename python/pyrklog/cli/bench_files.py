@@ -13,8 +13,9 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+from pyrklog.base.problems import Problem
 from pyrklog.cli.bench_runs import Done
-from pyrklog.cli.failures import CliError, Exit
+from pyrklog.cli.failures import CliError
 
 RESULTS = "results.csv"
 PROGRESS = "progress.csv"
@@ -34,7 +35,7 @@ def folder_for(path: Path) -> Path:
 
 
 def unwritable(path: Path, error: OSError) -> CliError:
-    return CliError(Exit.FAILED, f"cannot write {path}: {error.strerror or error}")
+    return CliError(Problem.NOT_WRITTEN, f"cannot write {path}: {error.strerror or error}")
 
 
 def append(path: Path, fields: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> None:
@@ -46,7 +47,7 @@ def append(path: Path, fields: Sequence[str], rows: Sequence[Mapping[str, Any]])
             head = file.readline().strip()
             if head and head != ",".join(fields):
                 what = f"{path} has other columns: {head[:200]}"
-                raise CliError(Exit.EXISTS, what, "name another folder with --out")
+                raise CliError(Problem.FILE_EXISTS, what, "name another folder with --out")
             file.seek(0, os.SEEK_END)
             writer = csv.DictWriter(
                 file, fields, lineterminator="\n", restval="", extrasaction="ignore"

@@ -9,10 +9,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from pyrklog.base.problems import Problem
 from pyrklog.benchmark.engine import Running
 from pyrklog.benchmark.load import Engine, Load
 from pyrklog.benchmark.result import PERCENTILES, LoadError, Progress, Result
-from pyrklog.cli.failures import CliError, Exit
+from pyrklog.cli.failures import CliError
 from pyrklog.cli.output import Column, columns
 
 COLUMNS: tuple[Column, ...] = (
@@ -108,7 +109,7 @@ class Bench:
         try:
             result = running.result()
         except LoadError as error:
-            raise CliError(Exit.FAILED, str(error), _fix(str(error))) from None
+            raise CliError(Problem.BENCH_FAILED, str(error), _fix(str(error))) from None
         return Done(self.engine, running.load, result, list(running.progress), is_interrupted)
 
 

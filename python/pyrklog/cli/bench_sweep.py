@@ -15,8 +15,9 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+from pyrklog.base.problems import Problem
 from pyrklog.cli.bench_files import RESULTS, append, folder_for, unwritable
-from pyrklog.cli.failures import CliError, Exit
+from pyrklog.cli.failures import CliError
 from pyrklog.cli.output import columns
 
 VARIABLES = ("size", "partitions", "producers", "batch", "rate")
@@ -50,17 +51,17 @@ def parse_variable(text: str) -> tuple[str, list[int]]:
     name, equals, listed = text.partition("=")
     if not equals or name not in VARIABLES:
         what = f"--var takes {', '.join(VARIABLES)} and values, such as size=10,100, not {text!r}"
-        raise CliError(Exit.USAGE, what)
+        raise CliError(Problem.ARGUMENT_VALUE, what)
     values: list[int] = []
     for part in listed.split(","):
         first, is_range, last = part.partition("..")
         if not first.isdecimal() or (is_range and not last.isdecimal()):
             what = f"--var {name} takes whole numbers, such as 1,2,5 or 1..9, not {part!r}"
-            raise CliError(Exit.USAGE, what)
+            raise CliError(Problem.ARGUMENT_VALUE, what)
         begin, end = int(first), int(last or first)
         if not 1 <= begin <= end or len(values) + end - begin >= VALUES_MAX:
             what = f"--var {name}={part} is not 1 to {VALUES_MAX} values of 1 or more"
-            raise CliError(Exit.USAGE, what)
+            raise CliError(Problem.ARGUMENT_VALUE, what)
         values += range(begin, end + 1)
     return name, list(dict.fromkeys(values))
 
@@ -93,7 +94,7 @@ class Sweep:
                 path.write_text(wanted)
             elif path.read_text() != wanted:
                 what = f"{self.folder} has a sweep of another plan ({PLAN})"
-                raise CliError(Exit.EXISTS, what, "name another folder with --out")
+                raise CliError(Problem.FILE_EXISTS, what, "name another folder with --out")
         except OSError as error:
             raise unwritable(path, error) from None
 

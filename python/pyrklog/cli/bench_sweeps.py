@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from pyrklog.base.problems import Problem
 from pyrklog.cli.admin_common import show
 from pyrklog.cli.bench import Wanted, on_topic, refuse_errors, run_produce, tell
 from pyrklog.cli.bench_files import NO_MATPLOTLIB, write_environment
@@ -24,7 +25,7 @@ from pyrklog.cli.bench_sweep import (
     summary,
 )
 from pyrklog.cli.connection import Connection
-from pyrklog.cli.failures import CliError, Exit
+from pyrklog.cli.failures import CliError
 from pyrklog.cli.options import OutputFormat, Settings
 from pyrklog.cli.output import Listing
 
@@ -46,7 +47,9 @@ def run_sweep(
     variables = _variables(given)
     brokers = [options.bootstrap, *filter(None, [given.against])]
     if len(set(brokers)) != len(brokers):
-        raise CliError(Exit.USAGE, "--against names the broker of -b", "name another one")
+        raise CliError(
+            Problem.ARGUMENTS_DISAGREE, "--against names the broker of -b", "name another one"
+        )
     connections = {one: Connection(replace(options, bootstrap=one)) for one in brokers}
     found = Sweep(given.out, points(variables, given.repeat, brokers))
     found.open(
@@ -65,7 +68,7 @@ def run_sweep(
         done = on_topic(connections[point.broker], changed, bench, run_produce)
         refuse_errors(done)
         if done[0].is_interrupted:
-            raise CliError(Exit.INTERRUPTED, "stopped", "the same command goes on")
+            raise CliError(Problem.STOPPED, "stopped", "the same command goes on")
         return done[0].row()
 
     found.run(run, tell(options))
@@ -80,11 +83,13 @@ def run_sweep(
 def _variables(given: Given) -> dict[str, list[int]]:
     if given.preset is not None and given.preset not in PRESETS:
         what = f"--preset takes {', '.join(PRESETS)}, not {given.preset!r}"
-        raise CliError(Exit.USAGE, what)
+        raise CliError(Problem.ARGUMENT_VALUE, what)
     told = [*(PRESETS[given.preset] if given.preset else ()), *given.variables]
     if not told:
         what = "a sweep needs something to change"
-        raise CliError(Exit.USAGE, what, "give --var size=10,100,1000, or --preset article")
+        raise CliError(
+            Problem.ARGUMENT_MISSING, what, "give --var size=10,100,1000, or --preset article"
+        )
     found: dict[str, list[int]] = {}
     for text in told:
         name, values = parse_variable(text)

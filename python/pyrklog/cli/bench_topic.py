@@ -9,8 +9,9 @@ from contextlib import contextmanager
 
 import typer
 
+from pyrklog.base.problems import Problem
 from pyrklog.cli.connection import Connection, missing_topic
-from pyrklog.cli.failures import CliError, Exit, cli_error
+from pyrklog.cli.failures import CliError, cli_error
 
 PREFIX = "pyrklog-bench-"
 _LOOK_S = 0.05
@@ -50,7 +51,7 @@ def leaders_of(connection: Connection, topic: str) -> int:
             return len(leaders)
         if time.monotonic() >= deadline:
             what = f"partitions of {topic} have no leader"
-            raise CliError(Exit.TIMED_OUT, what, "see `pyrklog cluster health`")
+            raise CliError(Problem.NO_LEADER, what, "see `pyrklog cluster health`")
         time.sleep(_LOOK_S)
 
 

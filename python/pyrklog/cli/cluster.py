@@ -4,10 +4,11 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from pyrklog.base.problems import Problem
 from pyrklog.cli import reassign, txns
 from pyrklog.cli.admin_common import connect, say, show
 from pyrklog.cli.durations import parse_seconds
-from pyrklog.cli.failures import CliError, Exit
+from pyrklog.cli.failures import CliError, Exit, tell
 from pyrklog.cli.options import (
     CONNECTION,
     INT32_MAX,
@@ -213,7 +214,7 @@ def restart_safe(
     state = read_state(connection, lambda one: broker in one.isr, log_dirs=True)
     if broker not in state.alive:
         known = ", ".join(map(str, state.alive))
-        raise CliError(Exit.NOT_FOUND, f"no broker {broker} is alive", f"one of {known}")
+        raise CliError(Problem.BROKER_NOT_FOUND, f"no broker {broker} is alive", f"one of {known}")
     found = restart_of(state, broker)
     from pyrklog.cli.cluster_tables import print_restart_safe
 
@@ -240,13 +241,19 @@ def elect_leaders(
 ) -> None:
     """Have the controller elect leaders; print the partitions whose leaders have changed."""
     if preferred == unclean:
-        raise CliError(Exit.USAGE, "which election?", "give --preferred or --unclean")
+        raise CliError(Problem.ARGUMENT_MISSING, "which election?", "give --preferred or --unclean")
     if unclean and not places:
         raise CliError(
-            Exit.USAGE, "an unclean election can lose records", "name the topics or partitions"
+            Problem.ARGUMENT_MISSING,
+            "an unclean election can lose records",
+            "name the topics or partitions",
         )
     if unclean and not yes and not dry_run:
-        raise CliError(Exit.USAGE, "an unclean election can lose records", "give -y to have it")
+        raise CliError(
+            Problem.CONFIRMATION_NEEDED,
+            "an unclean election can lose records",
+            "give -y to have it",
+        )
     connection = connect(options)
     from pyrklog.cli import cluster_election
 
@@ -254,7 +261,7 @@ def elect_leaders(
     done = cluster_election.elect(connection, wanted, unclean=unclean, dry_run=dry_run)
     if done.errors:
         for error in done.errors:
-            typer.echo(error.line(), err=True)
+            tell(error)
     if done.items or output not in (OutputFormat.TABLE, OutputFormat.WIDE):
         show(cluster_election.listing(done), output)
     elif not done.errors:

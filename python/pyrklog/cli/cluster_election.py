@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from pyrklog.base.problems import Problem
 from pyrklog.cli.connection import Connection, PartitionKey, missing_topic
 from pyrklog.cli.failures import CliError, Exit, cli_error, exit_code, worst
 from pyrklog.cli.output import Listing, columns
@@ -46,7 +47,7 @@ def parse_places(texts: Sequence[str]) -> ElectionTargets:
         # Topic names have no colons.
         topic, colon, index = text.partition(":")
         if not topic or (colon and not (index.isascii() and index.isdecimal())):
-            raise CliError(Exit.USAGE, f"{text!r} is neither TOPIC nor TOPIC:PARTITION")
+            raise CliError(Problem.ARGUMENT_VALUE, f"{text!r} is neither TOPIC nor TOPIC:PARTITION")
         if colon:
             single.setdefault(topic, []).append(int(index))
         else:
@@ -107,7 +108,7 @@ def _leaders(metadata: Any, wanted: ElectionTargets) -> dict[PartitionKey, int]:
         for index in wanted.topics.get(name, ()) or sorted(partitions):
             if index not in partitions:
                 what = f"topic {name} has no partition {index}"
-                raise CliError(Exit.NOT_FOUND, what, f"it has {len(partitions)}")
+                raise CliError(Problem.PARTITION_NOT_FOUND, what, f"it has {len(partitions)}")
             found[name, index] = partitions[index].leader
     return found
 
@@ -147,7 +148,7 @@ def _ask(
     except KafkaException as error:
         if error.args[0].name() == _NOT_SERVED:
             what = "this cluster's controller does not serve ElectLeaders"
-            raise CliError(Exit.FAILED, what) from None
+            raise CliError(Problem.NOT_SERVED, what) from None
         raise connection.explain(error.args[0], "cannot elect leaders") from None
     return {(place.topic, place.partition): _kafka_error(one) for place, one in found.items()}
 

@@ -8,9 +8,10 @@ import time
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple, Self, TypeVar
 
+from pyrklog.base.problems import Problem
 from pyrklog.cli.bootstrap import addresses
 from pyrklog.cli.broker_connection import BrokerConnection
-from pyrklog.cli.failures import CliError, Exit
+from pyrklog.cli.failures import CliError
 from pyrklog.cli.options import Settings
 from pyrklog.protocol.api import Api
 from pyrklog.protocol.api_versions import API_VERSIONS, ApiVersionsRequest
@@ -36,7 +37,7 @@ class NotServedError(CliError):
     """A broker does not know the API, or only in versions that we do not."""
 
     def __init__(self, api: str, where: str) -> None:
-        super().__init__(Exit.FAILED, f"{where} does not serve {api}")
+        super().__init__(Problem.NOT_SERVED, f"{where} does not serve {api}")
         self.api = api
 
 
@@ -105,7 +106,9 @@ class ClusterRequests:
         try:
             return self._open[address].connection.ask(api, version, request)
         except EncodeError as error:
-            raise CliError(Exit.USAGE, f"an argument is too long or too large: {error}") from None
+            raise CliError(
+                Problem.ARGUMENT_VALUE, f"an argument is too long or too large: {error}"
+            ) from None
         except OSError:
             self._close(address)  # what comes next on it may be this answer
             raise
@@ -148,7 +151,8 @@ def plain_only(settings: Settings, instead: str | None) -> CliError:
     fix = "give a PLAINTEXT listener with -b"
     if instead is not None:
         fix = f"{fix}, or use Apache Kafka's {instead}"
-    return CliError(Exit.FAILED, what, fix)
+    why = "it speaks to brokers by itself, without TLS and SASL"
+    return CliError(Problem.PLAIN_TEXT_ONLY, what, fix, why=why)
 
 
 def broker_addresses(metadata: MetadataResponse) -> dict[int, Address]:
@@ -160,33 +164,37 @@ def error_code(code: int) -> ErrorCode:
     try:
         return ErrorCode(code)
     except ValueError:
-        raise CliError(Exit.FAILED, f"a broker answers with the unknown error {code}") from None
+        raise CliError(
+            Problem.BROKER_REFUSED, f"a broker answers with the unknown error {code}"
+        ) from None
 
 
-_EXITS = {
-    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: Exit.NOT_FOUND,
-    ErrorCode.TRANSACTIONAL_ID_NOT_FOUND: Exit.NOT_FOUND,
-    ErrorCode.RESOURCE_NOT_FOUND: Exit.NOT_FOUND,
-    ErrorCode.TOPIC_AUTHORIZATION_FAILED: Exit.DENIED,
-    ErrorCode.CLUSTER_AUTHORIZATION_FAILED: Exit.DENIED,
-    ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: Exit.DENIED,
-    ErrorCode.REQUEST_TIMED_OUT: Exit.TIMED_OUT,
-    ErrorCode.COORDINATOR_NOT_AVAILABLE: Exit.UNREACHABLE,
-    ErrorCode.LEADER_NOT_AVAILABLE: Exit.UNREACHABLE,
+_PROBLEMS = {
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: Problem.TOPIC_NOT_FOUND,
+    ErrorCode.TRANSACTIONAL_ID_NOT_FOUND: Problem.TRANSACTION_NOT_FOUND,
+    ErrorCode.RESOURCE_NOT_FOUND: Problem.OPTION_NOT_FOUND,
+    ErrorCode.TOPIC_AUTHORIZATION_FAILED: Problem.NOT_AUTHORIZED,
+    ErrorCode.CLUSTER_AUTHORIZATION_FAILED: Problem.NOT_AUTHORIZED,
+    ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: Problem.NOT_AUTHORIZED,
+    ErrorCode.REQUEST_TIMED_OUT: Problem.NO_ANSWER,
+    ErrorCode.COORDINATOR_NOT_AVAILABLE: Problem.NO_COORDINATOR,
+    ErrorCode.LEADER_NOT_AVAILABLE: Problem.BROKER_AWAY,
 }
 
 
 def refused(
     about: str, code: ErrorCode, message: str | None = None, fix: str | None = None
 ) -> CliError:
-    """A broker's error about something, with the exit code that belongs to it."""
-    return CliError(_EXITS.get(code, Exit.FAILED), f"{about}: {message or code.message}", fix)
+    """A broker's error about something, with the problem that belongs to it."""
+    problem = _PROBLEMS.get(code, Problem.BROKER_REFUSED)
+    return CliError(problem, f"{about}: {message or code.message}", fix)
 
 
 def unreachable(address: Address, error: Exception) -> CliError:
     reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
-    code = Exit.TIMED_OUT if isinstance(error, TimeoutError) else Exit.UNREACHABLE
-    return CliError(code, f"the broker at {_text(address)}: {reason}")
+    is_late = isinstance(error, TimeoutError)
+    problem = Problem.NO_ANSWER if is_late else Problem.BROKER_AWAY
+    return CliError(problem, f"the broker at {_text(address)}: {reason}")
 
 
 def _text(address: Address) -> str:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 
-from pyrklog.cli.failures import CliError, Exit
+from pyrklog.base.problems import Problem
+from pyrklog.cli.failures import CliError
 from pyrklog.cli.output import columns
 from pyrklog.observability.health_rules import (
     ClusterState,
@@ -31,7 +32,7 @@ def cause(state: ClusterState, topics: Collection[str]) -> CliError | None:
     reasons = {one.kind: one for one in examine(replace(state, partitions=mine, log_dirs=dirs))}
     for kind in _CAUSES:
         if kind in reasons and (kind != "silent" or reasons[kind].broker in leaders or not topics):
-            return CliError(Exit.FAILED, reasons[kind].what, reasons[kind].fix)
+            return CliError(Problem.BROKER_REFUSED, reasons[kind].what, reasons[kind].fix)
     return None
 
 

@@ -11,11 +11,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
+from pyrklog.base.problems import Problem
 from pyrklog.cli.bootstrap import addresses
 from pyrklog.cli.broker_connection import BrokerConnection
 from pyrklog.cli.broker_healths import ask_healths, signs_of, with_reassignments
 from pyrklog.cli.cluster_state import cause
-from pyrklog.cli.failures import CliError, Exit
+from pyrklog.cli.failures import CliError
 from pyrklog.cli.in_parallel import in_parallel
 from pyrklog.cli.options import Settings
 from pyrklog.observability.health_rules import (
@@ -92,7 +93,7 @@ def newest_view(settings: Settings) -> tuple[BrokerView, dict[int, str]]:
     first, _ = _ask_all([(None, address) for address in addresses(settings.bootstrap)], timeout_s)
     if not first:
         what = f"no broker at {settings.bootstrap} answers"
-        raise CliError(Exit.UNREACHABLE, what, "check -b, and that the brokers run")
+        raise CliError(Problem.NO_BROKER, what, "check -b, and that the brokers run")
     known = {one.node_id: (one.host, one.port) for view in first for one in view.metadata.brokers}
     views, reasons = _ask_all(list(known.items()), timeout_s)
     # If no advertised address answers, the bootstrap brokers are believed.
@@ -116,7 +117,7 @@ def refuse_unreachable(settings: Settings) -> None:
         unreached = {one.node_id: reasons.get(one.node_id, "no answer") for one in metadata.brokers}
         error = cause(_state(metadata, unreached), ())
         assert error is not None
-        raise CliError(Exit.UNREACHABLE, error.what, error.fix)
+        raise CliError(Problem.BROKER_AWAY, error.what, error.fix)
 
 
 def newest(views: Sequence[BrokerView]) -> BrokerView:
@@ -252,7 +253,7 @@ def _min_insync(address: Address, topics: Sequence[str], timeout_s: float) -> di
             found = broker.ask(DESCRIBE_CONFIGS, _CONFIGS_VERSION, request)
     except OSError as error:
         host, port = address
-        raise CliError(Exit.UNREACHABLE, f"{host}:{port}: {error}") from None
+        raise CliError(Problem.BROKER_AWAY, f"{host}:{port}: {error}") from None
     return {
         one.resource_name: min_insync(
             {"name": entry.name, "value": entry.value} for entry in one.configs

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from pyrklog.cli.failures import CliError, Exit, guarded
+from pyrklog.base.problems import Problem
+from pyrklog.cli.failures import CliError, guarded
 from pyrklog.cli.options import argument
 
 if TYPE_CHECKING:
@@ -82,7 +83,9 @@ def completion(shell: str = argument("SHELL", "bash, zsh or fish.")) -> None:
     """Print what completes commands, options, topics and groups in a shell; `eval` it there."""
     script = SCRIPTS.get(shell)
     if script is None:
-        raise CliError(Exit.USAGE, f"completion takes {', '.join(SCRIPTS)}, not {shell!r}")
+        raise CliError(
+            Problem.ARGUMENT_VALUE, f"completion takes {', '.join(SCRIPTS)}, not {shell!r}"
+        )
     sys.stdout.write(script)
 
 

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from pyrklog.base.problems import Problem
 from pyrklog.cli.admin_common import connect, say, show
 from pyrklog.cli.config_kinds import ALL_BROKERS, Kind
-from pyrklog.cli.failures import CliError, Exit, counted, exit_with, refuse_empty
+from pyrklog.cli.failures import CliError, Exit, counted, exit_with, refuse_empty, tell
 from pyrklog.cli.options import (
     CONNECTION,
     DryRun,
@@ -89,7 +90,7 @@ def describe(
 
     _refuse_empty(names or [], only)
     if not names and kind is not Kind.CLIENT_METRICS:
-        raise CliError(Exit.USAGE, f"which {kind.value}?", "name one or more")
+        raise CliError(Problem.ARGUMENT_MISSING, f"which {kind.value}?", "name one or more")
     from pyrklog.cli.config_cluster import with_unset
 
     with _admin(options, kind) as admin:
@@ -136,7 +137,9 @@ def _refuse_missing(kind: Kind, found: "dict[str, list[Entry]]", only: Sequence[
             what = f"{kind} {name} has no option {missing[0]}"
             fix = like_option(missing, known) or explained(missing[:1])
             raise CliError(
-                Exit.NOT_FOUND, what, fix or f"see `pyrklog config describe {kind} {name}`"
+                Problem.OPTION_NOT_FOUND,
+                what,
+                fix or f"see `pyrklog config describe {kind} {name}`",
             )
 
 
@@ -183,7 +186,7 @@ def alter(
             if error is not None:
                 given = (one.option for one in operations)
                 error.fix = error.fix or advice(error.what, given, list(before[name]))
-                typer.echo(error.line(), err=True)
+                tell(error)
                 continue
             lines = altered_lines(kind, name, before[name], operations, told)
             say(options, *(f"{line}{would}" for line in lines))
@@ -194,7 +197,9 @@ def _refuse_pairs(kind: Kind, names: Sequence[str]) -> None:
     """Nothing of these kinds has a name with an equals sign."""
     pair = next((name for name in names if "=" in name), None)
     if pair is not None and kind in (Kind.TOPIC, Kind.BROKER):
-        raise CliError(Exit.USAGE, f"{pair} is no name of a {kind.value}", f"give --set {pair}")
+        raise CliError(
+            Problem.ARGUMENT_VALUE, f"{pair} is no name of a {kind.value}", f"give --set {pair}"
+        )
 
 
 def _operations(
@@ -211,12 +216,14 @@ def _operations(
     found += [Operation(*pair, SUBTRACT) for pair in parse_pairs(subtract, "--subtract").items()]
     if not found:
         what = "nothing to change"
-        raise CliError(Exit.USAGE, what, "give --set, --unset, --append or --subtract")
+        raise CliError(
+            Problem.ARGUMENT_MISSING, what, "give --set, --unset, --append or --subtract"
+        )
     names = [one.option for one in found]
     refuse_empty("--unset", "option", names)
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:
-        raise CliError(Exit.USAGE, f"{twice} is changed twice")
+        raise CliError(Problem.ARGUMENTS_DISAGREE, f"{twice} is changed twice")
     return found
 
 
@@ -240,7 +247,7 @@ def diff(
 
     _refuse_empty(names or [])
     if not names and kind is not Kind.BROKER:
-        raise CliError(Exit.USAGE, f"which {kind.value}?", "name one or more")
+        raise CliError(Problem.ARGUMENT_MISSING, f"which {kind.value}?", "name one or more")
     with _admin(options, kind) as admin:
         wanted = list(dict.fromkeys(names or admin.broker_names))
         found: dict[str, Any] = admin.describe(wanted)

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from pyrklog.base.problems import Problem
 from pyrklog.cli.cluster_requests import (
     Address,
     ClusterRequests,
@@ -13,7 +14,7 @@ from pyrklog.cli.cluster_requests import (
 from pyrklog.cli.config_effect import broker_option, default_of
 from pyrklog.cli.config_kinds import ALL_BROKERS, Kind
 from pyrklog.cli.connection import missing_topic
-from pyrklog.cli.failures import CliError, Exit
+from pyrklog.cli.failures import CliError
 from pyrklog.cli.option_advice import like_or_listed
 from pyrklog.cli.options import Settings
 from pyrklog.config.dynamic import LISTENER_PREFIX
@@ -181,7 +182,9 @@ class ConfigAdmin:
                 found[name] = sorted(entries, key=lambda entry: entry.name)
         for name in names:
             if name not in found:
-                raise CliError(Exit.FAILED, f"a broker does not answer about {self._kind} {name}")
+                raise CliError(
+                    Problem.BROKER_REFUSED, f"a broker does not answer about {self._kind} {name}"
+                )
         return {name: found[name] for name in names}
 
     def alter(
@@ -236,10 +239,12 @@ class ConfigAdmin:
         number = int(name) if name.isascii() and name.isdecimal() and len(name) < 11 else -1
         if str(number) != name:
             what = f"a broker's name is its number, or {ALL_BROKERS}, not {name!r}"
-            raise CliError(Exit.USAGE, what)
+            raise CliError(Problem.ARGUMENT_VALUE, what)
         if number not in self._brokers:
             known = ", ".join(self.broker_names)
-            raise CliError(Exit.NOT_FOUND, f"no broker {number} is alive", f"one of {known}")
+            raise CliError(
+                Problem.BROKER_NOT_FOUND, f"no broker {number} is alive", f"one of {known}"
+            )
         return self._brokers[number]
 
     def _refusal(self, name: str, code: ErrorCode, message: str | None) -> CliError:
@@ -248,7 +253,7 @@ class ConfigAdmin:
         about = f"{self._kind} {name}"
         if self._kind is Kind.CLIENT_METRICS and "resource type" in (message or "").lower():
             what = f"{about}: this broker has no client metrics (KIP-714)"
-            return CliError(Exit.FAILED, what, "Kafka without ZooKeeper has them since 3.7")
+            return CliError(Problem.NOT_SERVED, what, "Kafka without ZooKeeper has them since 3.7")
         return refused(about, code, message)
 
 
@@ -257,7 +262,7 @@ def refuse_others(settings: Settings, fix: str) -> None:
     with ClusterRequests(settings) as requests:
         if ConfigAdmin(requests, Kind.BROKER).is_pyrklog() is False:
             what = f"the brokers at {settings.bootstrap} are not pyrklog's, and cannot tell this"
-            raise CliError(Exit.FAILED, what, fix)
+            raise CliError(Problem.NOT_PYRKLOG, what, fix)
 
 
 def _own_source(kind: Kind, name: str) -> int:
@@ -403,5 +408,7 @@ def refuse_unknown(
         if one.number == DELETE and one.option not in before:
             what = f"{kind} {name} has no option {one.option}"
             raise CliError(
-                Exit.FAILED, what, like_or_listed(one.option, list(before), kind.value, name)
+                Problem.OPTION_NOT_CHANGED,
+                what,
+                like_or_listed(one.option, list(before), kind.value, name),
             )

@@ -3,7 +3,8 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from pyrklog.cli.failures import CliError, Exit
+from pyrklog.base.problems import Problem
+from pyrklog.cli.failures import CliError
 from pyrklog.cli.output import columns
 from pyrklog.config.broker import OPTIONS
 from pyrklog.config.dynamic import dynamic_without_effect, listener_option
@@ -45,7 +46,7 @@ def _explain(name: str) -> list[dict[str, Any]]:
     if found:
         return found
     raise CliError(
-        Exit.NOT_FOUND, f"neither Kafka 3.9 nor pyrklog has an option {name}", _like(name)
+        Problem.OPTION_NOT_FOUND, f"neither Kafka 3.9 nor pyrklog has an option {name}", _like(name)
     )
 
 

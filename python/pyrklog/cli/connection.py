@@ -7,6 +7,7 @@ from collections import deque
 from collections.abc import Collection
 from typing import Any
 
+from pyrklog.base.problems import Problem
 from pyrklog.cli.bootstrap import addresses
 from pyrklog.cli.failures import CliError, Exit, cli_error
 from pyrklog.cli.interrupts import waited_for
@@ -49,7 +50,7 @@ def _as_given(error: CliError, settings: Settings) -> CliError:
         )
         for text in (error.what, error.fix)
     )
-    return CliError(error.code, what or "", fix)
+    return CliError(error.problem, what or "", fix, why=error.why)
 
 
 def _probe(settings: Settings) -> None:
@@ -71,7 +72,7 @@ def _probe(settings: Settings) -> None:
             return
         reasons.append(f"{where} {found}")
         fix = fix_for(found, settings.properties.get("security.protocol", ""))
-    raise CliError(Exit.UNREACHABLE, f"no broker reached ({', '.join(reasons)})", fix)
+    raise CliError(Problem.NO_BROKER, f"no broker reached ({', '.join(reasons)})", fix)
 
 
 def what_answers(address: tuple[str, int], settings: Settings) -> str | None:
@@ -214,15 +215,17 @@ class Connection:
             found = self.cause(topics)
             if found is not None:
                 what = f"{about}: {found.what}" if about else found.what
-                return CliError(error.code, what, found.fix)
+                return CliError(error.problem, what, found.fix, why=found.why)
         if any(_NO_KAFKA in line for line in said):
             what = f"what answers at {self.settings.bootstrap} does not speak Kafka's protocol"
-            return CliError(Exit.UNREACHABLE, what, "check the port given with -b")
+            return CliError(Problem.NOT_KAFKA, what, "check the port given with -b")
         if any(text in line for line in said for text in _NO_SASL):
             what = f"{about}: the broker at {self.settings.bootstrap} knows no SASL"
-            return CliError(error.code, what, "leave out -X security.protocol, or give another -b")
+            return CliError(
+                error.problem, what, "leave out -X security.protocol, or give another -b"
+            )
         if said and error.code in (Exit.UNREACHABLE, Exit.TIMED_OUT):
-            return CliError(error.code, f"{error.what} ({said[0]})", error.fix)
+            return CliError(error.problem, f"{error.what} ({said[0]})", error.fix)
         return error
 
     def cause(self, topics: Collection[str] = ()) -> CliError | None:
@@ -256,7 +259,7 @@ def _refused_property(refusal: str) -> CliError:
     from pyrklog.cli.hints import property_hint
 
     fix = property_hint(refusal) or "-X takes properties of librdkafka"
-    return CliError(Exit.USAGE, refusal, fix)
+    return CliError(Problem.ARGUMENT_VALUE, refusal, fix)
 
 
 def missing_topic(name: str, names: list[str], fix: str | None = None) -> CliError:
@@ -264,7 +267,7 @@ def missing_topic(name: str, names: list[str], fix: str | None = None) -> CliErr
     from difflib import get_close_matches
 
     if not name:
-        return CliError(Exit.USAGE, "the name of a topic is not empty")
+        return CliError(Problem.ARGUMENT_VALUE, "the name of a topic is not empty")
     near = get_close_matches(name, names, n=1, cutoff=0.75)
     proposed = f"did you mean {near[0]}?" if near else fix or "see `pyrklog topic list`"
-    return CliError(Exit.NOT_FOUND, f"topic {name} does not exist", proposed)
+    return CliError(Problem.TOPIC_NOT_FOUND, f"topic {name} does not exist", proposed)

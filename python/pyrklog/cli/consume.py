@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from pyrklog.cli.failures import CliError, Exit, counted, refuse_empty
+from pyrklog.base.problems import Problem
+from pyrklog.cli.failures import CliError, counted, refuse_empty
 from pyrklog.cli.interrupts import held
 from pyrklog.cli.options import (
     CONNECTION,
@@ -86,7 +87,7 @@ def consume(
         source = _format(format_, key_delimiter)
         write = _writer(source, argument_bytes(null), reading)
     except (RangeError, FormatError) as error:
-        raise CliError(Exit.USAGE, str(error)) from None
+        raise CliError(Problem.ARGUMENT_VALUE, str(error)) from None
     conditions = conditions_of(filters, key)
     started = time.monotonic()
     try:
@@ -98,7 +99,7 @@ def consume(
         if read_committed and not options.quiet and reading.finished(exit_at_end):
             _tell_held_back(reading)
     except RangeError as error:
-        raise CliError(Exit.FAILED, str(error), "give another -o") from None
+        raise CliError(Problem.OUTSIDE_THE_LOG, str(error), "give another -o") from None
     finally:
         reading.close()
     if options.verbose:
@@ -143,15 +144,20 @@ def _reading(
 
     refuse_empty("-g", "group", [group])
     if partitions:
-        raise CliError(Exit.USAGE, "-g and -p exclude each other: the group gives out partitions")
+        raise CliError(
+            Problem.ARGUMENTS_DISAGREE,
+            "-g and -p exclude each other: the group gives out partitions",
+        )
     if wanted.stop is not None:
-        raise CliError(Exit.USAGE, "-g and an end in -o exclude each other", "use -c or -e")
+        raise CliError(
+            Problem.ARGUMENTS_DISAGREE, "-g and an end in -o exclude each other", "use -c or -e"
+        )
     return GroupConsumer(options, topics, group, wanted.start, read_committed=read_committed)
 
 
 def _format(format_: str | None, key_delimiter: str | None) -> str:
     if format_ is not None and key_delimiter is not None:
-        raise CliError(Exit.USAGE, "-f and -K exclude each other")
+        raise CliError(Problem.ARGUMENTS_DISAGREE, "-f and -K exclude each other")
     if format_ is not None:
         return format_
     if key_delimiter is None:

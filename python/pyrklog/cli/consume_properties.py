@@ -2,7 +2,8 @@
 
 from collections.abc import Iterable
 
-from pyrklog.cli.failures import CliError, Exit
+from pyrklog.base.problems import Problem
+from pyrklog.cli.failures import CliError
 
 _COMMITS = "with -g consume commits what it has printed"
 _MEMBER = "it is for members of a group: give -g"
@@ -35,4 +36,4 @@ def refuse_without_effect(properties: Iterable[str], group: str | None) -> None:
         if instead is None and group is None and name in _OF_MEMBERS:
             instead = _MEMBER
         if instead is not None:
-            raise CliError(Exit.USAGE, f"consume does not take -X {name}", instead)
+            raise CliError(Problem.ARGUMENTS_DISAGREE, f"consume does not take -X {name}", instead)

@@ -6,8 +6,9 @@ from typing import Any
 
 import typer
 
+from pyrklog.base.problems import Problem
 from pyrklog.cli.connection import Connection, PartitionKey
-from pyrklog.cli.failures import CliError, Exit
+from pyrklog.cli.failures import CliError
 from pyrklog.cli.held_back import HeldBack
 from pyrklog.cli.interrupts import held
 from pyrklog.cli.options import Settings
@@ -128,11 +129,11 @@ class RecordConsumer(ABC):
         known = self._connection.cause(self._topics)
         if known is not None:
             self._is_given_up = True
-            raise CliError(Exit.TIMED_OUT, known.what, known.fix)
+            raise CliError(Problem.NO_ANSWER, known.what, known.fix)
         if not self._may_be_kept_waiting():
             self._is_given_up = True
             what = f"no broker has answered for {self._settings.timeout_s:g} s, and {self._left()}"
-            raise CliError(Exit.TIMED_OUT, what, "try again, or raise --timeout")
+            raise CliError(Problem.NO_ANSWER, what, "try again, or raise --timeout")
         self._heard_at = time.monotonic()
 
     def _may_be_kept_waiting(self) -> bool:
@@ -209,7 +210,7 @@ class RecordConsumer(ABC):
         if self._watch is not None:
             self._watch.check()
         if error.code() == KafkaError._AUTO_OFFSET_RESET:
-            raise CliError(Exit.FAILED, f"{where}: {error.str()}", self._fix_of_gone)
+            raise CliError(Problem.BROKER_REFUSED, f"{where}: {error.str()}", self._fix_of_gone)
         raise self._connection.explain(error, where)
 
 

@@ -6,11 +6,12 @@ They have no authentication or encryption; commands refuse such settings.
 import time
 from typing import Any, Self, TypeVar
 
+from pyrklog.base.problems import Problem
 from pyrklog.cli.bootstrap import addresses
 from pyrklog.cli.broker_connection import BrokerConnection
 from pyrklog.cli.cluster_requests import plain_only
 from pyrklog.cli.connection import Connection
-from pyrklog.cli.failures import CliError, Exit
+from pyrklog.cli.failures import CliError
 from pyrklog.groups.partitioner import OFFSETS_TOPIC
 from pyrklog.protocol.api import Api
 from pyrklog.protocol.coordinators import FIND_COORDINATOR, FindCoordinatorRequest
@@ -47,7 +48,7 @@ def no_coordinator(connection: Connection, group: str) -> CliError | None:
     if code is not ErrorCode.COORDINATOR_NOT_AVAILABLE:
         return None
     return CliError(
-        Exit.UNREACHABLE,
+        Problem.NO_COORDINATOR,
         f"group {group} has no coordinator: there is no {OFFSETS_TOPIC}, or nobody leads it",
         "that topic needs as many brokers as offsets.topic.replication.factor says, 3 in a cluster "
         "unless it is set: start more, or set it",
@@ -100,7 +101,7 @@ class CoordinatorConnection:
             except OSError as error:
                 self.close()
                 raise CliError(
-                    Exit.UNREACHABLE, f"the coordinator of group {self._group}: {error}"
+                    Problem.BROKER_AWAY, f"the coordinator of group {self._group}: {error}"
                 ) from None
             code = ErrorCode(response.error_code)
             if code is ErrorCode.NONE:
@@ -166,9 +167,9 @@ class CoordinatorConnection:
 def refusal(group: str, code: ErrorCode) -> CliError:
     match code:
         case ErrorCode.GROUP_ID_NOT_FOUND:
-            return CliError(Exit.NOT_FOUND, f"group {group} does not exist")
+            return CliError(Problem.GROUP_NOT_FOUND, f"group {group} does not exist")
         case ErrorCode.NON_EMPTY_GROUP | ErrorCode.UNKNOWN_MEMBER_ID:
-            return CliError(Exit.FAILED, f"group {group} has members", "stop them first")
+            return CliError(Problem.GROUP_ACTIVE, f"group {group} has members", "stop them first")
         case ErrorCode.GROUP_AUTHORIZATION_FAILED:
-            return CliError(Exit.DENIED, f"group {group}: not authorized")
-    return CliError(Exit.FAILED, f"group {group}: {code.name}")
+            return CliError(Problem.NOT_AUTHORIZED, f"group {group}: not authorized")
+    return CliError(Problem.BROKER_REFUSED, f"group {group}: {code.name}")

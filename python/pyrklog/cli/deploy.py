@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from pyrklog.base.problems import Problem
 from pyrklog.cli.admin_common import show
-from pyrklog.cli.failures import CliError, Exit, guarded, not_written
+from pyrklog.cli.failures import CliError, guarded, not_written
 from pyrklog.cli.options import Output, OutputFormat, argument, option
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ def deploy(
         _list(settings, output)
         return
     if kind not in KINDS:
-        raise CliError(Exit.USAGE, f"deploy takes {', '.join(KINDS)}, not {kind!r}")
+        raise CliError(Problem.ARGUMENT_VALUE, f"deploy takes {', '.join(KINDS)}, not {kind!r}")
     files = KINDS[kind].files(settings)
     if kind == "systemd" and is_hidden(settings.program):
         typer.echo(
@@ -53,7 +54,7 @@ def deploy(
     elif len(files) == 1:
         sys.stdout.write(next(iter(files.values())))
     else:
-        raise CliError(Exit.USAGE, f"{kind} is {len(files)} files", "give --to DIR")
+        raise CliError(Problem.ARGUMENT_MISSING, f"{kind} is {len(files)} files", "give --to DIR")
 
 
 def _settings(program: Path | None, runbooks: str | None) -> "Settings":
@@ -62,10 +63,14 @@ def _settings(program: Path | None, runbooks: str | None) -> "Settings":
 
     if program is not None and not (program.is_absolute() and str(program).isprintable()):
         what = f"--program takes an absolute path of printable characters, not {str(program)!a}"
-        raise CliError(Exit.USAGE, what, "for example --program /opt/pyrklog/bin/pyrklog")
+        raise CliError(
+            Problem.ARGUMENT_VALUE, what, "for example --program /opt/pyrklog/bin/pyrklog"
+        )
     if runbooks is not None and (not runbooks.strip() or "#" in runbooks):
         what = f"--runbooks takes the address of a page without an anchor, not {runbooks!r}"
-        raise CliError(Exit.USAGE, what, "for example --runbooks https://wiki.example/runbooks")
+        raise CliError(
+            Problem.ARGUMENT_VALUE, what, "for example --runbooks https://wiki.example/runbooks"
+        )
     return Settings(program or _own_program(), RUNBOOKS if runbooks is None else runbooks)
 
 
@@ -95,7 +100,7 @@ def _write(files: Mapping[str, str], to: Path, *, overwrite: bool) -> None:
     differing = [str(path) for path, state in states.items() if state == "differs"]
     if differing and not overwrite:
         what = f"{', '.join(differing)} is there and differs"
-        raise CliError(Exit.EXISTS, what, "--overwrite replaces it, or choose another --to")
+        raise CliError(Problem.FILE_EXISTS, what, "--overwrite replaces it, or choose another --to")
     try:
         to.mkdir(parents=True, exist_ok=True)
         for path, text in texts.items():

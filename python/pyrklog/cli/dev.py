@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from pyrklog.base.problems import Problem
 from pyrklog.cli.admin_common import say, show
-from pyrklog.cli.failures import CliError, Exit, guarded
+from pyrklog.cli.failures import CliError, guarded
 from pyrklog.cli.options import (
     Output,
     OutputFormat,
@@ -113,7 +114,7 @@ def _refuse_running(cluster: "Cluster") -> None:
         fix = f"see `{status}`, or start another with --name"
         if len(running) < len(cluster.nodes):
             fix = f"`{stop}` first, or restart each that does not run: see `{status}`"
-        raise CliError(Exit.EXISTS, what, fix)
+        raise CliError(Problem.DEV_EXISTS, what, fix)
 
 
 def _refuse_changes(name: str, wanted: Mapping[str, tuple[object, object]]) -> None:
@@ -126,7 +127,9 @@ def _refuse_changes(name: str, wanted: Mapping[str, tuple[object, object]]) -> N
     ]
     if changed:
         what = f"{name} is there already, with other values of {', '.join(changed)}"
-        raise CliError(Exit.EXISTS, what, "leave them out, use `pyrklog dev add`, or purge it")
+        raise CliError(
+            Problem.DEV_EXISTS, what, "leave them out, use `pyrklog dev add`, or purge it"
+        )
 
 
 def _racks_of(cluster: "Cluster") -> list[str | None]:
@@ -142,7 +145,9 @@ def _racks(text: str | None) -> list[str]:
         return []
     names = [one.strip() for one in text.split(",")]
     if not all(names) or "\n" in text:
-        raise CliError(Exit.USAGE, f"racks are names with commas between them, not {text!r}")
+        raise CliError(
+            Problem.ARGUMENT_VALUE, f"racks are names with commas between them, not {text!r}"
+        )
     return names
 
 

@@ -1,13 +1,17 @@
-"""Ends of commands: exit codes, and errors as one line ``error: what; fix: ...``.
+"""Ends of commands: exit codes, and errors with a number (:mod:`pyrklog.base.problems`).
 
 Functions of this package raise :class:`CliError` for what a user can see or fix.
 """
 
-from collections.abc import Callable, Iterable, Mapping
-from enum import IntEnum
+import json
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextvars import ContextVar
 from functools import wraps
 from typing import Any, ParamSpec, TypeVar
 
+from pyrklog.base.exit_codes import Exit as Exit
+from pyrklog.base.problems import Problem, lines
 from pyrklog.cli.internal_topics import TAKES_NO_RECORDS, internal_of
 
 TRACEBACK = "PYRKLOG_TRACEBACK"
@@ -16,59 +20,79 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
-class Exit(IntEnum):
-    """Exit codes of all commands except ``serve`` (:mod:`pyrklog.errors`)."""
-
-    OK = 0
-    FAILED = 1
-    USAGE = 2
-    UNREACHABLE = 3
-    NOT_FOUND = 4
-    EXISTS = 5
-    DENIED = 6
-    TIMED_OUT = 7
-    DIFFERS = 8
-    """Also: unhealthy, not safe."""
-    PARTIAL = 9
-    INTERRUPTED = 130
-    TERMINATED = 143
+_as_json: ContextVar[bool] = ContextVar("as_json", default=False)
+"""Whether the running command prints JSON, and so its errors, too."""
 
 
 class CliError(Exception):
-    """A command cannot continue: exit code, what happened, how to fix it."""
+    """A command cannot continue: the problem's number, what happened, why, how to fix it."""
 
-    def __init__(self, code: Exit, what: str, fix: str | None = None) -> None:
-        super().__init__(what)
-        self.code = code
+    def __init__(
+        self, problem: Problem, what: str, fix: str | None = None, *, why: str | None = None
+    ) -> None:
+        super().__init__(what if why is None else f"{what.rstrip('.')}; {why}")
+        self.problem = problem
         self.what = what
+        self.why = why
         self.fix = fix
 
-    def line(self) -> str:
-        what = " ".join(self.what.split()).rstrip(".")
-        return f"error: {what}; fix: {self.fix}" if self.fix else f"error: {what}"
+    @property
+    def code(self) -> Exit:
+        return self.problem.exit
+
+    def text(self) -> str:
+        return lines(self.problem, self.what, self.why, self.fix)
+
+    def json(self) -> str:
+        told = {
+            "code": self.problem.code,
+            "title": self.problem.title,
+            "what": " ".join(self.what.split()).rstrip("."),
+            "why": None if self.why is None else " ".join(self.why.split()).rstrip("."),
+            "fix": self.fix,
+        }
+        return json.dumps({"error": told})
 
 
-_CODES: dict[str, Exit] = {
-    "_TRANSPORT": Exit.UNREACHABLE,
-    "_ALL_BROKERS_DOWN": Exit.UNREACHABLE,
-    "_RESOLVE": Exit.UNREACHABLE,
-    "BROKER_NOT_AVAILABLE": Exit.UNREACHABLE,
-    "_UNKNOWN_TOPIC": Exit.NOT_FOUND,
-    "_UNKNOWN_PARTITION": Exit.NOT_FOUND,
-    "UNKNOWN_TOPIC_OR_PART": Exit.NOT_FOUND,
-    "UNKNOWN_TOPIC_ID": Exit.NOT_FOUND,
-    "RESOURCE_NOT_FOUND": Exit.NOT_FOUND,
-    "GROUP_ID_NOT_FOUND": Exit.NOT_FOUND,
-    "TOPIC_ALREADY_EXISTS": Exit.EXISTS,
-    "_AUTHENTICATION": Exit.DENIED,
-    "SASL_AUTHENTICATION_FAILED": Exit.DENIED,
-    "TOPIC_AUTHORIZATION_FAILED": Exit.DENIED,
-    "GROUP_AUTHORIZATION_FAILED": Exit.DENIED,
-    "CLUSTER_AUTHORIZATION_FAILED": Exit.DENIED,
-    "_TIMED_OUT": Exit.TIMED_OUT,
-    "_TIMED_OUT_QUEUE": Exit.TIMED_OUT,
-    "_MSG_TIMED_OUT": Exit.TIMED_OUT,
-    "REQUEST_TIMED_OUT": Exit.TIMED_OUT,
+def tell(error: CliError) -> None:
+    """Prints the error. On a terminal also where more is to be read."""
+    told = error.json() if _as_json.get() else error.text()
+    if sys.stderr.isatty():
+        told = f"{told}\n  see: pyrklog explain {error.problem.code}"
+    print(told, file=sys.stderr, flush=True)
+
+
+_PROBLEMS: dict[str, Problem] = {
+    "_TRANSPORT": Problem.NO_BROKER,
+    "_ALL_BROKERS_DOWN": Problem.NO_BROKER,
+    "_RESOLVE": Problem.NO_BROKER,
+    "BROKER_NOT_AVAILABLE": Problem.BROKER_AWAY,
+    "_UNKNOWN_TOPIC": Problem.TOPIC_NOT_FOUND,
+    "_UNKNOWN_PARTITION": Problem.PARTITION_NOT_FOUND,
+    "UNKNOWN_TOPIC_OR_PART": Problem.TOPIC_NOT_FOUND,
+    "UNKNOWN_TOPIC_ID": Problem.TOPIC_NOT_FOUND,
+    "RESOURCE_NOT_FOUND": Problem.OPTION_NOT_FOUND,
+    "GROUP_ID_NOT_FOUND": Problem.GROUP_NOT_FOUND,
+    "NON_EMPTY_GROUP": Problem.GROUP_ACTIVE,
+    "TOPIC_ALREADY_EXISTS": Problem.TOPIC_EXISTS,
+    "_AUTHENTICATION": Problem.NOT_AUTHORIZED,
+    "SASL_AUTHENTICATION_FAILED": Problem.NOT_AUTHORIZED,
+    "TOPIC_AUTHORIZATION_FAILED": Problem.NOT_AUTHORIZED,
+    "GROUP_AUTHORIZATION_FAILED": Problem.NOT_AUTHORIZED,
+    "CLUSTER_AUTHORIZATION_FAILED": Problem.NOT_AUTHORIZED,
+    "_TIMED_OUT": Problem.NO_ANSWER,
+    "_TIMED_OUT_QUEUE": Problem.NO_ANSWER,
+    "_MSG_TIMED_OUT": Problem.NO_ANSWER,
+    "REQUEST_TIMED_OUT": Problem.NO_ANSWER,
+    "INVALID_RECORD": Problem.RECORD_REFUSED,
+    "_INVALID_DIFFERENT_RECORD": Problem.RECORD_REFUSED,
+    "MSG_SIZE_TOO_LARGE": Problem.RECORD_REFUSED,
+    "INVALID_CONFIG": Problem.OPTION_NOT_CHANGED,
+    "INVALID_PARTITIONS": Problem.PARTITION_COUNT,
+    "OFFSET_OUT_OF_RANGE": Problem.OUTSIDE_THE_LOG,
+    "_AUTO_OFFSET_RESET": Problem.OUTSIDE_THE_LOG,
+    "UNSUPPORTED_VERSION": Problem.NOT_SERVED,
+    "_UNSUPPORTED_FEATURE": Problem.NOT_SERVED,
 }
 
 _FIXES: dict[Exit, str] = {
@@ -94,8 +118,12 @@ _ANY_CAUSE = "Broker: "
 _NAME_FIX = "names have up to 249 letters, digits, dots, underscores and hyphens"
 
 
+def problem_of(kafka_error: Any) -> Problem:
+    return _PROBLEMS.get(kafka_error.name(), Problem.BROKER_REFUSED)
+
+
 def exit_code(kafka_error: Any) -> Exit:
-    return _CODES.get(kafka_error.name(), Exit.FAILED)
+    return problem_of(kafka_error).exit
 
 
 def cli_error(
@@ -103,13 +131,14 @@ def cli_error(
 ) -> CliError:
     """A ``confluent_kafka.KafkaError`` as :class:`CliError`; ``about`` begins the sentence,
     ``topic`` is the name that the broker may have refused."""
-    code, name = exit_code(kafka_error), kafka_error.name()
+    problem, name = problem_of(kafka_error), kafka_error.name()
     reason = kafka_error.str() or name
     if name == _NAME_REFUSED and topic is not None:
         if internal_of([topic]) and reason.startswith(_ANY_CAUSE):
-            return CliError(code, f"{about}: {TAKES_NO_RECORDS}", fix)
+            return CliError(problem, f"{about}: {TAKES_NO_RECORDS}", fix)
         fix = fix or _fix_of_name(topic, reason)
-    return CliError(code, f"{about}: {reason}", fix or _SPECIAL_FIXES.get(name) or _FIXES.get(code))
+    fix = fix or _SPECIAL_FIXES.get(name) or _FIXES.get(problem.exit)
+    return CliError(problem, f"{about}: {reason}", fix)
 
 
 def _fix_of_name(topic: str, reason: str) -> str | None:
@@ -126,6 +155,14 @@ def worst(codes: Iterable[Exit]) -> Exit:
     if len(seen) <= 1:
         return seen.pop() if seen else Exit.OK
     return Exit.PARTIAL if Exit.OK in seen else Exit.FAILED
+
+
+def problem_of_all(errors: Sequence[CliError], codes: Iterable[Exit]) -> Problem:
+    """The problem of a command with several items, whose exit code is :func:`worst`."""
+    code = worst(codes)
+    if code is Exit.PARTIAL:
+        return Problem.PARTLY_DONE
+    return next((one.problem for one in errors if one.code is code), Problem.BROKER_REFUSED)
 
 
 def exit_with(codes: Iterable[Exit]) -> None:
@@ -148,12 +185,18 @@ def guarded(command: Callable[P, R]) -> Callable[P, R]:
             _refuse_non_texts(kwargs)
             return command(*args, **kwargs)
 
-        with taken_over():
-            return ending(checked)
+        token = _as_json.set(kwargs.get("output") in _JSON)
+        try:
+            with taken_over():
+                return ending(checked)
+        finally:
+            _as_json.reset(token)
 
     return run
 
 
+_JSON = ("json", "jsonl")
+"""Forms of output whose errors are JSON, a line each."""
 _BYTES = frozenset(
     (
         *("values", "key", "keys", "headers", "key_delimiter", "null"),
@@ -177,7 +220,9 @@ def refuse_non_text(value: str) -> None:
         value.encode()
     except UnicodeEncodeError:
         what = f"the argument {value!a} is not UTF-8"
-        raise CliError(Exit.USAGE, what, "set the terminal and the locale to UTF-8") from None
+        raise CliError(
+            Problem.ARGUMENT_VALUE, what, "set the terminal and the locale to UTF-8"
+        ) from None
 
 
 def refuse_empty(argument: str, kind: str, names: Iterable[str]) -> None:
@@ -185,7 +230,7 @@ def refuse_empty(argument: str, kind: str, names: Iterable[str]) -> None:
     if not all(names):
         article = "an" if kind[0] in "aeiou" else "a"
         what = f"{argument} takes the name of {article} {kind}, not an empty text"
-        raise CliError(Exit.USAGE, what)
+        raise CliError(Problem.ARGUMENT_VALUE, what)
 
 
 def counted(count: int, noun: str, plural: str | None = None) -> str:
@@ -203,12 +248,11 @@ def ending(command: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
     try:
         return command(*args, **kwargs)
     except CliError as error:
-        failure, code = error, int(error.code)
+        failure = error
     except DevError as error:
-        failure = CliError(Exit[error.problem.name], error.what, error.fix)
-        code = failure.code
+        failure = CliError(error.problem, error.what, error.fix)
     except StartError as error:
-        failure, code = CliError(Exit.FAILED, error.what, error.fix), error.exit_code
+        failure = CliError(error.problem, error.what, error.fix, why=error.why)
     except KeyboardInterrupt as error:
         from pyrklog.cli.interrupts import Terminated
 
@@ -219,20 +263,18 @@ def ending(command: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
         discard_output()
         raise typer.Exit(Exit.OK) from None
     except OSError as error:
-        failure, code = not_written(error), Exit.FAILED
+        failure = not_written(error)
     except (typer.Exit, typer.Abort, typer.BadParameter):
         raise
     except Exception as error:
         failure = unforeseen(error)
-        code = failure.code
-    typer.echo(failure.line(), err=True)
-    raise typer.Exit(code)
+    tell(failure)
+    raise typer.Exit(failure.code)
 
 
 def unforeseen(error: Exception) -> CliError:
     """An unexpected exception as one line; raises it if the user wants that."""
     import os
-    import sys
 
     if os.environ.get(TRACEBACK):
         raise error
@@ -240,14 +282,16 @@ def unforeseen(error: Exception) -> CliError:
     if library is not None and isinstance(error, library.KafkaException):
         return cli_error(error.args[0], "the cluster or librdkafka refused")
     what = f"unexpected {type(error).__name__}: {error}"
-    return CliError(Exit.FAILED, what, f"a bug: report what {TRACEBACK}=1 shows in the environment")
+    return CliError(
+        Problem.UNFORESEEN, what, f"a bug: report what {TRACEBACK}=1 shows in the environment"
+    )
 
 
-def unread(path: object, error: OSError, otherwise: Exit = Exit.FAILED) -> CliError:
+def unread(path: object, error: OSError, otherwise: Problem = Problem.FILE_UNREADABLE) -> CliError:
     """A file that cannot be read."""
     is_missing = isinstance(error, FileNotFoundError)
-    code = Exit.NOT_FOUND if is_missing else otherwise
-    return CliError(code, f"cannot read {path}: {error.strerror or error}")
+    problem = Problem.FILE_NOT_FOUND if is_missing else otherwise
+    return CliError(problem, f"cannot read {path}: {error.strerror or error}")
 
 
 def not_written(error: OSError) -> CliError:
@@ -255,13 +299,11 @@ def not_written(error: OSError) -> CliError:
     if error.filename is None:
         discard_output()
     where = error.filename or "what was to be printed could not be written"
-    return CliError(Exit.FAILED, f"{where}: {error.strerror or error}")
+    return CliError(Problem.NOT_WRITTEN, f"{where}: {error.strerror or error}")
 
 
 def _flush_output() -> None:
     """Discards buffered output, which would raise again at the exit."""
-    import sys
-
     try:
         sys.stdout.flush()
     except OSError:
@@ -271,6 +313,5 @@ def _flush_output() -> None:
 def discard_output() -> None:
     """Discards output after a broken pipe: buffered output must not raise again at the exit."""
     import os
-    import sys
 
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

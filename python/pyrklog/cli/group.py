@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
+from pyrklog.base.problems import Problem
 from pyrklog.cli.admin_common import confirm, connect, report_each, say, show
-from pyrklog.cli.failures import CliError, Exit, refuse_empty
+from pyrklog.cli.failures import CliError, refuse_empty
 from pyrklog.cli.options import (
     CONNECTION,
     Output,
@@ -162,9 +163,10 @@ def _active(group: "ConsumerGroup") -> CliError:
     count = len(group.members)
     members = "1 member" if count == 1 else f"{count} members"
     return CliError(
-        Exit.FAILED,
-        f"group {group.name} is {group.state} with {members}; it would overwrite the offsets",
+        Problem.GROUP_ACTIVE,
+        f"group {group.name} is {group.state} with {members}",
         "stop its consumers, or give --force",
+        why="it would overwrite the offsets",
     )
 
 
@@ -312,7 +314,9 @@ def _chosen_offsets(
             found.append((topic, partition))
     missing = [topic for topic in wanted if all(topic != key[0] for key in found)]
     if missing:
-        raise CliError(Exit.NOT_FOUND, f"group {name} has no such offsets of {', '.join(missing)}")
+        raise CliError(
+            Problem.NO_OFFSETS, f"group {name} has no such offsets of {', '.join(missing)}"
+        )
     return found
 
 
@@ -327,8 +331,9 @@ def _forget(connection: "Connection", name: str, places: dict[str, list[int]]) -
         (topic, partition), code = failed[0]
         subscribed = code is ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
         why = "its members read the topic" if subscribed else code.message
+        refused = Problem.GROUP_ACTIVE if subscribed else Problem.BROKER_REFUSED
         raise CliError(
-            Exit.FAILED if len(failed) == len(codes) else Exit.PARTIAL,
+            refused if len(failed) == len(codes) else Problem.PARTLY_DONE,
             f"group {name}, {topic} [{partition}]: {why}",
             "stop its consumers first" if subscribed else None,
         )

@@ -12,9 +12,10 @@ from typing import Any
 
 import typer
 
+from pyrklog.base.problems import Problem
 from pyrklog.cli.connection import PartitionKey
 from pyrklog.cli.consumer import RecordConsumer
-from pyrklog.cli.failures import CliError, Exit
+from pyrklog.cli.failures import CliError
 from pyrklog.cli.interrupts import held
 from pyrklog.cli.offsets import BEGINNING, END, OffsetPosition
 from pyrklog.cli.options import Settings
@@ -41,7 +42,7 @@ class GroupConsumer(RecordConsumer):
         super().__init__(settings, topics, read_committed=read_committed)
         if start not in (BEGINNING, END):
             raise CliError(
-                Exit.USAGE,
+                Problem.ARGUMENTS_DISAGREE,
                 "with -g the group's offsets count; -o takes only start or end, for partitions "
                 "without one",
                 "move the group with `pyrklog group seek`",

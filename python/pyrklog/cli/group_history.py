@@ -9,8 +9,9 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any
 
+from pyrklog.base.problems import Problem
 from pyrklog.cli.connection import Connection
-from pyrklog.cli.failures import CliError, Exit
+from pyrklog.cli.failures import CliError
 from pyrklog.cli.interrupts import held
 from pyrklog.cli.output import Item, Listing, columns
 from pyrklog.cli.topic_details import query_offsets
@@ -43,7 +44,7 @@ def read_history(connection: Connection, name: str) -> Listing:
         items = list(_generations(_records(connection, place, encode_group_key(GroupKey(name)))))
     if not items:
         raise CliError(
-            Exit.NOT_FOUND,
+            Problem.NO_HISTORY,
             f"nothing is known of rebalances of group {name}",
             "see `pyrklog group list`",
         )
@@ -88,7 +89,7 @@ def _records(connection: Connection, place: tuple[str, int], key: bytes) -> Iter
                     return
                 elif not error.retriable():
                     raise connection.explain(error, f"{place[0]} [{place[1]}]")
-        raise CliError(Exit.TIMED_OUT, f"{place[0]} [{place[1]}] could not be read to its end")
+        raise CliError(Problem.NO_ANSWER, f"{place[0]} [{place[1]}] could not be read to its end")
     finally:
         consumer.close()
 

@@ -12,8 +12,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from pyrklog.base.problems import Problem
 from pyrklog.cli.connection import Connection
-from pyrklog.cli.failures import CliError, Exit, cli_error, refuse_empty, unread
+from pyrklog.cli.failures import CliError, cli_error, refuse_empty, unread
 from pyrklog.cli.group_state import Key, committed_offsets, patiently
 from pyrklog.cli.offsets import BEGINNING, WORDS
 from pyrklog.cli.options import INT32_MAX
@@ -40,7 +41,9 @@ def parse_selection(texts: Sequence[str], option: str = "--topic") -> dict[str, 
     for text in texts:
         match = _SELECTION.fullmatch(text)
         if match is None or (match[2] is not None and not match[2].strip(",")):
-            raise CliError(Exit.USAGE, f"{option} takes TOPIC or TOPIC:PARTITION, not {text!r}")
+            raise CliError(
+                Problem.ARGUMENT_VALUE, f"{option} takes TOPIC or TOPIC:PARTITION, not {text!r}"
+            )
         topic, partitions = match.groups()
         if partitions is None:
             found[topic] = None
@@ -69,7 +72,9 @@ def select(
 def _refuse_missing(topic: str, partition: int, existing: Sequence[int]) -> None:
     if partition not in existing:
         count = len(existing)
-        raise CliError(Exit.NOT_FOUND, f"topic {topic} has no partition {partition}, only {count}")
+        raise CliError(
+            Problem.PARTITION_NOT_FOUND, f"topic {topic} has no partition {partition}, only {count}"
+        )
 
 
 def read_file(path: Path) -> dict[Key, int]:
@@ -77,9 +82,9 @@ def read_file(path: Path) -> dict[Key, int]:
     try:
         text = path.read_text()
     except OSError as error:
-        raise unread(path, error, Exit.USAGE) from None
+        raise unread(path, error, Problem.FILE_CONTENT) from None
     except UnicodeDecodeError as error:
-        raise CliError(Exit.USAGE, f"cannot read {path}: {error}") from None
+        raise CliError(Problem.FILE_CONTENT, f"cannot read {path}: {error}") from None
     if text.lstrip().startswith("{"):
         return _read_json(path, text)
     found: dict[Key, int] = {}
@@ -89,7 +94,7 @@ def read_file(path: Path) -> dict[Key, int]:
             continue
         if len(cells) != 3 or not _is_number(cells[1], INT32_MAX) or not _is_number(cells[2]):
             what = f"{path} line {number} is not TOPIC,PARTITION,OFFSET"
-            raise CliError(Exit.USAGE, what, "see `pyrklog group export`")
+            raise CliError(Problem.FILE_CONTENT, what, "see `pyrklog group export`")
         found[cells[0], int(cells[1])] = int(cells[2])
     return found
 
@@ -109,12 +114,14 @@ def _read_json(path: Path, text: str) -> dict[Key, int]:
         try:
             items = [json.loads(line) for line in text.splitlines() if line.strip()]
         except (ValueError, RecursionError) as error:
-            raise CliError(Exit.USAGE, f"{path} is neither CSV nor JSON: {error}") from None
+            raise CliError(
+                Problem.FILE_CONTENT, f"{path} is neither CSV nor JSON: {error}"
+            ) from None
     except RecursionError as error:
-        raise CliError(Exit.USAGE, f"{path} is no JSON of offsets: {error}") from None
+        raise CliError(Problem.FILE_CONTENT, f"{path} is no JSON of offsets: {error}") from None
     if not isinstance(items, list) or not all(map(_is_offset, items)):
         what = f"{path} has something else than topic, partition and offset"
-        raise CliError(Exit.USAGE, what, "see `pyrklog group export -o json`")
+        raise CliError(Problem.FILE_CONTENT, what, "see `pyrklog group export -o json`")
     return {(one["topic"], one["partition"]): one["offset"] for one in items}
 
 
@@ -180,10 +187,10 @@ def _nothing_to_move(
 ) -> CliError:
     if given is None:
         what = f"group {group} has no offsets to move"
-        return CliError(Exit.NOT_FOUND, what, "name topics with --topic")
+        return CliError(Problem.NO_OFFSETS, what, "name topics with --topic")
     known = ", ".join(sorted({topic for topic, _ in given}))
     what = f"{target} has no offsets of {', '.join(selected)}"
-    return CliError(Exit.NOT_FOUND, what, f"it has offsets of {known}")
+    return CliError(Problem.NO_OFFSETS, what, f"it has offsets of {known}")
 
 
 def _bounded(key: Key, before: int | None, wanted: int, low: int, high: int) -> Move:
@@ -198,18 +205,19 @@ def _given(connection: Connection, target: str) -> dict[Key, int] | None:
         refuse_empty("--to group:", "group", [other])
         offsets = {key: offset for key, (offset, _) in committed_offsets(connection, other).items()}
         if not offsets:
-            raise CliError(Exit.NOT_FOUND, f"group {other} has committed nothing")
+            raise CliError(Problem.NO_OFFSETS, f"group {other} has committed nothing")
         return offsets
     if _is_simple(target):
         return None
     reason = _no_file(target)
     if reason is not None:
-        code = Exit.NOT_FOUND if target and reason == _NO_SUCH_FILE else Exit.USAGE
-        raise CliError(code, f"--to takes {TARGETS}, not {target!r}: {reason}")
+        is_missing = bool(target) and reason == _NO_SUCH_FILE
+        problem = Problem.FILE_NOT_FOUND if is_missing else Problem.ARGUMENT_VALUE
+        raise CliError(problem, f"--to takes {TARGETS}, not {target!r}: {reason}")
     found = read_file(Path(target))
     if not found:
         what = f"{target} has no offsets"
-        raise CliError(Exit.USAGE, what, "give a file of `pyrklog group export`")
+        raise CliError(Problem.FILE_CONTENT, what, "give a file of `pyrklog group export`")
     return found
 
 
@@ -269,7 +277,7 @@ def _at_time(
     try:
         timestamp_ms = parse_time_ms(target[1:], now_ms)
     except RangeError as error:
-        raise CliError(Exit.USAGE, str(error).replace("-o", "--to")) from None
+        raise CliError(Problem.ARGUMENT_VALUE, str(error).replace("-o", "--to")) from None
     found = query_offsets(connection, keys, OffsetSpec.for_timestamp(timestamp_ms))
     return {key: offset if offset >= 0 else highs[key] for key, offset in found.items()}
 
@@ -294,5 +302,5 @@ def apply(connection: Connection, group: str, moves: Sequence[Move]) -> None:
     if failed:
         place = failed[0]
         refused = cli_error(place.error, f"group {group}, {place.topic} [{place.partition}]")
-        code = refused.code if len(failed) == len(wanted) else Exit.PARTIAL
-        raise CliError(code, refused.what, refused.fix)
+        problem = refused.problem if len(failed) == len(wanted) else Problem.PARTLY_DONE
+        raise CliError(problem, refused.what, refused.fix)

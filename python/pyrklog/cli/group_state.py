@@ -4,9 +4,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from pyrklog.base.committed import committed_partitions
+from pyrklog.base.problems import Problem
 from pyrklog.cli.connection import Connection
 from pyrklog.cli.coordinator import no_coordinator
-from pyrklog.cli.failures import CliError, Exit
+from pyrklog.cli.failures import CliError
 from pyrklog.cli.interrupts import waited_for
 from pyrklog.cli.told_lag import UNTOLD, ToldLag, told_group
 from pyrklog.cli.topic_details import query_offsets
@@ -123,7 +124,9 @@ def _state(name: str, states: Any) -> Any:
     known = {_words(state.name).lower(): state for state in states if state.name != "UNKNOWN"}
     if name.lower() not in known:
         names = ", ".join(_words(state.name) for state in known.values())
-        raise CliError(Exit.USAGE, f"--state {name!r} is no state of a group", f"one of {names}")
+        raise CliError(
+            Problem.ARGUMENT_VALUE, f"--state {name!r} is no state of a group", f"one of {names}"
+        )
     return known[name.lower()]
 
 
@@ -198,7 +201,7 @@ def missing_group(connection: Connection, name: str, otherwise: str = "") -> Cli
         names = []
     near = get_close_matches(name, names, n=SIMILAR_MAX, cutoff=SIMILARITY_MIN)
     fix = f"did you mean {' or '.join(near)}?" if near else "see `pyrklog group list`"
-    return CliError(Exit.NOT_FOUND, f"group {name} does not exist", fix + otherwise)
+    return CliError(Problem.GROUP_NOT_FOUND, f"group {name} does not exist", fix + otherwise)
 
 
 def all_partitions(connection: Connection) -> list[Key]:

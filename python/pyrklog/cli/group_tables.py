@@ -5,8 +5,9 @@ from typing import Any, NamedTuple
 
 import typer
 
+from pyrklog.base.problems import Problem
 from pyrklog.cli.connection import Connection
-from pyrklog.cli.failures import CliError, Exit
+from pyrklog.cli.failures import CliError
 from pyrklog.cli.group_seek import Move
 from pyrklog.cli.group_state import GroupLag, PartitionLag, describe_group, standing, total
 from pyrklog.cli.group_state import list_groups as find_groups
@@ -38,7 +39,8 @@ def parse_limits(text: str | None) -> Limits:
         match = re.fullmatch(r"(\d+)(ms|s|m|h|d)?", part.strip())
         if match is None:
             raise CliError(
-                Exit.USAGE, f"--lag-over takes RECORDS or TIME, such as 30s, not {part!r}"
+                Problem.ARGUMENT_VALUE,
+                f"--lag-over takes RECORDS or TIME, such as 30s, not {part!r}",
             )
         if match[2] is None:
             limits = limits._replace(records=int(match[1]))

@@ -8,6 +8,7 @@ from typer.core import TyperGroup
 
 from pyrklog.cli.config_kinds import ALL_BROKERS
 from pyrklog.cli.number_errors import plain_sentence
+from pyrklog.cli.usage_errors import advise, number
 
 _TOPICS_STAND_ALONE = "topics stand behind the command without an option"
 _ANY_COMMAND = {
@@ -216,6 +217,7 @@ class HintingGroup(TyperGroup):
             return super().parse_args(ctx, args)
         except Exception as error:
             _add_hint(error)
+            number(error)
             raise
 
     def invoke(self, ctx: Any) -> Any:
@@ -223,6 +225,7 @@ class HintingGroup(TyperGroup):
             return super().invoke(ctx)
         except Exception as error:
             _add_hint(error)
+            number(error)
             raise
 
 
@@ -237,7 +240,7 @@ def _add_hint(error: Any) -> None:
     if type(error).__name__ == "NoSuchOption" and option is not None:
         found = hint(path, option)
         if found is not None:
-            error.message = f"{error.message}; {found}"
+            advise(error, found)
             error.possibilities = None
         return
     message = plain_sentence(error)
@@ -247,18 +250,19 @@ def _add_hint(error: Any) -> None:
     message = str(getattr(error, "message", ""))
     plural, extra = _PLURAL.search(message), _EXTRA_OF_SERVE.match(message)
     if plural is not None and path.startswith("config"):
-        error.message = f"{message.rstrip('.')}; it is `pyrklog {path} {plural[1]} NAME`"
+        advise(error, f"it is `pyrklog {path} {plural[1]} NAME`")
         return
     named = _NO_KIND.search(message)
     if named is not None and path.startswith("config"):
         kind = "broker" if named[1].isdecimal() or named[1] == ALL_BROKERS else "topic"
-        error.message = f"{message.rstrip('.')}; for example `pyrklog {path} {kind} {named[1]}`"
+        advise(error, f"for example `pyrklog {path} {kind} {named[1]}`")
         return
     if extra is not None and path == "serve":
-        error.message = f"{message.rstrip('.')}; serve takes --config FILE, and --data DIR"
+        advise(error, "serve takes --config FILE, and --data DIR")
         return
     unknown = _NO_COMMAND.match(message)
     if unknown is not None:
         found = command_hint(path, unknown[1], getattr(context.command, "commands", {}))
         if found is not None:
-            error.message = f"{unknown[0]}; {found}"
+            error.message = unknown[0]
+            advise(error, found)

@@ -69,6 +69,11 @@ LAZY: Mapping[str, Lazy] = {
         "Look for the mistakes that keep a cluster from working; say how to mend each.",
         "doctor",
     ),
+    "explain": _of_cli(
+        "explain",
+        "Explain an error's number: what it means, usual causes, what to do; without it, list all.",
+        "explain",
+    ),
     "deploy": _of_cli(
         "deploy",
         "Print or write what runs a broker as a service; without KIND, list what there is.",

@@ -4,7 +4,8 @@ from pathlib import Path
 
 import typer
 
-from pyrklog.cli.failures import CliError, Exit, counted, guarded
+from pyrklog.base.problems import Problem
+from pyrklog.cli.failures import CliError, counted, guarded, tell
 from pyrklog.cli.options import (
     CONNECTION,
     Output,
@@ -49,7 +50,7 @@ def dump(
         printer.end()
     printer.finish()
     if printer.damages:
-        raise CliError(Exit.DIFFERS, f"{counted(printer.damages, 'damage')} found")
+        raise CliError(Problem.LOG_DAMAGED, f"{counted(printer.damages, 'damage')} found")
 
 
 @command(app, "verify", *CONNECTION)
@@ -81,7 +82,7 @@ def verify(
     for item in listing.items:
         if item["status"] == UNKNOWN:
             what = f"{item['topic']}-{item['partition']} was not compared: {item['reason']}"
-            typer.echo(CliError(code, what).line(), err=True)
+            tell(CliError(Problem.PARTLY_DONE, what))
     if code:
         raise typer.Exit(code)
 
@@ -109,7 +110,7 @@ def merge_state(
     from pyrklog.cli.state_changes import Filter
 
     if partition is not None and topic is None:
-        raise CliError(Exit.USAGE, "--partition of which topic?", "give --topic")
+        raise CliError(Problem.ARGUMENT_MISSING, "--partition of which topic?", "give --topic")
     wanted = Filter(topic, partition, _time_ms("--since", since), _time_ms("--until", until))
     code = merge(options, paths or [], wanted, output)
     if code:
@@ -127,7 +128,7 @@ def _time_ms(option: str, text: str | None) -> int | None:
         return parse_time_ms(text.removeprefix("@"), time.time_ns() // 1_000_000)
     except RangeError:
         fix = "give @2024-01-31T12:00:00 or @-90m"
-        raise CliError(Exit.USAGE, f"{option} {text!r} is no time", fix) from None
+        raise CliError(Problem.ARGUMENT_VALUE, f"{option} {text!r} is no time", fix) from None
 
 
 @app.command("export-kraft")
@@ -151,13 +152,16 @@ def export_kraft(
     flags = {"pyrklog.data.dir": str(data)} if data is not None else {}
     if data is None and config is None and not set_:
         # It changes the directories, so never the default one, which the user has not named.
-        raise CliError(Exit.USAGE, "whose directories?", "give --data or --config, as to serve")
+        raise CliError(
+            Problem.ARGUMENT_MISSING, "whose directories?", "give --data or --config, as to serve"
+        )
     try:
         settings = load_config(file=config, overrides=set_ or (), environ=os.environ, flags=flags)
         done = export(settings)
     except StartError as error:
-        code = Exit.DENIED if isinstance(error, TemporaryError) else Exit.FAILED
-        raise CliError(code, error.what.rstrip("."), error.fix) from None
+        is_used = isinstance(error, TemporaryError)
+        problem = Problem.DATA_IN_USE if is_used else Problem.NOT_EXPORTED
+        raise CliError(problem, error.what.rstrip("."), error.fix) from None
     what = f"{counted(done.topics, 'topic')}, {counted(done.partitions, 'partition')}"
     typer.echo(f"{what}, for Kafka 3.9 in KRaft mode")
     typer.echo(f"node.id={done.node_id}")

@@ -6,7 +6,8 @@ from typing import Any
 
 import typer
 
-from pyrklog.cli.failures import CliError, Exit, counted
+from pyrklog.base.problems import Problem
+from pyrklog.cli.failures import CliError, counted
 from pyrklog.cli.options import OutputFormat
 from pyrklog.cli.output import Column, Listing, as_json, print_listing, text
 
@@ -48,12 +49,12 @@ def files(paths: list[Path]) -> Iterator[Path]:
         if path.is_dir():
             found = sorted(one for one in path.iterdir() if one.is_file() and _is_ours(one))
             if not found:
-                raise CliError(Exit.NOT_FOUND, f"{path} holds no log files", "name a partition")
+                raise CliError(Problem.NO_DATA, f"{path} holds no log files", "name a partition")
             yield from found
         elif path.exists():
             yield path
         else:
-            raise CliError(Exit.NOT_FOUND, f"{path} does not exist")
+            raise CliError(Problem.FILE_NOT_FOUND, f"{path} does not exist")
 
 
 def _is_ours(path: Path) -> bool:
@@ -68,9 +69,11 @@ def rows(path: Path, *, records: bool, verify: bool) -> Iterator[Row]:
         for row in dump_file(str(path), records=records, verify=verify):
             yield {"file": path.name, **{name: _json(value) for name, value in row.items()}}
     except ValueError as error:
-        raise CliError(Exit.USAGE, str(error)) from None
+        raise CliError(Problem.FILE_CONTENT, str(error)) from None
     except OSError as error:
-        raise CliError(Exit.FAILED, f"cannot read {path}: {error.strerror or error}") from None
+        raise CliError(
+            Problem.FILE_UNREADABLE, f"cannot read {path}: {error.strerror or error}"
+        ) from None
 
 
 def _json(value: Any) -> Any:

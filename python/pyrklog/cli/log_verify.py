@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
+from pyrklog.base.problems import Problem
 from pyrklog.cli.broker_connection import BrokerConnection
 from pyrklog.cli.cluster_election import parse_places
 from pyrklog.cli.cluster_reading import read_state
@@ -82,7 +83,9 @@ def parse_since(text: str, now_ms: int) -> Since:
         return Since(parse_time_ms(text.removeprefix("@"), now_ms), is_time=True)
     except RangeError:
         fix = "give 1500, @2024-01-31T12:00:00 or @-90m"
-        raise CliError(Exit.USAGE, f"--since {text!r} is no offset and no time", fix) from None
+        raise CliError(
+            Problem.ARGUMENT_VALUE, f"--since {text!r} is no offset and no time", fix
+        ) from None
 
 
 class Replicas:
@@ -145,7 +148,7 @@ def verify(
     Raises :class:`CliError` if no broker can be asked, or the cluster is not pyrklog's.
     """
     if not is_plain(connection.settings):
-        raise CliError(Exit.FAILED, "this command reaches brokers over plain text only")
+        raise CliError(Problem.PLAIN_TEXT_ONLY, "this command reaches brokers over plain text only")
     refuse_others(connection.settings, "use Apache Kafka's kafka-replica-verification.sh")
     state = read_state(connection)
     chosen = _chosen(state, texts)
@@ -176,7 +179,9 @@ def _chosen(state: ClusterState, texts: Sequence[str]) -> list[PartitionState]:
             raise missing_topic(name, list(topics))
         for index in indexes:
             if index not in topics[name]:
-                raise CliError(Exit.NOT_FOUND, f"topic {name} has no partition {index}")
+                raise CliError(
+                    Problem.PARTITION_NOT_FOUND, f"topic {name} has no partition {index}"
+                )
     return [
         one
         for one in state.partitions

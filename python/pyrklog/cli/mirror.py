@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from pyrklog.base.problems import Problem
 from pyrklog.cli.failures import CliError, Exit, refuse_empty
 from pyrklog.cli.mirror_clusters import Sides, admins, fail, places, probe, with_sides
 from pyrklog.cli.options import (
@@ -110,7 +111,7 @@ def _run(options: Settings, wanted: "Options") -> None:
 
     if find_spec("pyarrow") is None:
         what = "pyarrow, which the mirror needs, is not installed"
-        raise CliError(Exit.FAILED, what, "pip install 'pyrklog[arrow]'")
+        raise CliError(Problem.PROGRAM_MISSING, what, "pip install 'pyrklog[arrow]'")
     probe(options, wanted.source, wanted.target)
     said = Said(wanted.names, options)
     mirror = Mirror(wanted, said)
@@ -193,7 +194,7 @@ def _refuse_names(patterns: list[str], again: list[str]) -> None:
     for topic in again:
         if wrong_with_name(topic) is not None:
             what = f"--again takes the name of one topic, not {topic!r}"
-            raise CliError(Exit.USAGE, what, "repeat --again for several topics")
+            raise CliError(Problem.ARGUMENT_VALUE, what, "repeat --again for several topics")
 
 
 def _refuse_others(policy: str, start: str, missing: str) -> None:
@@ -203,4 +204,6 @@ def _refuse_others(policy: str, start: str, missing: str) -> None:
         ("--missing", missing, ("fail", "skip")),
     ):
         if value not in known:
-            raise CliError(Exit.USAGE, f"{name} takes {' or '.join(known)}, not {value!r}")
+            raise CliError(
+                Problem.ARGUMENT_VALUE, f"{name} takes {' or '.join(known)}, not {value!r}"
+            )

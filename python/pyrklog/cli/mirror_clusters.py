@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, NoReturn
 
 import typer
 
-from pyrklog.cli.failures import CliError, Exit, refuse_empty, unread
+from pyrklog.base.problems import Problem
+from pyrklog.cli.failures import CliError, refuse_empty, unread
 from pyrklog.cli.options import Settings, option
 
 if TYPE_CHECKING:
@@ -114,7 +115,7 @@ def places(
 
     if options.properties:
         what = "mirror does not take -X: it has two clusters"
-        raise CliError(Exit.USAGE, what, f"give {FROM}-property or {TO}-property")
+        raise CliError(Problem.ARGUMENTS_DISAGREE, what, f"give {FROM}-property or {TO}-property")
     source, target = (_cluster(options, side) for side in sides)
     kind = Policy.IDENTITY if policy is None else Policy(policy)
     try:
@@ -132,7 +133,9 @@ def _cluster(options: Settings, side: Side) -> "Cluster":
     assert found is not None
     if "=" in found[2]:
         what = f"{side.name} takes one alias, before all brokers"
-        raise CliError(Exit.USAGE, what, f"for example {side.name} east=HOST:PORT,HOST:PORT")
+        raise CliError(
+            Problem.ARGUMENT_VALUE, what, f"for example {side.name} east=HOST:PORT,HOST:PORT"
+        )
     bootstrap = ",".join(f"{host}:{port}" for host, port in addresses(found[2]))
     alias = ALIASES[side.name] if found[1] is None else found[1]
     return Cluster(alias, bootstrap, _security(options, side))
@@ -150,7 +153,9 @@ def _security(options: Settings, side: Side) -> "Security":
         return security_of(given)
     except ValueError as error:
         what = "; ".join(str(error).splitlines())
-        raise CliError(Exit.USAGE, f"{side.name}: {what}", like_option(given, OPTIONS)) from None
+        raise CliError(
+            Problem.ARGUMENT_VALUE, f"{side.name}: {what}", like_option(given, OPTIONS)
+        ) from None
 
 
 def _of_pairs(name: str, pairs: list[str]) -> dict[str, str]:
@@ -158,7 +163,9 @@ def _of_pairs(name: str, pairs: list[str]) -> dict[str, str]:
     for pair in pairs:
         key, equals, value = pair.partition("=")
         if not equals or not _NAME.fullmatch(key.strip()):
-            raise CliError(Exit.USAGE, f"{name} takes KEY=VALUE, such as security.protocol=SSL")
+            raise CliError(
+                Problem.ARGUMENT_VALUE, f"{name} takes KEY=VALUE, such as security.protocol=SSL"
+            )
         found[key.strip()] = value
     return found
 
@@ -170,15 +177,15 @@ def _of_file(options: Settings, path: str) -> dict[str, str]:
     try:
         properties = parse_properties(Path(path).read_text("utf-8"))
     except OSError as error:
-        raise unread(path, error, Exit.USAGE) from None
+        raise unread(path, error, Problem.FILE_CONTENT) from None
     except UnicodeDecodeError:
-        raise CliError(Exit.USAGE, f"{path} is no text in UTF-8") from None
+        raise CliError(Problem.FILE_CONTENT, f"{path} is no text in UTF-8") from None
     except PropertiesError as error:
-        raise CliError(Exit.USAGE, f"{path}, {error}") from None
+        raise CliError(Problem.FILE_CONTENT, f"{path}, {error}") from None
     found, others = {}, []
     for one in properties:
         if not _NAME.fullmatch(one.key) or not (one.value or one.key.startswith(_SECURITY)):
-            raise CliError(Exit.USAGE, f"{path}, line {one.line} must be NAME=VALUE")
+            raise CliError(Problem.FILE_CONTENT, f"{path}, line {one.line} must be NAME=VALUE")
         if one.key.startswith(_SECURITY):
             found[one.key] = one.value
         else:
@@ -226,6 +233,15 @@ def admins(
     return found
 
 
+_PROBLEMS = {
+    "FAILED": Problem.MIRROR_STOPPED,
+    "USAGE": Problem.MIRROR_ARGUMENTS,
+    "UNREACHABLE": Problem.BROKER_AWAY,
+    "NOT_FOUND": Problem.MIRROR_NOT_FOUND,
+    "DENIED": Problem.NOT_AUTHORIZED,
+}
+"""By the name of the mirror's kind of failure, which would load slowly."""
+
+
 def fail(error: "MirrorError") -> NoReturn:
-    code = Exit[error.kind.name]
-    raise CliError(code, error.what, error.fix) from None
+    raise CliError(_PROBLEMS[error.kind.name], error.what, error.fix) from None

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from pyrklog.cli.failures import CliError, Exit, guarded
+from pyrklog.base.problems import Problem
+from pyrklog.cli.failures import CliError, guarded
 from pyrklog.cli.usage import Commands
 
 if TYPE_CHECKING:
@@ -178,7 +179,7 @@ def given(
     base = context.find_object(Given) or Given()
     if timeout_s is not None and not timeout_s <= TIMEOUT_MAX_S:
         what = f"--timeout takes up to {TIMEOUT_MAX_S:g} seconds, not {timeout_s:g}"
-        raise CliError(Exit.USAGE, what)
+        raise CliError(Problem.ARGUMENT_VALUE, what)
     pairs = parse_pairs(properties, "-X")
     refuse_brokers(pairs)
     return replace(
@@ -236,7 +237,7 @@ def refuse_brokers(properties: Iterable[str]) -> None:
     name = next((name for name in properties if name in _BROKERS), None)
     if name is not None:
         what = f"-X {name} does not choose the broker"
-        raise CliError(Exit.USAGE, what, "give the broker with -b HOST:PORT")
+        raise CliError(Problem.ARGUMENTS_DISAGREE, what, "give the broker with -b HOST:PORT")
 
 
 def _tell_unknown_variables() -> None:
@@ -259,7 +260,7 @@ def parse_pairs(pairs: list[str] | None, option: str) -> dict[str, str]:
     for pair in pairs or []:
         name, equals, value = pair.partition("=")
         if not equals or not name.strip():
-            raise CliError(Exit.USAGE, f"{option} takes KEY=VALUE, not {pair!r}")
+            raise CliError(Problem.ARGUMENT_VALUE, f"{option} takes KEY=VALUE, not {pair!r}")
         found[name.strip()] = value
     return found
 

@@ -4,7 +4,8 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from typing import TypeVar
 
-from pyrklog.cli.failures import CliError, Exit
+from pyrklog.base.problems import Problem
+from pyrklog.cli.failures import CliError
 
 RATE_MIN, RATE_MAX = 0.1, 1_000_000.0
 """Records a second."""
@@ -50,5 +51,5 @@ def parse_rate(rate: float | None) -> float | None:
     """Raises :class:`CliError` for a rate that makes no sense, such as NaN."""
     if rate is not None and not RATE_MIN <= rate <= RATE_MAX:
         what = f"--rate takes {RATE_MIN:g} to {RATE_MAX:g} records a second, not {rate:g}"
-        raise CliError(Exit.USAGE, what)
+        raise CliError(Problem.ARGUMENT_VALUE, what)
     return rate

@@ -4,8 +4,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
+from pyrklog.base.problems import Problem
 from pyrklog.cli.admin_common import connect, say
-from pyrklog.cli.failures import CliError, Exit, counted, refuse_empty
+from pyrklog.cli.failures import CliError, counted, refuse_empty
 from pyrklog.cli.options import (
     CONNECTION,
     INT32_MAX,
@@ -58,9 +59,11 @@ def produce(
     refuse_empty("TOPIC", "topic", [topic])
     _refuse_words(codec, acks, format_)
     if values and source is not None:
-        raise CliError(Exit.USAGE, "values and --from exclude each other")
+        raise CliError(Problem.ARGUMENTS_DISAGREE, "values and --from exclude each other")
     if tombstone and (key is None or values or source is not None):
-        raise CliError(Exit.USAGE, "--tombstone takes a key and no value", "give -k KEY")
+        raise CliError(
+            Problem.ARGUMENTS_DISAGREE, "--tombstone takes a key and no value", "give -k KEY"
+        )
     from pyrklog.cli.pace import Pace, parse_rate
     from pyrklog.cli.producer import (
         LineReader,
@@ -106,9 +109,9 @@ def produce(
 def _refuse_words(codec: str, acks: str, format_: str | None) -> None:
     refuse_codec(codec)
     if acks not in ACKS:
-        raise CliError(Exit.USAGE, f"--acks {acks} is not all, 1 or 0")
+        raise CliError(Problem.ARGUMENT_VALUE, f"--acks {acks} is not all, 1 or 0")
     if format_ not in (None, "jsonl"):
-        raise CliError(Exit.USAGE, f"-f {format_} is not jsonl")
+        raise CliError(Problem.ARGUMENT_VALUE, f"-f {format_} is not jsonl")
 
 
 def _say_only(options: Settings, topic: str, records: "Iterator[InputRecord]") -> None:
@@ -121,4 +124,6 @@ def _say_only(options: Settings, topic: str, records: "Iterator[InputRecord]") -
 
 def refuse_codec(codec: str) -> None:
     if codec not in CODECS:
-        raise CliError(Exit.USAGE, f"-z {codec} is no codec", f"one of {', '.join(CODECS)}")
+        raise CliError(
+            Problem.ARGUMENT_VALUE, f"-z {codec} is no codec", f"one of {', '.join(CODECS)}"
+        )

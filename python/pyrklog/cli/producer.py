@@ -6,13 +6,13 @@ from typing import Any, BinaryIO
 
 import typer
 
+from pyrklog.base.problems import Problem
 from pyrklog.cli.connection import Connection
 from pyrklog.cli.failures import (
     CliError,
-    Exit,
     cli_error,
     counted,
-    exit_code,
+    problem_of,
     refuse_non_text,
     unread,
 )
@@ -41,7 +41,7 @@ def parse_headers(headers: list[str]) -> Headers:
         refuse_non_text(name)
         if not equals:
             fix = f"`-H {name}=` for an empty value; `produce -f jsonl` writes a null one"
-            raise CliError(Exit.USAGE, f"-H takes K=V, not {header!a}", fix)
+            raise CliError(Problem.ARGUMENT_VALUE, f"-H takes K=V, not {header!a}", fix)
         found.append((name, argument_bytes(value)))
     return tuple(found)
 
@@ -90,13 +90,15 @@ class LineReader:
                 try:
                     yield self._from_json(line)
                 except BadLineError as error:
-                    raise CliError(Exit.USAGE, f"line {number} {error}") from None
+                    raise CliError(Problem.FILE_CONTENT, f"line {number} {error}") from None
 
     def _refuse_without_key(self, number: int, line: bytes) -> None:
         if self._delimiter and self._delimiter not in line and self._template.key is None:
             text = self._delimiter.decode(errors="backslashreplace")
             what = f"line {number} has no {text!r} after a key (-K)"
-            raise CliError(Exit.USAGE, what, "give -k KEY for such lines, or leave out -K")
+            raise CliError(
+                Problem.FILE_CONTENT, what, "give -k KEY for such lines, or leave out -K"
+            )
 
     def _plain(self, line: bytes) -> InputRecord:
         key, value = self._template.key, line
@@ -181,7 +183,7 @@ class RecordProducer:
                 raise self._connection.explain(error, "nothing written", [self._topic])
             if time.monotonic() > deadline:
                 raise CliError(
-                    Exit.NOT_FOUND,
+                    Problem.TOPIC_NOT_FOUND,
                     f"topic {self._topic} does not exist, and the broker creates none by itself",
                     f"`pyrklog topic create {self._topic}`",
                 )
@@ -220,15 +222,17 @@ class RecordProducer:
         total = counted(self._failed + self._delivered, "record")
         about = f"{self._failed} of {total} not written"
         error = self._connection.explain(self._first_error, about, [self._topic])
-        code = Exit.PARTIAL if self._delivered else exit_code(self._first_error)
-        return CliError(code, error.what, self._fixes.get(self._first_error.name(), error.fix))
+        problem = Problem.PARTLY_DONE if self._delivered else problem_of(self._first_error)
+        return CliError(problem, error.what, self._fixes.get(self._first_error.name(), error.fix))
 
     def with_written(self, problem: CliError) -> CliError:
         if not self._delivered or self._first_error is not None:
             return problem
         count = self._delivered
         before = "1 record before it was" if count == 1 else f"{count} records before it were"
-        return CliError(Exit.PARTIAL, f"{problem.what}; {before} written", problem.fix)
+        return CliError(
+            Problem.PARTLY_DONE, f"{problem.what}; {before} written", problem.fix, why=problem.why
+        )
 
     def sum_up(self) -> None:
         if sys.stderr.isatty():

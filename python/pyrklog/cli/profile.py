@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from pyrklog.base.problems import Problem
 from pyrklog.cli.admin_common import confirm, say, show
 from pyrklog.cli.colour import AUTO, MODES
-from pyrklog.cli.failures import CliError, Exit
+from pyrklog.cli.failures import CliError
 from pyrklog.cli.options import (
     Output,
     OutputFormat,
@@ -82,7 +83,9 @@ def show_profile(
     found = load(os.environ)
     wanted = name or found.selected(None, os.environ)
     if wanted is None:
-        raise CliError(Exit.NOT_FOUND, "no profile is in use", "see `pyrklog profile list`")
+        raise CliError(
+            Problem.PROFILE_NOT_FOUND, "no profile is in use", "see `pyrklog profile list`"
+        )
     profile = found.get(wanted)
     if output in (OutputFormat.JSON, OutputFormat.YAML, OutputFormat.JSONL):
         items = [{**_item(profile), "properties": _shown_properties(profile)}]
@@ -170,12 +173,16 @@ def edit(
         say(options, f"{path} {'changed' if edit_file(path, os.environ) else 'stays as it was'}")
         return
     if name is None:
-        raise CliError(Exit.USAGE, "which profile?", "`pyrklog profile edit NAME` with the options")
+        raise CliError(
+            Problem.ARGUMENT_MISSING,
+            "which profile?",
+            "`pyrklog profile edit NAME` with the options",
+        )
     before = load(os.environ).get(name)
     kept = {key: one for key, one in before.properties.items() if key not in (unset or [])}
     for key in unset or []:
         if key not in before.properties:
-            raise CliError(Exit.NOT_FOUND, f"profile {name} has no property {key}")
+            raise CliError(Problem.PROFILE_NOT_FOUND, f"profile {name} has no property {key}")
     after = replace(
         before,
         brokers=before.brokers if brokers is None else _brokers(brokers),
@@ -234,7 +241,9 @@ def import_profiles(
         _refuse_existing(load(os.environ), [one.profile.name for one in found.profiles])
     current = found.current if len(found.profiles) > 1 else found.profiles[0].profile.name
     if chosen and current is None:
-        raise CliError(Exit.USAGE, "which one is to be used?", "give --name, or leave out --use")
+        raise CliError(
+            Problem.ARGUMENT_MISSING, "which one is to be used?", "give --name, or leave out --use"
+        )
 
     def act(document: "TOMLDocument") -> None:
         for one in found.profiles:
@@ -271,7 +280,9 @@ def _refuse_existing(found: Profiles, names: list[str]) -> None:
     there = [name for name in names if name in found.tables]
     if there:
         what = f"there is a profile {there[0]} in {found.path}"
-        raise CliError(Exit.EXISTS, what, "choose another name, or `pyrklog profile edit` it")
+        raise CliError(
+            Problem.PROFILE_EXISTS, what, "choose another name, or `pyrklog profile edit` it"
+        )
 
 
 def _brokers(text: str | None) -> tuple[str, ...]:
@@ -297,17 +308,17 @@ def _asked_value(key: str) -> str:
         line = sys.stdin.readline()
         if not line:
             what = f"standard input has no line for {key}"
-            raise CliError(Exit.USAGE, what, f"type it, or pipe it to --ask {key}")
+            raise CliError(Problem.ARGUMENT_MISSING, what, f"type it, or pipe it to --ask {key}")
         return line.rstrip("\n")
     try:
         return str(typer.prompt(key, hide_input=True, err=True))
     except typer.Abort:
-        raise CliError(Exit.INTERRUPTED, "nothing was changed") from None
+        raise CliError(Problem.STOPPED, "nothing was changed") from None
 
 
 def _mode(text: str | None) -> str:
     if text is not None and text not in MODES:
-        raise CliError(Exit.USAGE, f"--colour takes {', '.join(MODES)}, not {text!r}")
+        raise CliError(Problem.ARGUMENT_VALUE, f"--colour takes {', '.join(MODES)}, not {text!r}")
     return text or AUTO
 
 

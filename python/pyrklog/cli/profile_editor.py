@@ -7,7 +7,8 @@ import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
-from pyrklog.cli.failures import CliError, Exit
+from pyrklog.base.problems import Problem
+from pyrklog.cli.failures import CliError
 from pyrklog.cli.profile_file import locked, read_text, replace_text
 
 _START = """\
@@ -45,11 +46,11 @@ def edit_file(path: Path, environ: Mapping[str, str]) -> bool:
         with locked(path):
             if read_text(path) != before:
                 what = f"{path} was changed by another command meanwhile"
-                raise CliError(Exit.FAILED, what)
+                raise CliError(Problem.PROFILE_NOT_EDITED, what)
             replace_text(path, after)
     except CliError as error:
         kept = f"the file stays as it was, and {draft} has your text"
-        raise CliError(error.code, f"{error.what}; {kept}", error.fix) from None
+        raise CliError(error.problem, f"{error.what}; {kept}", error.fix) from None
     draft.unlink()
     return True
 
@@ -61,8 +62,8 @@ def _run(words: list[str], draft: Path) -> None:
     except OSError as error:
         draft.unlink()
         what = f"cannot run {words[0]}: {error.strerror or error}"
-        raise CliError(Exit.FAILED, what, fix) from None
+        raise CliError(Problem.PROFILE_NOT_EDITED, what, fix) from None
     if done.returncode:
         draft.unlink()
         what = f"{words[0]} ended with {done.returncode}; nothing was changed"
-        raise CliError(Exit.FAILED, what)
+        raise CliError(Problem.PROFILE_NOT_EDITED, what)

@@ -12,8 +12,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pyrklog.base.problems import Problem
 from pyrklog.cli.colour import AUTO
-from pyrklog.cli.failures import CliError, Exit
+from pyrklog.cli.failures import CliError
 from pyrklog.cli.profiles import BY_NAME, FILE_VARIABLE, Profile, Profiles, parse, refuse_bad_name
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ def change(path: Path, act: "Callable[[TOMLDocument], None]") -> Profiles:
         try:
             after = tomlkit.dumps(document)
         except TOMLKitError as error:  # a text that TOML has no form for
-            raise CliError(Exit.USAGE, f"{path} cannot be written: {error}") from None
+            raise CliError(Problem.PROFILE_FILE, f"{path} cannot be written: {error}") from None
         return replace_text(path, after)
 
 
@@ -50,7 +51,7 @@ def locked(path: Path) -> Iterator[None]:
         number = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     except OSError as error:
         what = f"the folder {folder} cannot be used: {error.strerror or error}"
-        raise CliError(Exit.FAILED, what, f"name a file with {FILE_VARIABLE}") from None
+        raise CliError(Problem.NOT_WRITTEN, what, f"name a file with {FILE_VARIABLE}") from None
     try:
         fcntl.flock(number, fcntl.LOCK_EX)
         yield
@@ -65,9 +66,11 @@ def read_text(path: Path) -> str:
     except FileNotFoundError:
         return ""
     except OSError as error:
-        raise CliError(Exit.FAILED, f"cannot read {path}: {error.strerror or error}") from None
+        raise CliError(
+            Problem.FILE_UNREADABLE, f"cannot read {path}: {error.strerror or error}"
+        ) from None
     except UnicodeDecodeError:
-        raise CliError(Exit.USAGE, f"{path} is no text in UTF-8") from None
+        raise CliError(Problem.PROFILE_FILE, f"{path} is no text in UTF-8") from None
 
 
 def replace_text(path: Path, text: str) -> Profiles:
@@ -90,7 +93,9 @@ def replace_text(path: Path, text: str) -> Profiles:
             os.unlink(temporary)
             raise
     except OSError as error:
-        raise CliError(Exit.FAILED, f"cannot write {path}: {error.strerror or error}") from None
+        raise CliError(
+            Problem.NOT_WRITTEN, f"cannot write {path}: {error.strerror or error}"
+        ) from None
     return found
 
 

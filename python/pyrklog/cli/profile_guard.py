@@ -10,7 +10,8 @@ from typing import Any
 
 import typer
 
-from pyrklog.cli.failures import CliError, Exit
+from pyrklog.base.problems import Problem
+from pyrklog.cli.failures import CliError
 from pyrklog.cli.profiles import Profile
 
 READING = frozenset(
@@ -64,7 +65,9 @@ def check(
         return
     if profile.read_only:
         what = f"profile {profile.name} is read-only, and `pyrklog {command}` changes a cluster"
-        raise CliError(Exit.DENIED, what, "choose another profile with -p, or none with -p none")
+        raise CliError(
+            Problem.PROFILE_GUARD, what, "choose another profile with -p, or none with -p none"
+        )
     _confirm(command, profile.name, confirmed)
 
 
@@ -73,11 +76,15 @@ def _confirm(command: str, name: str, confirmed: str | None) -> None:
     if typed is None:
         if not sys.stdin.isatty():
             what = f"profile {name} wants its name typed before a change"
-            raise CliError(Exit.USAGE, what, f"give `pyrklog --confirm {name} {command} ...`")
+            raise CliError(
+                Problem.CONFIRMATION_NEEDED, what, f"give `pyrklog --confirm {name} {command} ...`"
+            )
         try:
             typed = typer.prompt(f"Type {name} to run `pyrklog {command}` on it", err=True)
         except typer.Abort:
-            raise CliError(Exit.INTERRUPTED, "nothing was changed") from None
+            raise CliError(Problem.STOPPED, "nothing was changed") from None
     if typed != name:
         what = f"profile {name} was not confirmed; nothing was changed"
-        raise CliError(Exit.DENIED, what, "type its name as `pyrklog profile list` shows it")
+        raise CliError(
+            Problem.PROFILE_GUARD, what, "type its name as `pyrklog profile list` shows it"
+        )

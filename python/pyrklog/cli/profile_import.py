@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
 
-from pyrklog.cli.failures import CliError, Exit, unread
+from pyrklog.base.problems import Problem
+from pyrklog.cli.failures import CliError, unread
 from pyrklog.cli.profiles import Profile, refuse_bad_name
 
 FILE_BYTES_MAX = 2**20
@@ -39,7 +40,7 @@ class Found:
 def read(kind: str, file: str | None, name: str | None, environ: Mapping[str, str]) -> Found:
     """Raises :class:`CliError`."""
     if kind not in KINDS:
-        raise CliError(Exit.USAGE, f"import takes {', '.join(KINDS)}, not {kind!r}")
+        raise CliError(Problem.ARGUMENT_VALUE, f"import takes {', '.join(KINDS)}, not {kind!r}")
     path = _default_path(kind, environ) if file is None else Path(file)
     text = _text(path)
     if kind in ("rpk", "kaf"):
@@ -67,7 +68,9 @@ def _default_path(kind: str, environ: Mapping[str, str]) -> Path:
         "librdkafka": folder / "kcat.conf",
     }
     if kind not in places:
-        raise CliError(Exit.USAGE, "which file?", f"`pyrklog profile import {kind} FILE`")
+        raise CliError(
+            Problem.ARGUMENT_MISSING, "which file?", f"`pyrklog profile import {kind} FILE`"
+        )
     return places[kind]
 
 
@@ -78,11 +81,11 @@ def _text(path: Path) -> str:
     except OSError as error:
         raise unread(path, error) from None
     if len(content) > FILE_BYTES_MAX:
-        raise CliError(Exit.USAGE, f"{path} has more than {FILE_BYTES_MAX} bytes")
+        raise CliError(Problem.FILE_CONTENT, f"{path} has more than {FILE_BYTES_MAX} bytes")
     try:
         return content.decode()
     except UnicodeDecodeError:
-        raise CliError(Exit.USAGE, f"{path} is no text in UTF-8") from None
+        raise CliError(Problem.FILE_CONTENT, f"{path} is no text in UTF-8") from None
 
 
 def _refuse_bad_brokers(path: Path, profile: Profile) -> None:
@@ -94,7 +97,7 @@ def _refuse_bad_brokers(path: Path, profile: Profile) -> None:
         addresses(profile.bootstrap)
     except CliError as error:
         what = error.what.removeprefix("-b takes HOST:PORT, not ")
-        raise CliError(Exit.USAGE, f"{path}: brokers of {profile.name}: {what}") from None
+        raise CliError(Problem.FILE_CONTENT, f"{path}: brokers of {profile.name}: {what}") from None
 
 
 class _Reader:
@@ -181,7 +184,9 @@ def _of_yaml(path: Path, text: str, name: str | None, tool: _Tool) -> Found:
         found = [one for one in found if one.profile.name == name]
     if not found:
         what = f"{path} has no {'cluster' if name is None else name}"
-        raise CliError(Exit.NOT_FOUND, what, f"it has {', '.join(names)}" if names else None)
+        raise CliError(
+            Problem.PROFILE_NOT_FOUND, what, f"it has {', '.join(names)}" if names else None
+        )
     current = current if current in names else None
     return Found(path, found, current, tuple(one for one in whole.left() if one != "version"))
 
@@ -270,7 +275,7 @@ def _take_login(properties: dict[str, str], sasl: _Reader, user: str, password: 
 
 
 def _refuse(path: Path, why: str) -> NoReturn:
-    raise CliError(Exit.USAGE, f"{path}: {why}")
+    raise CliError(Problem.FILE_CONTENT, f"{path}: {why}")
 
 
 _RPK = _Tool("profiles", "current_profile", _of_rpk)

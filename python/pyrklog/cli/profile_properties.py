@@ -7,7 +7,8 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
-from pyrklog.cli.failures import CliError, Exit
+from pyrklog.base.problems import Problem
+from pyrklog.cli.failures import CliError
 
 Taken = tuple[tuple[str, ...], dict[str, str], tuple[str, ...]]
 """Brokers, properties, names that were passed over."""
@@ -42,7 +43,7 @@ def of_java(path: Path, text: str) -> Taken:
     try:
         given = {one.key: one.value for one in parse_properties(text)}
     except PropertiesError as error:
-        raise CliError(Exit.USAGE, f"{path}, {error}") from None
+        raise CliError(Problem.FILE_CONTENT, f"{path}, {error}") from None
     brokers = _brokers(given.pop("bootstrap.servers", ""))
     taken = {name: given.pop(name) for name in list(given) if name in _SAME_IN_JAVA and given[name]}
     for act in (_take_login, _take_truststore, _take_keystore, _take_name_check):
@@ -113,7 +114,7 @@ def of_librdkafka(
             continue
         name, equals, value = stripped.partition("=")
         if not equals or not name.strip():
-            raise CliError(Exit.USAGE, f"{path}, line {number}: it must be NAME=VALUE")
+            raise CliError(Problem.FILE_CONTENT, f"{path}, line {number}: it must be NAME=VALUE")
         given[name.strip()] = value.strip()
     brokers: tuple[str, ...] = ()
     for name in _BROKERS:

@@ -10,8 +10,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from pyrklog.base.problems import Problem
 from pyrklog.cli.colour import AUTO, MODES
-from pyrklog.cli.failures import CliError, Exit
+from pyrklog.cli.failures import CliError
 
 FILE_VARIABLE = "PYRKLOG_CONFIG"
 PROFILE_VARIABLE = "PYRKLOG_PROFILE"
@@ -67,7 +68,9 @@ class Profiles:
 
         near = get_close_matches(name, self.names(), n=1, cutoff=0.6)
         fix = f"did you mean {near[0]}?" if near else "see `pyrklog profile list`"
-        return CliError(Exit.NOT_FOUND, f"there is no profile {name} in {self.path}", fix)
+        return CliError(
+            Problem.PROFILE_NOT_FOUND, f"there is no profile {name} in {self.path}", fix
+        )
 
     def selected(self, named: str | None, environ: Mapping[str, str]) -> str | None:
         """The name of the profile to use; ``named`` is that of ``--profile``."""
@@ -94,7 +97,9 @@ def load(environ: Mapping[str, str]) -> Profiles:
     except (FileNotFoundError, NotADirectoryError):
         return Profiles(path, None, {})
     except OSError as error:
-        raise CliError(Exit.USAGE, f"cannot read {path}: {error.strerror or error}") from None
+        raise CliError(
+            Problem.PROFILE_FILE, f"cannot read {path}: {error.strerror or error}"
+        ) from None
     return parse(content, path)
 
 
@@ -104,16 +109,16 @@ def parse(content: bytes, path: Path) -> Profiles:
 
     fix = "`pyrklog profile edit` opens it"
     if len(content) > FILE_BYTES_MAX:
-        raise CliError(Exit.USAGE, f"{path} has more than {FILE_BYTES_MAX} bytes", fix)
+        raise CliError(Problem.PROFILE_FILE, f"{path} has more than {FILE_BYTES_MAX} bytes", fix)
     try:
         found = tomllib.loads(content.decode())
     except (ValueError, RecursionError) as error:
-        raise CliError(Exit.USAGE, f"{path} is no TOML: {error}", fix) from None
+        raise CliError(Problem.PROFILE_FILE, f"{path} is no TOML: {error}", fix) from None
     _refuse_unknown(found, ("profile", "profiles"), str(path))
     chosen, tables = found.get("profile"), found.get("profiles", {})
     if not isinstance(tables, dict) or not (chosen is None or isinstance(chosen, str)):
         what = f'{path}: "profile" is a name, and "profiles" has a table for each'
-        raise CliError(Exit.USAGE, what, fix)
+        raise CliError(Problem.PROFILE_FILE, what, fix)
     return Profiles(path, chosen or None, tables)
 
 
@@ -122,15 +127,17 @@ def refuse_bad_name(name: str) -> None:
     is_good = name.isprintable() and name == name.strip() and not name.startswith("-")
     if not name or not is_good or len(name) > NAME_CHARACTERS_MAX:
         what = f"a profile's name has 1 to {NAME_CHARACTERS_MAX} printable characters, not {name!a}"
-        raise CliError(Exit.USAGE, what)
+        raise CliError(Problem.ARGUMENT_VALUE, what)
     if name == WITHOUT:
-        raise CliError(Exit.USAGE, f"{WITHOUT} stands for no profile", "choose another name")
+        raise CliError(
+            Problem.ARGUMENT_VALUE, f"{WITHOUT} stands for no profile", "choose another name"
+        )
 
 
 def _profile(name: str, table: Any, path: Path) -> Profile:
     where = f"{path}: profile {name}"
     if not isinstance(table, dict):
-        raise CliError(Exit.USAGE, f"{where} is no table", f"write [profiles.{name}]")
+        raise CliError(Problem.PROFILE_FILE, f"{where} is no table", f"write [profiles.{name}]")
     _refuse_unknown(table, _KEYS, where)
     return Profile(
         name=name,
@@ -151,42 +158,42 @@ def _refuse_unknown(table: Mapping[str, Any], known: tuple[str, ...], where: str
         if key not in known:
             near = get_close_matches(key, known, n=1, cutoff=0.6)
             fix = f"did you mean {near[0]}?" if near else f"one of {', '.join(known)}"
-            raise CliError(Exit.USAGE, f"{where} has an unknown key {key}", fix)
+            raise CliError(Problem.PROFILE_FILE, f"{where} has an unknown key {key}", fix)
 
 
 def _brokers(value: Any, where: str) -> tuple[str, ...]:
     texts = value.split(",") if isinstance(value, str) else value
     if not isinstance(texts, list) or not all(isinstance(one, str) for one in texts):
         what = f'{where}: "brokers" is a list of "HOST:PORT"'
-        raise CliError(Exit.USAGE, what)
+        raise CliError(Problem.PROFILE_FILE, what)
     return tuple(one.strip() for one in texts if one.strip())
 
 
 def _properties(value: Any, where: str) -> dict[str, str]:
     if not isinstance(value, dict):
-        raise CliError(Exit.USAGE, f'{where}: "properties" is a table')
+        raise CliError(Problem.PROFILE_FILE, f'{where}: "properties" is a table')
     found: dict[str, str] = {}
     for name, one in value.items():
         if name in _BROKERS:
             what = f"{where}: the property {name} does not choose the brokers"
-            raise CliError(Exit.USAGE, what, 'give them as "brokers"')
+            raise CliError(Problem.PROFILE_FILE, what, 'give them as "brokers"')
         if isinstance(one, dict):
             # ``sasl.username = ...`` without quotation marks is a table in TOML.
             fix = f'write names with dots in quotation marks: "{name}.NAME" = ...'
-            raise CliError(Exit.USAGE, f"{where}: the property {name} is a table", fix)
+            raise CliError(Problem.PROFILE_FILE, f"{where}: the property {name} is a table", fix)
         if isinstance(one, bool):
             found[name] = "true" if one else "false"
         elif isinstance(one, str | int | float):
             found[name] = str(one)
         else:
-            raise CliError(Exit.USAGE, f"{where}: the property {name} is no text")
+            raise CliError(Problem.PROFILE_FILE, f"{where}: the property {name} is no text")
     return found
 
 
 def _flag(table: Mapping[str, Any], key: str, where: str) -> bool:
     value = table.get(key, False)
     if not isinstance(value, bool):
-        raise CliError(Exit.USAGE, f"{where}: {key} is true or false")
+        raise CliError(Problem.PROFILE_FILE, f"{where}: {key} is true or false")
     return value
 
 
@@ -198,7 +205,7 @@ def _word(
         return None
     if not isinstance(value, str) or (words is not None and value not in words):
         known = "a text" if words is None else " or ".join(f'"{one}"' for one in words)
-        raise CliError(Exit.USAGE, f"{where}: {key} is {known}")
+        raise CliError(Problem.PROFILE_FILE, f"{where}: {key} is {known}")
     return value
 
 

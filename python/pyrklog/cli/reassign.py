@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from pyrklog.base.problems import Problem
 from pyrklog.cli.admin_common import connect, say, show
-from pyrklog.cli.failures import CliError, Exit, exit_with, unread
+from pyrklog.cli.failures import CliError, Exit, exit_with, tell, unread
 from pyrklog.cli.options import (
     CONNECTION,
     OnlySaid,
@@ -67,7 +68,9 @@ def plan(
     if topics_file is not None:
         names += parse_topics(_read(topics_file), topics_file)
     if not names and (topics is not None or topics_file is not None):
-        raise CliError(Exit.USAGE, "no topic is named", "leave -t and -f out for all of them")
+        raise CliError(
+            Problem.ARGUMENT_MISSING, "no topic is named", "leave -t and -f out for all of them"
+        )
     cluster = ReassignmentAdmin(connect(options))
     everything, _ = cluster.placement()
     live = {one.broker_id: one.rack for one in cluster.describe().brokers}
@@ -127,7 +130,7 @@ def apply(
         try:
             Path(rollback).write_text(render_plan(undo))
         except OSError as error:
-            raise CliError(Exit.FAILED, f"{rollback}: {error.strerror}") from None
+            raise CliError(Problem.NOT_WRITTEN, f"{rollback}: {error.strerror}") from None
     if rate_bytes is not None:
         cluster.throttle(before, wanted, rate_bytes)
         say(options, f"each broker copies at most {amount(rate_bytes)}/s")
@@ -157,7 +160,7 @@ def _say_only(
         dead = [broker for broker in replicas if broker not in live]
         if dead:
             what = f"{_name(place)}: broker {_list(dead)} is not there"
-            typer.echo(CliError(Exit.NOT_FOUND, what).line(), err=True)
+            tell(CliError(Problem.BROKER_NOT_FOUND, what))
         else:
             say(options, f"{_arrow(place, before, wanted)} (not done)")
         codes.append(Exit.NOT_FOUND if dead else Exit.OK)
@@ -204,7 +207,8 @@ def _conclude(cluster: "ReassignmentAdmin", options: Settings, wanted: "Placemen
     other = [place for place in wanted if after.get(place) != wanted[place]]
     for place in other:
         found = _list(after[place]) if place in after else "gone"
-        typer.echo(f"error: {_name(place)} is {found}, not {_list(wanted[place])}", err=True)
+        what = f"{_name(place)} is {found}, not {_list(wanted[place])}"
+        tell(CliError(Problem.NOT_AS_PLANNED, what))
     if other:
         return Exit.DIFFERS
     count = "1 partition is" if len(wanted) == 1 else f"{len(wanted)} partitions are"
@@ -224,7 +228,7 @@ def cancel(
     from pyrklog.cli.reassign_plan import parse_plan
 
     if everything == (file is not None):
-        raise CliError(Exit.USAGE, "a plan or --all says what to cancel")
+        raise CliError(Problem.ARGUMENT_MISSING, "a plan or --all says what to cancel")
     named = None if file is None else set(parse_plan(_read(file), file))
     cluster = ReassignmentAdmin(connect(options))
     moving = cluster.moving()
@@ -259,9 +263,9 @@ def _read(file: str) -> str:
     try:
         return Path(file).read_text()
     except OSError as error:
-        raise unread(file, error, Exit.USAGE) from None
+        raise unread(file, error, Problem.FILE_CONTENT) from None
     except UnicodeDecodeError:
-        raise CliError(Exit.USAGE, f"{file} is no text") from None
+        raise CliError(Problem.FILE_CONTENT, f"{file} is no text") from None
 
 
 def _brokers(text: str | None, live: "dict[int, str | None]") -> list[int]:
@@ -269,11 +273,11 @@ def _brokers(text: str | None, live: "dict[int, str | None]") -> list[int]:
         return sorted(live)
     parts = [part.strip() for part in text.split(",")]
     if not all(part.isascii() and part.isdecimal() for part in parts):
-        raise CliError(Exit.USAGE, f"--brokers takes numbers, not {text!r}")
+        raise CliError(Problem.ARGUMENT_VALUE, f"--brokers takes numbers, not {text!r}")
     dead = [part for part in parts if int(part) not in live]
     if dead:
         what = f"broker {','.join(dead)} is not there"
-        raise CliError(Exit.NOT_FOUND, what, f"any of {_list(sorted(live))}")
+        raise CliError(Problem.BROKER_NOT_FOUND, what, f"any of {_list(sorted(live))}")
     return sorted({int(part) for part in parts})
 
 
@@ -291,7 +295,7 @@ def _check_places(wanted: "Placement", before: "Placement") -> None:
     for place in wanted:
         if place not in before:
             what = f"topic {place[0]} has no partition {place[1]}"
-            raise CliError(Exit.NOT_FOUND, what)
+            raise CliError(Problem.PARTITION_NOT_FOUND, what)
 
 
 def _largest(sizes: Any) -> "dict[PartitionKey, int]":
@@ -372,9 +376,11 @@ def _listing(items: list[dict[str, Any]], cluster_id: str | None) -> "Listing":
 def _report(place: "PartitionKey", code: Any, why: str | None) -> Exit:
     from pyrklog.protocol.errors import ErrorCode
 
-    typer.echo(CliError(Exit.FAILED, f"{_name(place)}: {why or code.name}").line(), err=True)
-    unknown = code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    return Exit.NOT_FOUND if unknown else Exit.FAILED
+    is_unknown = code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    problem = Problem.PARTITION_NOT_FOUND if is_unknown else Problem.REASSIGNMENT_REFUSED
+    refused = CliError(problem, f"{_name(place)}: {why or code.name}")
+    tell(refused)
+    return refused.code
 
 
 def _name(place: "PartitionKey") -> str:

@@ -4,11 +4,12 @@ import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
+from pyrklog.base.problems import Problem
 from pyrklog.cli.bootstrap import addresses
 from pyrklog.cli.broker_connection import BrokerConnection
 from pyrklog.cli.cluster_requests import plain_only
 from pyrklog.cli.connection import Connection, PartitionKey
-from pyrklog.cli.failures import CliError, Exit
+from pyrklog.cli.failures import CliError
 from pyrklog.cli.reassign_plan import Placement
 from pyrklog.protocol.cluster import (
     DESCRIBE_CLUSTER,
@@ -66,7 +67,7 @@ class ReassignmentAdmin:
             else:
                 self._known = [(one.host, one.port) for one in found.brokers]
                 return found
-        raise CliError(Exit.UNREACHABLE, "; ".join(errors), "check -b, and that the brokers run")
+        raise CliError(Problem.NO_BROKER, "; ".join(errors), "check -b, and that the brokers run")
 
     def placement(self) -> tuple[dict[PartitionKey, tuple[int, ...]], str | None]:
         """Ordered replicas of all partitions, and the cluster's id."""
@@ -96,7 +97,7 @@ class ReassignmentAdmin:
                 if without_silent:
                     continue
                 what = f"broker {one.broker_id} at {one.host}:{one.port}: {error}"
-                raise CliError(Exit.UNREACHABLE, what) from None
+                raise CliError(Problem.BROKER_AWAY, what) from None
             for directory in answer.results:
                 for topic in directory.topics:
                     for item in topic.partitions:
@@ -143,7 +144,7 @@ class ReassignmentAdmin:
         while True:
             described = self.describe()
             place = [b for b in described.brokers if b.broker_id == described.controller_id]
-            failure = CliError(Exit.UNREACHABLE, "there is no controller")
+            failure = CliError(Problem.BROKER_AWAY, "there is no controller")
             if place:
                 try:
                     address = (place[0].host, place[0].port)
@@ -151,12 +152,14 @@ class ReassignmentAdmin:
                         response = ask(broker)
                 except OSError as error:
                     what = f"the controller, broker {described.controller_id}: {error}"
-                    failure = CliError(Exit.UNREACHABLE, what)
+                    failure = CliError(Problem.BROKER_AWAY, what)
                 else:
                     code, why = ErrorCode(response.error_code), response.error_message
                     if code is ErrorCode.NONE:
                         return response
-                    failure = CliError(Exit.FAILED, f"the controller refuses: {why or code.name}")
+                    failure = CliError(
+                        Problem.REASSIGNMENT_REFUSED, f"the controller refuses: {why or code.name}"
+                    )
                     if code is not ErrorCode.NOT_CONTROLLER:
                         raise failure
             if time.monotonic() > deadline:
@@ -196,7 +199,7 @@ class ReassignmentAdmin:
                 for entry in resource.configs
                 if entry.value
             }
-        raise CliError(Exit.UNREACHABLE, "no broker tells options of topics", "try again")
+        raise CliError(Problem.NO_BROKER, "no broker tells options of topics", "try again")
 
     def unthrottle(self, topics: Collection[str]) -> None:
         for topic in topics:

@@ -6,8 +6,9 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from pyrklog.base.problems import Problem
 from pyrklog.cli.connection import PartitionKey
-from pyrklog.cli.failures import CliError, Exit
+from pyrklog.cli.failures import CliError
 
 Placement = Mapping[PartitionKey, tuple[int, ...]]
 Sizes = Mapping[PartitionKey, int]
@@ -51,7 +52,9 @@ def parse_rate(text: str) -> int:
     factor = {**_FACTORS, **_BINARY}.get(found[2]) if found else None
     value = float(found[1]) * factor if found and factor else 0
     if not 1 <= value <= RATE_MAX:
-        raise CliError(Exit.USAGE, f"{text!r} is no rate", "write 50MB/s, or bytes a second")
+        raise CliError(
+            Problem.ARGUMENT_VALUE, f"{text!r} is no rate", "write 50MB/s, or bytes a second"
+        )
     return int(value)
 
 
@@ -59,7 +62,7 @@ def parse_throttle(text: str) -> int:
     rate_bytes = parse_rate(text)
     if rate_bytes < THROTTLE_MIN_BYTES:
         what = f"--throttle {text} is {rate_bytes} bytes a second: too slow for any copy to arrive"
-        raise CliError(Exit.USAGE, what, "give a unit, such as 50MB/s")
+        raise CliError(Problem.ARGUMENT_VALUE, what, "give a unit, such as 50MB/s")
     return rate_bytes
 
 
@@ -94,7 +97,9 @@ def parse_plan(text: str, source: str) -> dict[PartitionKey, tuple[int, ...]]:
         if log_dirs - {_ANY_LOG_DIR}:
             name = f"{place[0]}-{place[1]}"
             what = f"{source} moves {name} to a log directory, which this command cannot"
-            raise CliError(Exit.USAGE, what, "use kafka-reassign-partitions.sh for log_dirs")
+            raise CliError(
+                Problem.FILE_CONTENT, what, "use kafka-reassign-partitions.sh for log_dirs"
+            )
         if place in found:
             raise _no_plan(source, f"{place[0]}-{place[1]} is named twice")
         found[place] = replicas
@@ -135,7 +140,7 @@ def _items(text: str, source: str, key: str) -> list[Any]:
 
 def _no_plan(source: str, why: str) -> CliError:
     what = f"{source} is not what kafka-reassign-partitions reads ({why})"
-    return CliError(Exit.USAGE, what, "see `pyrklog cluster reassign plan`")
+    return CliError(Problem.FILE_CONTENT, what, "see `pyrklog cluster reassign plan`")
 
 
 def render_plan(placement: Placement) -> str:
@@ -171,7 +176,9 @@ def propose(
     wanted = replication_factor or largest
     if wanted > len(brokers):
         what = f"{wanted} replicas do not fit on {len(brokers)} brokers"
-        raise CliError(Exit.USAGE, what, "name more with --brokers, or fewer with --rf")
+        raise CliError(
+            Problem.REPLICAS_DO_NOT_FIT, what, "name more with --brokers, or fewer with --rf"
+        )
     plan = _Plan(current, sizes, brokers, racks or {})
     for place in sorted(current, key=lambda place: (-sizes.get(place, 0), place)):
         plan.settle(place, replication_factor or len(current[place]))

@@ -25,7 +25,8 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from pyrklog.cli.failures import CliError, Exit
+from pyrklog.base.problems import Problem
+from pyrklog.cli.failures import CliError
 from pyrklog.cli.offsets import RangeError, parse_time_ms
 from pyrklog.cli.records import Record
 
@@ -67,7 +68,7 @@ def conditions_of(texts: Sequence[str] | None, key: str | None = None) -> tuple[
     try:
         found = parse_filters(texts or (), time.time_ns() // 1_000_000)
     except FilterError as error:
-        raise CliError(Exit.USAGE, str(error)) from None
+        raise CliError(Problem.ARGUMENT_VALUE, str(error)) from None
     if key is None:
         return found
     wanted = key.encode("utf-8", "surrogateescape")

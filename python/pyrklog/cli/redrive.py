@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from pyrklog.base.problems import Problem
 from pyrklog.cli.admin_common import connect, show
-from pyrklog.cli.failures import CliError, Exit, counted, refuse_empty
+from pyrklog.cli.failures import CliError, counted, refuse_empty
 from pyrklog.cli.options import (
     CONNECTION,
     Filters,
@@ -116,9 +117,11 @@ def _target(to: str | None, source: str) -> tuple[str | None, str | None]:
         return None, header
     refuse_empty("--to", "topic", [to])
     if to == source:
-        raise CliError(Exit.USAGE, f"{to} cannot be redriven to itself", "name another topic")
+        raise CliError(
+            Problem.ARGUMENTS_DISAGREE, f"{to} cannot be redriven to itself", "name another topic"
+        )
     if to.startswith(INTERNAL_PREFIX):
-        raise CliError(Exit.USAGE, f"{to} is an internal topic", "name another topic")
+        raise CliError(Problem.INTERNAL_TOPIC, f"{to} is an internal topic", "name another topic")
     return to, None
 
 

@@ -7,8 +7,9 @@ run is no member: it reads all partitions, and commits nothing.
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+from pyrklog.base.problems import Problem
 from pyrklog.cli.connection import PartitionKey
-from pyrklog.cli.failures import CliError, Exit
+from pyrklog.cli.failures import CliError
 from pyrklog.cli.group_consumer import GroupConsumer
 from pyrklog.cli.group_state import committed_offsets
 from pyrklog.cli.held_back import HeldBack
@@ -112,7 +113,7 @@ class RedriveConsumer(GroupConsumer):
 
         if not describe_group(self._connection, self._group).is_idle:
             what = f"group {self._group} has members: another redrive of this topic runs"
-            raise CliError(Exit.FAILED, what, "wait for it, or stop it")
+            raise CliError(Problem.GROUP_ACTIVE, what, "wait for it, or stop it")
         moves = [Move(*key, None, start) for key, start in self._starts.items()]
         apply(self._connection, self._group, moves)
 
@@ -270,7 +271,7 @@ class RedriveConsumer(GroupConsumer):
             fix = "raise offset.metadata.max.bytes to 4096; a second run moves some records again"
         else:
             fix = "a second run moves some records again: their headers tell which"
-        return CliError(found.code, found.what, fix)
+        return CliError(found.problem, found.what, fix)
 
     def _on_assign(self, consumer: Any, places: Sequence[Any]) -> None:
         self._has_share = True

@@ -9,8 +9,9 @@ from collections.abc import Mapping
 
 import typer
 
+from pyrklog.base.problems import Problem
 from pyrklog.cli.connection import Connection, PartitionKey
-from pyrklog.cli.failures import CliError, Exit
+from pyrklog.cli.failures import CliError
 from pyrklog.cli.group_state import committed_offsets
 from pyrklog.cli.topic_details import query_offsets
 
@@ -39,17 +40,18 @@ def check_first(
         return
     topic = min(filled)[0]
     age = _told(minutes)
-    what = (
-        f"group {group} has no progress, and {topic} has records older than {age}: after so long "
-        "without a run brokers forget what a group has redriven, so some may have been"
+    what = f"group {group} has no progress, and {topic} has records older than {age}"
+    why = (
+        "after so long without a run brokers forget what a group has redriven, so some may have "
+        "been"
     )
     fix = (
         f"--again redrives all of them, also the first time; `pyrklog group seek {group} --topic "
         f"{topic} --to @-{age}` before leaves the older ones out"
     )
     if not is_told_only:
-        raise CliError(Exit.FAILED, what, fix)
-    _note(connection, f"{what}; without --dry-run: {fix}")
+        raise CliError(Problem.PROGRESS_EXPIRED, what, fix, why=why)
+    _note(connection, f"{what}: {why}; without --dry-run: {fix}")
 
 
 def _has_older(

@@ -5,8 +5,9 @@ from typing import NamedTuple
 
 import typer
 
+from pyrklog.base.problems import Problem
 from pyrklog.cli.connection import PartitionKey
-from pyrklog.cli.failures import CliError, Exit, counted
+from pyrklog.cli.failures import CliError, counted
 from pyrklog.cli.interrupts import held
 from pyrklog.cli.output import Item, Listing, columns
 from pyrklog.cli.pace import Pace
@@ -68,9 +69,9 @@ class Tally:
     def check(self) -> None:
         """Raises :class:`CliError` if records were to be moved, and could not."""
         if self.stuck:
-            code = Exit.PARTIAL if self.moved else Exit.FAILED
+            problem = Problem.PARTLY_DONE if self.moved else Problem.NOT_REDRIVEN
             what = f"{counted(self.stuck, 'record')} cannot be redriven"
-            raise CliError(code, what, "see WHY; `-o wide` tells where the first ones are")
+            raise CliError(problem, what, "see WHY; `-o wide` tells where the first ones are")
 
 
 class Redrive:
@@ -192,7 +193,7 @@ class Redrive:
         told = counted(self.tally.moved, "record")
         were = "was" if self.tally.moved == 1 else "were"
         what = f"{problem.what}; {told} before {were} redriven, and a second run goes on there"
-        return CliError(Exit.PARTIAL, what, problem.fix)
+        return CliError(Problem.PARTLY_DONE, what, problem.fix, why=problem.why)
 
 
 def _place(key: PartitionKey, offset: int) -> str:

@@ -6,14 +6,16 @@
 
 import gc
 import os
-import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pyrklog.base.problems import Problem
+
 if TYPE_CHECKING:
     from pyrklog.config.broker import BrokerConfig
+    from pyrklog.errors import StartError
 
 _EXAMPLES = {
     "--data": ("a directory", ".data"),
@@ -85,7 +87,7 @@ def serve(options: ServeOptions, run: "Callable[[BrokerConfig], int] | None" = N
             return _serve_temporarily(options, run)
         return _serve(options, options.data, run)
     except StartError as error:
-        return _report(error.what, error.fix, error.exit_code)
+        return _report(error)
 
 
 def _serve_temporarily(options: ServeOptions, run: "Callable[[BrokerConfig], int] | None") -> int:
@@ -94,7 +96,9 @@ def _serve_temporarily(options: ServeOptions, run: "Callable[[BrokerConfig], int
     from pyrklog.errors import ConfigError
 
     if options.data is not None:
-        raise ConfigError("--tmp and --data exclude each other", fix="give one of them")
+        raise ConfigError(
+            Problem.OPTIONS_DISAGREE, "--tmp and --data exclude each other", fix="give one of them"
+        )
     with tempfile.TemporaryDirectory(prefix="pyrklog-") as folder:
         return _serve(options, folder, run)
 
@@ -163,6 +167,7 @@ def _refuse_lasting_places(config: "BrokerConfig") -> None:
     name = next((name for name in ("log.dirs", "log.dir") if name in config.given), None)
     if name is not None:
         raise ConfigError(
+            Problem.OPTIONS_DISAGREE,
             f"--tmp removes the broker's data at the end, but {name} ({config.given[name].origin}) "
             f"names {','.join(map(str, config.log_dirs))}",
             fix=f"leave --tmp out, or {name}",
@@ -181,7 +186,9 @@ def _not_empty(option: str, text: str) -> str:
     if not text.strip():
         kind, example = _EXAMPLES[option]
         raise ConfigError(
-            f"{option} takes {kind}, not {text!r}", fix=f"for example {option} {example}"
+            Problem.OPTION_VALUE,
+            f"{option} takes {kind}, not {text!r}",
+            fix=f"for example {option} {example}",
         )
     return text
 
@@ -192,6 +199,7 @@ def _one_of(option: str, text: str, known: Sequence[str]) -> str:
 
     if text.lower() not in known:
         raise ConfigError(
+            Problem.OPTION_VALUE,
             f"{option} takes {', '.join(known)}, not {text!r}",
             fix=f"for example {option} {known[0]}",
         )
@@ -208,18 +216,22 @@ def _listeners(listen: str) -> str:
     host, colon, port = listen.rpartition(":")
     if colon and port.isdecimal() and int(port) > PORT_MAX:
         raise ConfigError(
+            Problem.OPTION_VALUE,
             f"--listen takes HOST:PORT, and the port of {listen!r} is out of range: "
             f"0 to {PORT_MAX}",
             fix="for example --listen 127.0.0.1:9092",
         )
     if not colon or not port.isdecimal():
         raise ConfigError(
-            f"--listen takes HOST:PORT, not {listen!r}", fix="for example --listen 127.0.0.1:9092"
+            Problem.OPTION_VALUE,
+            f"--listen takes HOST:PORT, not {listen!r}",
+            fix="for example --listen 127.0.0.1:9092",
         )
     return f"PLAINTEXT://{host}:{port}"
 
 
-def _report(what: str, fix: str | None, code: int) -> int:
-    sentence = " ".join(what.split()).rstrip(".")
-    print(f"error: {sentence}; fix: {fix}" if fix else f"error: {sentence}", file=sys.stderr)
-    return code
+def _report(error: "StartError") -> int:
+    from pyrklog.cli.failures import CliError, tell
+
+    tell(CliError(error.problem, error.what, error.fix, why=error.why))
+    return error.exit_code

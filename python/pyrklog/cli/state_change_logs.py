@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-import typer
-
+from pyrklog.base.problems import Problem
 from pyrklog.cli.admin_common import connect
 from pyrklog.cli.broker_connection import BrokerConnection
 from pyrklog.cli.cluster_reading import read_state
 from pyrklog.cli.cluster_views import is_plain
 from pyrklog.cli.config_cluster import refuse_others
 from pyrklog.cli.connection import missing_topic
-from pyrklog.cli.failures import CliError, Exit
+from pyrklog.cli.failures import CliError, Exit, tell
 from pyrklog.cli.options import OutputFormat, Settings
 from pyrklog.cli.output import Listing, print_listing
 from pyrklog.cli.state_changes import COLUMNS, SCHEMA, Change, Filter, parse, read_paths, timeline
@@ -41,9 +40,10 @@ def merge(settings: Settings, paths: Sequence[Path], wanted: Filter, output: Out
     items = list(timeline(changes, wanted))
     print_listing(Listing(SCHEMA, COLUMNS, items, cluster_id), output)
     for error in errors[:WRONG_SHOWN_MAX]:
-        typer.echo(f"error: {error}", err=True)
+        tell(CliError(Problem.PARTLY_DONE, error))
     if len(errors) > WRONG_SHOWN_MAX:
-        typer.echo(f"error: {len(errors) - WRONG_SHOWN_MAX} more like these", err=True)
+        more = f"{len(errors) - WRONG_SHOWN_MAX} more like these"
+        tell(CliError(Problem.PARTLY_DONE, more))
     return Exit.PARTIAL if errors else Exit.OK
 
 
@@ -55,7 +55,7 @@ def _refuse_unknown(
     if any(change.fields.get("topic") == topic for log in logs for change in log):
         return
     if state is None:
-        raise CliError(Exit.NOT_FOUND, f"no log has a line about a topic {topic}")
+        raise CliError(Problem.NO_DATA, f"no log has a line about a topic {topic}")
     existing = sorted({one.topic for one in state.partitions})
     if topic not in existing:
         raise missing_topic(topic, existing)
@@ -65,7 +65,7 @@ def _state(settings: Settings) -> ClusterState:
     connection = connect(settings)
     if not is_plain(settings):
         what = "this command reaches brokers over plain text only"
-        raise CliError(Exit.FAILED, what, "name their files instead")
+        raise CliError(Problem.PLAIN_TEXT_ONLY, what, "name their files instead")
     refuse_others(settings, "name files of pyrklog's brokers, or use kafka-topics.sh --describe")
     return read_state(connection)
 
@@ -79,7 +79,7 @@ def _of_brokers(state: ClusterState, settings: Settings, errors: list[str]) -> d
         except OSError as error:
             errors.append(f"broker {one.number} at {one.host}:{one.port}: {error}")
     if not logs:
-        raise CliError(Exit.UNREACHABLE, "; ".join(errors) or "no broker is alive", "name files")
+        raise CliError(Problem.NO_BROKER, "; ".join(errors) or "no broker is alive", "name files")
     return logs
 
 

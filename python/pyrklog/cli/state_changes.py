@@ -7,7 +7,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from pyrklog.cli.failures import CliError, Exit
+from pyrklog.base.problems import Problem
+from pyrklog.cli.failures import CliError
 from pyrklog.cli.output import columns
 
 FILE_NAME = "state-change.jsonl"
@@ -116,7 +117,7 @@ def read_paths(paths: Sequence[Path]) -> dict[str, bytes]:
     folders: dict[str, dict[str, Path]] = {}
     for path in paths:
         if not path.exists():
-            raise CliError(Exit.NOT_FOUND, f"{path} does not exist")
+            raise CliError(Problem.FILE_NOT_FOUND, f"{path} does not exist")
         for file in [path] if path.is_file() else sorted(path.rglob(f"{FILE_NAME}*")):
             is_ours = file.name in (FILE_NAME, f"{FILE_NAME}.1")
             source = str(file.parent if is_ours else file)
@@ -124,7 +125,7 @@ def read_paths(paths: Sequence[Path]) -> dict[str, bytes]:
     if not folders:
         # Only brokers that were the controller have one.
         what = f"no {FILE_NAME} in {', '.join(map(str, paths))}"
-        raise CliError(Exit.NOT_FOUND, what, "name the data directories of all brokers")
+        raise CliError(Problem.NO_DATA, what, "name the data directories of all brokers")
     try:
         # The older file, ``.1``, comes first.
         return {
@@ -133,4 +134,4 @@ def read_paths(paths: Sequence[Path]) -> dict[str, bytes]:
         }
     except OSError as error:
         what = f"cannot read {error.filename}: {error.strerror or error}"
-        raise CliError(Exit.FAILED, what) from None
+        raise CliError(Problem.FILE_UNREADABLE, what) from None

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from pyrklog.base.problems import Problem
 from pyrklog.cli.admin_common import confirm, connect, report_each, say, show
-from pyrklog.cli.failures import CliError, Exit, counted, exit_with, refuse_empty
+from pyrklog.cli.failures import CliError, Exit, counted, exit_with, refuse_empty, tell
 from pyrklog.cli.internal_topics import deleted, internal_of, renumbered
 from pyrklog.cli.options import (
     CONNECTION,
@@ -147,7 +148,9 @@ def _sort(text: str) -> "Sort":
 
     names = [one.value for one in Sort]
     if text not in names:
-        raise CliError(Exit.USAGE, f"--sort {text} is unknown", f"one of {', '.join(names)}")
+        raise CliError(
+            Problem.ARGUMENT_VALUE, f"--sort {text} is unknown", f"one of {', '.join(names)}"
+        )
     return Sort(text)
 
 
@@ -157,7 +160,9 @@ def _pattern(regex: str | None) -> re.Pattern[str] | None:
     try:
         return re.compile(regex)
     except re.error as error:
-        raise CliError(Exit.USAGE, f"--regex {regex!r} is no regular expression: {error}") from None
+        raise CliError(
+            Problem.ARGUMENT_VALUE, f"--regex {regex!r} is no regular expression: {error}"
+        ) from None
 
 
 @command(app, "describe", *CONNECTION)
@@ -200,7 +205,9 @@ def alter(
     _refuse_empty(names)
     changes = parse_pairs(set_, "--set")
     if not changes and not unset and partitions is None and not confirm_adopted:
-        raise CliError(Exit.USAGE, "nothing to change", "give --set, --unset or --partitions")
+        raise CliError(
+            Problem.ARGUMENT_MISSING, "nothing to change", "give --set, --unset or --partitions"
+        )
     if partitions is not None:
         _check_count("--partitions", partitions, PARTITIONS_MAX)
         if not dry_run:
@@ -238,9 +245,9 @@ def _refuse_renumbering(options: Settings, names: list[str], advice: str) -> Non
     is_ours = _is_pyrklog(options)
     if is_ours:
         what = f"{renumbered(found[0])}; pyrklog's brokers refuse it, whatever is given"
-        raise CliError(Exit.USAGE, what, "leave the topic as it is")
+        raise CliError(Problem.INTERNAL_TOPIC, what, "leave the topic as it is")
     where = advice if is_ours is False else f"{advice}, except at pyrklog's brokers"
-    raise CliError(Exit.USAGE, renumbered(found[0]), where)
+    raise CliError(Problem.CONFIRMATION_NEEDED, renumbered(found[0]), where)
 
 
 def _is_pyrklog(options: Settings) -> bool | None:
@@ -259,7 +266,7 @@ def _is_pyrklog(options: Settings) -> bool | None:
 def _check_count(option: str, count: int, most: int, *, or_default: bool = False) -> None:
     if not (1 <= count <= most or (or_default and count == BROKER_DEFAULT)):
         default = "-1 for the broker's default, or " if or_default else ""
-        raise CliError(Exit.USAGE, f"{option} takes {default}1 to {most}, not {count}")
+        raise CliError(Problem.ARGUMENT_VALUE, f"{option} takes {default}1 to {most}, not {count}")
 
 
 def _add_partitions(
@@ -293,7 +300,9 @@ def delete(
     if not internal and not dry_run:
         # Scripts always give -y: it does not mean these.
         for name in internal_of(names):
-            raise CliError(Exit.USAGE, deleted(name), "give --internal, too, to have it")
+            raise CliError(
+                Problem.INTERNAL_TOPIC, deleted(name), "give --internal, too, to have it"
+            )
     connection = connect(options)
     names = list(dict.fromkeys(names))
     found = connection.topic_partitions(names)
@@ -338,7 +347,7 @@ def add_partitions(
     for name, count in counts.items():
         if total <= count:
             what = f"topic {name} has {counted(count, 'partition')} already"
-            raise CliError(Exit.FAILED, what, f"--to takes more than {count}")
+            raise CliError(Problem.PARTITION_COUNT, what, f"--to takes more than {count}")
     say(options, *_moved_keys(_of_users(counts), total, keys or []))
     _add_partitions(connection, counts, total, dry_run)
 
@@ -406,7 +415,7 @@ def _trim(
     done, results = topic_trim.apply(connection, wanted)
     for _, error in results:
         if error is not None:
-            typer.echo(error.line(), err=True)
+            tell(error)
     if not done:
         exit_with(code for code, _ in results)
     kept = [one for one in plans if one.records == 0]
@@ -420,7 +429,7 @@ def _position(text: str, name: str) -> "OffsetPosition":
     try:
         return parse_position(text, time.time_ns() // 1_000_000, name)
     except RangeError as error:
-        raise CliError(Exit.USAGE, str(error)) from None
+        raise CliError(Problem.ARGUMENT_VALUE, str(error)) from None
 
 
 @command(app, "copy", *CONNECTION, "quiet")
@@ -464,7 +473,7 @@ def copy(
     refuse_codec(codec)
     configs = parse_pairs(overrides, "-c")
     if configs and not create:
-        raise CliError(Exit.USAGE, "-c needs --create", "see `pyrklog topic alter`")
+        raise CliError(Problem.ARGUMENTS_DISAGREE, "-c needs --create", "see `pyrklog topic alter`")
     wanted = _range(start, before)
     # Acknowledged records are not printed one by one.
     there = replace(options, verbose=False)
@@ -486,7 +495,7 @@ def copy(
             writing = topic_copy.writer(goal, codec)
             done = topic_copy.copy(reading, writing, by_key=repartition, quiet=options.quiet)
     except RangeError as error:
-        raise CliError(Exit.FAILED, str(error), "give another --from") from None
+        raise CliError(Problem.OUTSIDE_THE_LOG, str(error), "give another --from") from None
     finally:
         reading.close()
     if not options.quiet:
@@ -501,7 +510,7 @@ def _range(start: str, before: str) -> "OffsetRange":
     try:
         refuse_backwards(found, f"--from {start} --before {before}")
     except RangeError as error:
-        raise CliError(Exit.USAGE, str(error)) from None
+        raise CliError(Problem.ARGUMENT_VALUE, str(error)) from None
     return found
 
 
@@ -532,7 +541,7 @@ def skew(
     _refuse_empty(names or [])
     if not OVER_MIN_S <= over_s <= OVER_MAX_S:
         what = f"--over takes {OVER_MIN_S:g} to {OVER_MAX_S:g} seconds, not {over_s:g}"
-        raise CliError(Exit.USAGE, what)
+        raise CliError(Problem.ARGUMENT_VALUE, what)
     measured = _measured(by)
     connection = connect(options)
     found = topic_skew.measure(connection, list(dict.fromkeys(names or [])), measured, over_s)
@@ -551,5 +560,7 @@ def _measured(by: str | None) -> "By | None":
     names = [one.value for one in By]
     by = By.REPLICAS.value if by == "count" else by
     if by is not None and by not in names:
-        raise CliError(Exit.USAGE, f"--by {by} is unknown", f"one of {', '.join(names)}")
+        raise CliError(
+            Problem.ARGUMENT_VALUE, f"--by {by} is unknown", f"one of {', '.join(names)}"
+        )
     return None if by is None else By(by)

@@ -10,9 +10,10 @@ from typing import NamedTuple
 
 import typer
 
+from pyrklog.base.problems import Problem
 from pyrklog.cli.assigned_consumer import AssignedConsumer
 from pyrklog.cli.connection import Connection, PartitionKey
-from pyrklog.cli.failures import CliError, Exit, cli_error, counted
+from pyrklog.cli.failures import CliError, cli_error, counted
 from pyrklog.cli.held_back import HeldBack, sentence, where_seen
 from pyrklog.cli.interrupts import held
 from pyrklog.cli.offsets import OffsetRange, ResolvedRange
@@ -80,27 +81,29 @@ def prepare(
     there = Connection(target.settings)
     metadata = there.metadata()
     if metadata.cluster_id == source.metadata().cluster_id and target.topic == topic:
-        raise CliError(Exit.USAGE, f"{topic} cannot be copied to itself", "name another target")
+        raise CliError(
+            Problem.ARGUMENTS_DISAGREE, f"{topic} cannot be copied to itself", "name another target"
+        )
     known = metadata.topics.get(target.topic)
     if known is not None and known.error is not None:
         raise cli_error(known.error, f"topic {target.topic}", topic=target.topic)
     if known is None:
         if not target.create:
             fix = "give --create, or make it with `pyrklog topic create`"
-            raise CliError(Exit.NOT_FOUND, f"topic {target.topic} does not exist", fix)
+            raise CliError(Problem.TOPIC_NOT_FOUND, f"topic {target.topic} does not exist", fix)
         if not dry:
             _create(source, topic, len(partitions), there, target)
         return
     if target.configs:
         what = f"topic {target.topic} exists and keeps its options: -c is for a target that is made"
         fix = f"leave out -c, or change them with `pyrklog config alter topic {target.topic}`"
-        raise CliError(Exit.EXISTS, what, fix)
+        raise CliError(Problem.TOPIC_EXISTS, what, fix)
     missing = [one for one in chosen if one not in known.partitions]
     if missing and not by_key:
         count = counted(len(known.partitions), "partition")
         what = f"topic {target.topic} has {count}, none of number "
         add = f"`pyrklog topic add-partitions {target.topic} --to {max(missing) + 1}`"
-        raise CliError(Exit.FAILED, f"{what}{missing[0]}", f"{add}, or --repartition")
+        raise CliError(Problem.PARTITION_COUNT, f"{what}{missing[0]}", f"{add}, or --repartition")
 
 
 def _create(
@@ -236,7 +239,7 @@ def refuse_held_back(waiting: Mapping[PartitionKey, HeldBack], verb: str) -> Non
     """Raises :class:`CliError` if an open transaction held something back."""
     if waiting:
         fix = f"{where_seen(waiting)}, and copy the rest once it has ended"
-        raise CliError(Exit.PARTIAL, sentence(waiting, verb), fix)
+        raise CliError(Problem.PARTLY_DONE, sentence(waiting, verb), fix)
 
 
 def expected(reading: AssignedConsumer) -> dict[PartitionKey, Copied]:

@@ -4,8 +4,9 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
+from pyrklog.base.problems import Problem
 from pyrklog.cli.connection import Connection
-from pyrklog.cli.failures import CliError, Exit, cli_error, exit_code, worst
+from pyrklog.cli.failures import CliError, Exit, cli_error, exit_code, problem_of_all
 from pyrklog.cli.option_advice import advice, like_or_listed
 from pyrklog.errors import ErrorCode
 
@@ -121,7 +122,7 @@ def to_confirm(
     for name in names:
         if UNCONFIRMED not in options[name]:
             raise CliError(
-                Exit.USAGE,
+                Problem.ARGUMENTS_DISAGREE,
                 f"topic {name} waits for no confirmation",
                 "only topics taken over without their options do (see `topic describe --configs`)",
             )
@@ -188,7 +189,8 @@ def alter_configs(
             fix = advice(str(error.args[0].str()), changes, known)
             errors.append(cli_error(error.args[0], f"topic {resource.name}", fix))
     if errors:
-        raise CliError(worst(codes), "; ".join(error.what for error in errors), errors[0].fix)
+        what = "; ".join(error.what for error in errors)
+        raise CliError(problem_of_all(errors, codes), what, errors[0].fix)
     touched = [option for option, _, _ in operations]
     if dry_run:
         return [f"{name}: {', '.join(touched)} would be changed" for name in names]
@@ -205,7 +207,9 @@ def _refuse_unknown(topic: str, options: Sequence[str], known: Sequence[str]) ->
     for option in options:
         if option not in known:
             what = f"topic {topic} has no option {option}"
-            raise CliError(Exit.FAILED, what, like_or_listed(option, known, "topic", topic))
+            raise CliError(
+                Problem.OPTION_NOT_CHANGED, what, like_or_listed(option, known, "topic", topic)
+            )
 
 
 def _value(entries: list[dict[str, Any]], option: str) -> str:

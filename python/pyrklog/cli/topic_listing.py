@@ -7,8 +7,9 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
+from pyrklog.base.problems import Problem
 from pyrklog.cli.connection import Connection, PartitionKey, missing_topic
-from pyrklog.cli.failures import CliError, Exit
+from pyrklog.cli.failures import CliError
 from pyrklog.cli.in_parallel import in_parallel
 from pyrklog.cli.output import Item, Listing, columns
 from pyrklog.cli.topic_measures import (
@@ -141,7 +142,7 @@ def _measure(
     in_parallel(lambda measure: measure(), [measure_sizes, measure_rates, measure_groups])
     if measures.sizes is None and wanted.sort is not Sort.NAME:
         what = f"--sort {wanted.sort.value} needs a plain-text connection"
-        raise CliError(Exit.FAILED, what, "sort by name")
+        raise CliError(Problem.PLAIN_TEXT_ONLY, what, "sort by name")
     if measures.sizes is not None and measures.sizes.silent:
         told = ", ".join(map(str, measures.sizes.silent))
         measures.notes.append(f"without an answer about bytes: broker {told}")

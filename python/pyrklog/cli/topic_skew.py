@@ -6,11 +6,12 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
+from pyrklog.base.problems import Problem
 from pyrklog.cli.cluster_requests import Address, ClusterRequests
 from pyrklog.cli.cluster_views import is_plain
 from pyrklog.cli.connection import Connection, missing_topic
 from pyrklog.cli.evenness import ratio
-from pyrklog.cli.failures import CliError, Exit
+from pyrklog.cli.failures import CliError
 from pyrklog.cli.output import Listing, cell, columns, plain_table
 from pyrklog.cli.reassign_plan import amount
 from pyrklog.cli.replica_sizes import ReplicaBytes, replica_bytes
@@ -76,7 +77,7 @@ def measure(connection: Connection, topics: Sequence[str], by: By | None, over_s
     plain = is_plain(connection.settings)
     if by in (By.BYTES, By.RATE) and not plain:
         what = f"--by {by.value} needs a plain-text connection"
-        raise CliError(Exit.FAILED, what, "compare --by leaders or --by replicas")
+        raise CliError(Problem.PLAIN_TEXT_ONLY, what, "compare --by leaders or --by replicas")
     skew = Skew(metadata.cluster_id, by or (By.BYTES if plain else By.LEADERS))
     skew.brokers = {number: Load() for number in sorted(metadata.brokers)}
     for topic in chosen.values():

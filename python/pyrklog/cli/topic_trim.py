@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from pyrklog.base.problems import Problem
 from pyrklog.cli.connection import Connection, PartitionKey
 from pyrklog.cli.failures import CliError, Exit, cli_error, exit_code
 from pyrklog.cli.group_seek import select
@@ -81,7 +82,9 @@ def _refuse_past_end(before: OffsetPosition, ends: Mapping[PartitionKey, int]) -
         shown = [f"{topic} [{index}] ends at {ends[topic, index]}" for topic, index in past]
         listed = ", ".join([*shown[:SHOWN_MAX], "..."] if len(shown) > SHOWN_MAX else shown)
         what = f"{listed}, before {before.value}; nothing was deleted"
-        raise CliError(Exit.FAILED, what, "name partitions as TOPIC:P, or give --before end")
+        raise CliError(
+            Problem.OUTSIDE_THE_LOG, what, "name partitions as TOPIC:P, or give --before end"
+        )
 
 
 def _trim(key: PartitionKey, start: int, end: int, before: OffsetPosition, at_time: int) -> Trim:

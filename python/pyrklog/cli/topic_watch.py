@@ -7,8 +7,9 @@ one out of range in the new one. A topic's id tells them apart; a Kafka from bef
 import time
 from collections.abc import Callable, Mapping, Sequence
 
+from pyrklog.base.problems import Problem
 from pyrklog.cli.connection import Connection
-from pyrklog.cli.failures import CliError, Exit
+from pyrklog.cli.failures import CliError
 
 LOOK_INTERVAL_S = 2.0
 LOOK_TIMEOUT_S = 3.0
@@ -46,7 +47,7 @@ class TopicWatch:
                 self._missing[name] += 1
                 if self._missing[name] >= missing_looks:
                     raise CliError(
-                        Exit.NOT_FOUND,
+                        Problem.TOPIC_NOT_FOUND,
                         f"topic {name} was deleted while it was read",
                         "see `pyrklog topic list`",
                     )
@@ -54,10 +55,10 @@ class TopicWatch:
             self._missing[name] = 0
             if now != self._ids[name] and not self._follows:
                 raise CliError(
-                    Exit.FAILED,
-                    f"topic {name} was deleted and created anew while it was read: its offsets "
-                    "begin anew, too",
+                    Problem.TOPIC_REPLACED,
+                    f"topic {name} was deleted and created anew while it was read",
                     "start again to read the new topic",
+                    why="its offsets begin anew, too",
                 )
             self._ids[name] = now
 

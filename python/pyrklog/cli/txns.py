@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from pyrklog.base.problems import Problem
 from pyrklog.cli.admin_common import confirm, connect, show
 from pyrklog.cli.durations import parse_seconds
-from pyrklog.cli.failures import CliError, Exit, refuse_empty
+from pyrklog.cli.failures import CliError, Exit, refuse_empty, tell
 from pyrklog.cli.options import (
     CONNECTION,
     INT32_MAX,
@@ -84,11 +85,13 @@ def list_transactions(
     if hanging:
         if states or producer_ids:
             what = "--hanging excludes --state and --producer-id"
-            raise CliError(Exit.USAGE, what, "they are of transactions that coordinators know")
+            raise CliError(
+                Problem.ARGUMENTS_DISAGREE, what, "they are of transactions that coordinators know"
+            )
         _list_hanging(options, topics or [], broker, longer_than, output)
         return
     if topics or broker is not None:
-        raise CliError(Exit.USAGE, "--topic and --broker need --hanging")
+        raise CliError(Problem.ARGUMENTS_DISAGREE, "--topic and --broker need --hanging")
     known = _states(states or [])
     with _admin(options) as (admin, cluster_id):
         longer = {} if longer_ms is None else {"longer_than_ms": longer_ms}
@@ -147,7 +150,7 @@ def _states(given: Sequence[str]) -> list[str]:
     for one in given:
         if one.lower() not in known:
             what = f"--state {one!r} is no state of a transaction"
-            raise CliError(Exit.USAGE, what, f"one of {', '.join(STATES)}")
+            raise CliError(Problem.ARGUMENT_VALUE, what, f"one of {', '.join(STATES)}")
     return [known[one.lower()] for one in given]
 
 
@@ -171,7 +174,7 @@ def describe(
         if found or not unknown:
             show(txns_tables.described(found, now_ms(), cluster_id), output)
     for one in unknown:
-        typer.echo(_unknown(one).line(), err=True)
+        tell(_unknown(one))
     if unknown:
         raise typer.Exit(Exit.PARTIAL if found else Exit.NOT_FOUND)
 
@@ -180,7 +183,7 @@ def _unknown(transactional_id: str) -> CliError:
     from pyrklog.cli.output import cell
 
     what = f"transactional id {cell(transactional_id)} does not exist"
-    return CliError(Exit.NOT_FOUND, what, "see `pyrklog cluster txns list`")
+    return CliError(Problem.TRANSACTION_NOT_FOUND, what, "see `pyrklog cluster txns list`")
 
 
 @command(app, "producers", *CONNECTION)
@@ -237,15 +240,24 @@ def abort(
 
     if transactional_id is not None and partition is not None:
         what = "ID and --partition exclude each other"
-        raise CliError(Exit.USAGE, what, "with ID the coordinator ends it in all partitions")
+        raise CliError(
+            Problem.ARGUMENTS_DISAGREE, what, "with ID the coordinator ends it in all partitions"
+        )
     if transactional_id is None and partition is None:
-        raise CliError(Exit.USAGE, "which transaction?", "give ID, or --partition TOPIC:P")
+        raise CliError(
+            Problem.ARGUMENT_MISSING, "which transaction?", "give ID, or --partition TOPIC:P"
+        )
     marker = _marker(producer_id, producer_epoch, coordinator_epoch)
     if partition is None and (start_offset is not None or marker is not None or force):
-        raise CliError(Exit.USAGE, "--start-offset, --producer-... and --force need --partition")
+        raise CliError(
+            Problem.ARGUMENTS_DISAGREE,
+            "--start-offset, --producer-... and --force need --partition",
+        )
     if partition is not None and (start_offset is None) == (marker is None):
         what = "which transaction of the partition?"
-        raise CliError(Exit.USAGE, what, "give --start-offset, see `cluster txns list --hanging`")
+        raise CliError(
+            Problem.ARGUMENT_MISSING, what, "give --start-offset, see `cluster txns list --hanging`"
+        )
     refuse_empty("ID", "transactional id", [] if transactional_id is None else [transactional_id])
     key = None if partition is None else _one_place(partition)
     with _admin(options) as (admin, cluster_id):
@@ -269,7 +281,7 @@ def _marker(
         return None
     if producer_id is None or producer_epoch is None or coordinator_epoch is None:
         what = "--producer-id, --producer-epoch and --coordinator-epoch belong together"
-        raise CliError(Exit.USAGE, what)
+        raise CliError(Problem.ARGUMENTS_DISAGREE, what)
     return Marker(producer_id, producer_epoch, coordinator_epoch)
 
 
@@ -278,7 +290,7 @@ def _one_place(text: str) -> "PartitionKey":
 
     ((topic, indices),) = parse_places([text]).topics.items()
     if len(indices) != 1:
-        raise CliError(Exit.USAGE, f"--partition takes TOPIC:PARTITION, not {text!r}")
+        raise CliError(Problem.ARGUMENT_VALUE, f"--partition takes TOPIC:PARTITION, not {text!r}")
     return topic, indices[0]
 
 
@@ -295,10 +307,14 @@ def _abort_id(
     about = f"transactional id {cell(transactional_id)}"
     if state.transaction_state.startswith("Prepare"):
         what = f"{about} is in {state.transaction_state}: its coordinator is ending it"
-        raise CliError(Exit.FAILED, what, "wait, or see `cluster txns list --hanging`")
+        raise CliError(
+            Problem.TRANSACTION_IN_HAND, what, "wait, or see `cluster txns list --hanging`"
+        )
     if state.transaction_state != "Ongoing":
         what = f"{about} has no open transaction, it is in {cell(state.transaction_state)}"
-        raise CliError(Exit.NOT_FOUND, what, "see `cluster txns list --state Ongoing`")
+        raise CliError(
+            Problem.TRANSACTION_NOT_FOUND, what, "see `cluster txns list --state Ongoing`"
+        )
     if not dry_run:
         if not yes:
             action = "abort its transaction and fence its producer"
@@ -345,14 +361,18 @@ def _open_at(
     if not matching:
         if not found:
             what = f"{topic} [{index}] has no open transaction"
-            raise CliError(Exit.NOT_FOUND, what, "see `pyrklog cluster txns list --hanging`")
+            raise CliError(
+                Problem.TRANSACTION_NOT_FOUND, what, "see `pyrklog cluster txns list --hanging`"
+            )
         starts = ", ".join(str(one.start_offset) for one in found[:5])
         what = f"no open transaction of {topic} [{index}] starts at {start_offset}"
-        raise CliError(Exit.NOT_FOUND, what, f"open ones start at {starts}")
+        raise CliError(Problem.TRANSACTION_NOT_FOUND, what, f"open ones start at {starts}")
     one = matching[0]
     known = None if force else txns_hanging.owner(one, txns_hanging.owners(admin, [one]))
     if known is not None:
         name = cell(known.transactional_id)
         what = f"transactional id {name} has this transaction, in {known.transaction_state}"
-        raise CliError(Exit.FAILED, what, f"`cluster txns abort {name}`, or --force")
+        raise CliError(
+            Problem.TRANSACTION_IN_HAND, what, f"`cluster txns abort {name}`, or --force"
+        )
     return one

@@ -4,6 +4,7 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
+from pyrklog.base.problems import Problem
 from pyrklog.cli.cluster_requests import (
     Address,
     ClusterRequests,
@@ -13,7 +14,7 @@ from pyrklog.cli.cluster_requests import (
     refused,
 )
 from pyrklog.cli.connection import PartitionKey, missing_topic
-from pyrklog.cli.failures import CliError, Exit
+from pyrklog.cli.failures import CliError
 from pyrklog.cli.output import cell
 from pyrklog.protocol.api import Api
 from pyrklog.protocol.coordinators import (
@@ -126,7 +127,7 @@ class TransactionAdmin:
             return
         if self._version(address, LIST_TRANSACTIONS) < _LIST_WITH_DURATION:
             what = f"the broker at {address[0]}:{address[1]} cannot tell long transactions"
-            raise CliError(Exit.FAILED, what, "leave --longer-than out; Kafka can since 3.8")
+            raise CliError(Problem.NOT_SERVED, what, "leave --longer-than out; Kafka can since 3.8")
 
     def _listed_by(
         self, address: Address, request: ListTransactionsRequest
@@ -243,7 +244,9 @@ class TransactionAdmin:
         brokers = broker_addresses(metadata)
         if broker is not None and broker not in brokers:
             known = ", ".join(map(str, sorted(brokers)))
-            raise CliError(Exit.NOT_FOUND, f"no broker {broker} is alive", f"one of {known}")
+            raise CliError(
+                Problem.BROKER_NOT_FOUND, f"no broker {broker} is alive", f"one of {known}"
+            )
         found: dict[PartitionKey, Address | None] = {}
         for topic in metadata.topics:
             for one in self._chosen(topic, wanted):
@@ -268,7 +271,7 @@ class TransactionAdmin:
         for index in indices:
             if index not in known:
                 what = f"topic {topic.name} has no partition {index}"
-                raise CliError(Exit.NOT_FOUND, what, f"it has {len(known)}")
+                raise CliError(Problem.PARTITION_NOT_FOUND, what, f"it has {len(known)}")
         return [known[index] for index in indices or sorted(known)]
 
     def fence(self, state: TransactionState) -> None:
@@ -331,7 +334,7 @@ class TransactionAdmin:
 
 def _without_transactions(why: str) -> CliError:
     what = f"this cluster serves no such request about transactions: {why}"
-    return CliError(Exit.FAILED, what, "Apache Kafka serves them since 3.0")
+    return CliError(Problem.NOT_SERVED, what, "Apache Kafka serves them since 3.0")
 
 
 def _first_coordinator(told: FindCoordinatorResponse) -> tuple[int, Address, ErrorCode]:

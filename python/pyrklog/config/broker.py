@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from pyrklog.base.data_home import data_home
+from pyrklog.base.problems import Problem
 from pyrklog.config.broker_options import BROKER_OPTIONS
 from pyrklog.config.dynamic import LISTENER_PREFIX, listener_option
 from pyrklog.config.entry import Source
@@ -94,7 +95,7 @@ class BrokerConfig:
             try:
                 self._values[name] = option.parse(strongest.text)
             except InvalidValueError as error:
-                raise ConfigError(self._with_origin(name, error)) from None
+                raise ConfigError(Problem.OPTION_VALUE, self._with_origin(name, error)) from None
         self._of_listeners = self._read_of_listeners()
 
     def _read_of_listeners(self) -> dict[str, Value]:
@@ -108,7 +109,7 @@ class BrokerConfig:
             try:
                 found[name] = option.parse(text)
             except InvalidValueError as error:
-                raise ConfigError(self._with_origin(name, error)) from None
+                raise ConfigError(Problem.OPTION_VALUE, self._with_origin(name, error)) from None
         return found
 
     def _with_origin(self, name: str, error: InvalidValueError) -> str:
@@ -205,7 +206,8 @@ class BrokerConfig:
         broker_id, node_id = self.integer("broker.id"), self.integer("node.id")
         if broker_id >= 0 and node_id >= 0 and broker_id != node_id:
             raise ConfigError(
-                f"broker.id is {broker_id} and node.id is {node_id}; they must be equal."
+                Problem.OPTIONS_DISAGREE,
+                f"broker.id is {broker_id} and node.id is {node_id}; they must be equal.",
             )
         return max(broker_id, node_id)
 
@@ -232,6 +234,7 @@ class BrokerConfig:
         named = [item.strip() for item in str(text).split(",") if item.strip()]
         if not named:
             raise ConfigError(
+                Problem.OPTION_VALUE,
                 f"{name} ({self.given[name].origin}) names no directory.",
                 fix="name one, or leave the option out for logs/ in the data directory",
             )
@@ -253,8 +256,9 @@ class BrokerConfig:
         for log_dir in self.log_dirs:
             if path == log_dir or log_dir in path.parents:
                 raise ConfigError(
+                    Problem.DIRECTORIES_MISPLACED,
                     f"pyrklog.meta.dir ({path}) lies in the log directory {log_dir}; "
-                    "choose a place outside."
+                    "choose a place outside.",
                 )
         return path
 

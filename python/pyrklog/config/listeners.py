@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from pyrklog.base.hosts import PORT_MAX
+from pyrklog.base.problems import Problem
 from pyrklog.errors import ConfigError
 
 WILDCARDS = frozenset({"", "0.0.0.0", "::", "[::]"})
@@ -64,7 +65,7 @@ def resolve_listeners(
     everything = _parse(listeners, "listeners")
     bound = [item for item in everything if item.name not in controllers]
     if not bound:
-        raise ConfigError("listeners names no listener for clients.")
+        raise ConfigError(Problem.LISTENERS, "listeners names no listener for clients.")
     _check_distinct(bound)
     for item in bound:
         _check_protocol(item.name, protocols)
@@ -83,6 +84,7 @@ def _inter_broker(names: Sequence[str], name: str | None, protocol: str | None) 
     """The name of the listener between brokers, and whether it is a guess."""
     if name is not None and protocol is not None:
         raise ConfigError(
+            Problem.OPTIONS_DISAGREE,
             f"Only one of {INTER_BROKER_NAME} and {INTER_BROKER_PROTOCOL} should be set.",
             fix=f"leave {INTER_BROKER_PROTOCOL} out",
         )
@@ -94,6 +96,7 @@ def _inter_broker(names: Sequence[str], name: str | None, protocol: str | None) 
     option = INTER_BROKER_PROTOCOL if name is None else INTER_BROKER_NAME
     fix = f"set {INTER_BROKER_NAME} to one of {', '.join(names)}"
     raise ConfigError(
+        Problem.LISTENERS,
         f"{option} is {found}, but no listener of that name is advertised.",
         fix=fix if name is not None else f"leave {INTER_BROKER_PROTOCOL} out, and {fix}",
     )
@@ -102,11 +105,13 @@ def _inter_broker(names: Sequence[str], name: str | None, protocol: str | None) 
 def _parse(text: str, option: str) -> list[Endpoint]:
     found = [_parse_one(item.strip(), option) for item in text.split(",") if item.strip()]
     if not found:
-        raise ConfigError(f"{option} is empty; it needs at least one NAME://HOST:PORT.")
+        raise ConfigError(
+            Problem.LISTENERS, f"{option} is empty; it needs at least one NAME://HOST:PORT."
+        )
     names = [item.name for item in found]
     for name in names:
         if names.count(name) > 1:
-            raise ConfigError(f"{option} names the listener {name} twice.")
+            raise ConfigError(Problem.LISTENERS, f"{option} names the listener {name} twice.")
     return found
 
 
@@ -114,13 +119,20 @@ def _parse_one(item: str, option: str) -> Endpoint:
     name, separator, address = item.partition("://")
     host, colon, port_text = address.rpartition(":")
     if not (separator and colon and name):
-        raise ConfigError(f"{option} has {item!r}, which is not NAME://HOST:PORT.")
+        raise ConfigError(
+            Problem.LISTENERS, f"{option} has {item!r}, which is not NAME://HOST:PORT."
+        )
     if not (port_text.isascii() and port_text.isdigit() and int(port_text) <= PORT_MAX):
-        raise ConfigError(f"{option} has {item!r}, whose port is not a number up to {PORT_MAX}.")
+        raise ConfigError(
+            Problem.LISTENERS,
+            f"{option} has {item!r}, whose port is not a number up to {PORT_MAX}.",
+        )
     if host.startswith("[") and host.endswith("]"):
         host = host[1:-1]
     elif ":" in host:
-        raise ConfigError(f"{option} has {item!r}; an IPv6 address stands in brackets.")
+        raise ConfigError(
+            Problem.LISTENERS, f"{option} has {item!r}; an IPv6 address stands in brackets."
+        )
     return Endpoint(name.upper(), host, int(port_text))
 
 
@@ -132,7 +144,8 @@ def _parse_protocols(text: str) -> dict[str, str]:
             continue
         if not colon:
             raise ConfigError(
-                f"listener.security.protocol.map has {item.strip()!r}, which is not NAME:PROTOCOL."
+                Problem.LISTENERS,
+                f"listener.security.protocol.map has {item.strip()!r}, which is not NAME:PROTOCOL.",
             )
         protocols[name.strip().upper()] = protocol.strip().upper()
     return protocols
@@ -142,11 +155,13 @@ def _check_protocol(name: str, protocols: Mapping[str, str]) -> None:
     protocol = protocols.get(name)
     if protocol is None:
         raise ConfigError(
-            f"listener.security.protocol.map has no protocol for the listener {name}."
+            Problem.LISTENERS,
+            f"listener.security.protocol.map has no protocol for the listener {name}.",
         )
     if protocol not in SERVED_PROTOCOLS:
         raise ConfigError(
-            f"The listener {name} asks for {protocol}; this version serves PLAINTEXT only."
+            Problem.OPTION_NOT_SERVED,
+            f"The listener {name} asks for {protocol}; this version serves PLAINTEXT only.",
         )
 
 
@@ -156,7 +171,8 @@ def _check_distinct(bound: Sequence[Endpoint]) -> None:
             same_host = item.host == other.host or bool(WILDCARDS & {item.host, other.host})
             if item.port and item.port == other.port and same_host:
                 raise ConfigError(
-                    f"The listeners {other.name} and {item.name} share port {item.port}."
+                    Problem.LISTENERS,
+                    f"The listeners {other.name} and {item.name} share port {item.port}.",
                 )
 
 
@@ -171,7 +187,9 @@ def _match_advertised(
 ) -> list[Endpoint]:
     given = {item.name: item for item in _parse(text, "advertised.listeners")}
     for name in given.keys() - {item.name for item in bound} - controllers:
-        raise ConfigError(f"advertised.listeners names {name}, which listeners does not.")
+        raise ConfigError(
+            Problem.LISTENERS, f"advertised.listeners names {name}, which listeners does not."
+        )
     shown = []
     for item in bound:
         found = given.get(item.name)
@@ -179,10 +197,11 @@ def _match_advertised(
             continue
         if found.host in WILDCARDS - {""}:
             raise ConfigError(
+                Problem.LISTENERS,
                 f"advertised.listeners has {found}: clients cannot connect to {found.host}; "
-                "give the name or address by which they reach this machine."
+                "give the name or address by which they reach this machine.",
             )
         shown.append(found if found.host else _default_advertised(found))
     if not shown:
-        raise ConfigError("advertised.listeners names no listener for clients.")
+        raise ConfigError(Problem.LISTENERS, "advertised.listeners names no listener for clients.")
     return shown

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
+from pyrklog.base.problems import Problem
 from pyrklog.config.broker import ON_COMMAND_LINE, OPTIONS, BrokerConfig, Given
 from pyrklog.config.cleaner import wrong_with_cleaner, wrong_with_compaction_lag
 from pyrklog.config.connection_quotas import wrong_with_connections
@@ -120,7 +121,9 @@ def _check_refused(given: Mapping[str, Given]) -> None:
     for name, value in given.items():
         if value.text.strip():
             raise ConfigError(
-                f"{name} ({value.origin}) is refused: {REFUSED_OPTIONS[name]}.",
+                Problem.OPTION_NOT_SERVED,
+                f"{name} ({value.origin}) is refused.",
+                why=REFUSED_OPTIONS[name],
                 fix=f"where everyone who can connect may do everything, {_removal(value)}, or "
                 f"give --set {name}= (empty)",
             )
@@ -136,7 +139,9 @@ def _refuse_unknown(unknown: Mapping[str, Given], *, has_kafka_file: bool) -> Ma
             continue
         fix = f"correct the name, or {_removal(value)}"
         hint = _hint(name) or "."
-        raise ConfigError(f"Unknown option {name} ({value.origin}){hint}", fix=fix)
+        raise ConfigError(
+            Problem.OPTION_UNKNOWN, f"Unknown option {name} ({value.origin}){hint}", fix=fix
+        )
     return kept
 
 
@@ -198,7 +203,7 @@ def _from_file(path: Path, notices: list[str]) -> list[tuple[str, Given]]:
     try:
         raw = path.read_bytes()
     except OSError as error:
-        raise ConfigError(f"Cannot read {path}: {error.strerror}.") from None
+        raise ConfigError(Problem.OPTIONS_FILE, f"Cannot read {path}: {error.strerror}.") from None
     try:
         text = raw.decode("utf-8")
     except UnicodeDecodeError:
@@ -206,7 +211,7 @@ def _from_file(path: Path, notices: list[str]) -> list[tuple[str, Given]]:
     try:
         properties = parse_properties(text)
     except PropertiesError as error:
-        raise ConfigError(f"{path}: {error}.") from None
+        raise ConfigError(Problem.OPTIONS_FILE, f"{path}: {error}.") from None
     seen: dict[str, int] = {}
     found = []
     for item in properties:
@@ -258,7 +263,7 @@ def _from_overrides(overrides: Sequence[str]) -> list[tuple[str, Given]]:
     for item in overrides:
         name, equals, text = item.partition("=")
         if not equals or not name.strip():
-            raise ConfigError(f"--set takes KEY=VALUE, not {item!r}.")
+            raise ConfigError(Problem.OPTION_VALUE, f"--set takes KEY=VALUE, not {item!r}.")
         found.append((name.strip(), Given(text, ON_COMMAND_LINE)))
     return found
 
@@ -268,11 +273,13 @@ def _check_together(config: BrokerConfig) -> None:
     _ = config.configured_node_id, config.reports
     if config.zookeeper is not None and config.string("pyrklog.adopt.zookeeper") is not None:
         raise ConfigError(
+            Problem.OPTIONS_DISAGREE,
             "pyrklog.adopt.zookeeper is for a broker that is alone; zookeeper.connect is set.",
             fix="adopt with zookeeper.connect= (empty)",
         )
     if config.boolean("zookeeper.set.acl") and not _is_known_to_zookeeper(config):
         raise ConfigError(
+            Problem.OPTIONS_DISAGREE,
             "zookeeper.set.acl needs something by which ZooKeeper knows this broker.",
             fix="set pyrklog.zookeeper.digest, or zookeeper.ssl.client.enable with "
             "zookeeper.ssl.keystore.location",
@@ -283,7 +290,7 @@ def _check_together(config: BrokerConfig) -> None:
         or wrong_with_compaction_lag(config)
     )
     if wrong is not None:
-        raise ConfigError(wrong)
+        raise ConfigError(Problem.OPTIONS_DISAGREE, wrong)
     _check_retention(config)
     _check_replica_waits(config)
     for option in ("zookeeper.connect", "pyrklog.adopt.zookeeper"):
@@ -319,7 +326,7 @@ def _listeners(config: BrokerConfig) -> Listeners:
         if not given:
             raise
         what = f"{error.what.rstrip('.')} ({', '.join(given)})."
-        raise ConfigError(what, fix=error.fix) from None
+        raise ConfigError(error.problem, what, why=error.why, fix=error.fix) from None
 
 
 def _names(text: str, option: str) -> bool:
@@ -350,7 +357,9 @@ def _check_retention(config: BrokerConfig) -> None:
     names = ("log.retention.ms", "log.retention.minutes", "log.retention.hours")
     name = next(name for name in names if config.value(name) is not None)
     if config.value(name) == 0:
-        raise ConfigError(f"{name} ({config.given[name].origin}) {RETENTION_ZERO}.")
+        raise ConfigError(
+            Problem.OPTION_VALUE, f"{name} ({config.given[name].origin}) {RETENTION_ZERO}."
+        )
 
 
 def _check_replica_waits(config: BrokerConfig) -> None:
@@ -358,6 +367,7 @@ def _check_replica_waits(config: BrokerConfig) -> None:
     wait, lag = "replica.fetch.wait.max.ms", "replica.lag.time.max.ms"
     if config.integer(wait) > config.integer(lag):
         raise ConfigError(
+            Problem.OPTIONS_DISAGREE,
             f"{wait} ({config.integer(wait)}) is more than {lag} ({config.integer(lag)}).",
             fix=f"set {wait} to less, or {lag} to more",
         )

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pyrklog.base.problems import Problem
 from pyrklog.config.properties import PropertiesError, parse_properties
 from pyrklog.errors import ConfigError
 
@@ -32,6 +33,7 @@ def check_places(config: BrokerConfig) -> None:
     except OSError as error:
         place = Path(error.filename).parent if error.filename else config.data_dir
         raise ConfigError(
+            Problem.DIRECTORY_UNUSABLE,
             f"cannot enter {place}: {error.strerror or error}",
             fix="make it accessible for this user, or choose another place with --data",
         ) from None
@@ -42,6 +44,7 @@ def check_cache_dir(text: str) -> None:
     wrong = wrong_with_directory(Path(text))
     if wrong is not None:
         raise ConfigError(
+            Problem.DIRECTORY_UNUSABLE,
             f"pyrklog.cache.dir: {wrong}.",
             fix="name a directory in shared memory, or set pyrklog.cache.max.bytes=0 to do without "
             "a block cache",
@@ -80,11 +83,13 @@ def _refuse_nested(log_dirs: list[Path]) -> None:
                 continue
             if inner_real == outer_real:
                 raise ConfigError(
+                    Problem.DIRECTORIES_MISPLACED,
                     f"The log directories {outer} and {inner} are the same directory.",
                     fix="name it once in log.dirs",
                 )
             if outer_real in inner_real.parents:
                 raise ConfigError(
+                    Problem.DIRECTORIES_MISPLACED,
                     f"The log directory {inner} lies in the log directory {outer}.",
                     fix="put log directories side by side in log.dirs",
                 )
@@ -110,6 +115,7 @@ def _refuse_left_out(config: BrokerConfig, log_dirs: list[Path]) -> None:
         )
         named = ",".join(map(str, log_dirs))
         raise ConfigError(
+            Problem.DIRECTORIES_MISPLACED,
             f"{data_option} is {data_dir}, whose records are in {own}, but {name} "
             f"({other.origin}) names {named}: its topics would begin anew there, empty.",
             fix=f"to serve {data_dir} add --set log.dirs={own}; to serve {named} leave "
@@ -134,6 +140,7 @@ def _refuse_nothing_to_adopt(config: BrokerConfig, log_dirs: list[Path]) -> None
     if config.string("pyrklog.adopt.zookeeper") is not None:
         named = ", ".join(map(str, log_dirs))
         raise ConfigError(
+            Problem.HANDOVER,
             f"pyrklog.adopt.zookeeper is set, but there is nothing to adopt: {named} has no "
             f"{META_PROPERTIES} of Kafka.",
             fix="give log.dirs as Kafka had it (--data, --config or --set log.dirs=...), or leave "
@@ -151,7 +158,9 @@ def _one_level_off(place: Path, found: list[Path], *, is_data: bool) -> ConfigEr
     else:
         option = f"--set log.dirs={','.join(map(str, found))}"
     return ConfigError(
-        f"{what}; a new and empty broker would start beside the records there.",
+        Problem.DIRECTORIES_MISPLACED,
+        what,
+        why="a new and empty broker would start beside the records there",
         fix=f"to serve them give {option}; for a new broker choose a directory of its own",
     )
 
@@ -237,6 +246,8 @@ def _two_stores(log_dir: Path, other: Path, own: Path) -> ConfigError:
     else:
         why = f"a second metadata store at {own} would know none of its topics"
     return ConfigError(
-        f"{what}; {why}.",
+        Problem.DIRECTORIES_MISPLACED,
+        what,
+        why=why,
         fix=f"start with {used}, or name the metadata store that counts with pyrklog.meta.dir",
     )

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
+from pyrklog.base.problems import Problem
 from pyrklog.config.broker import OPTIONS, Given
 from pyrklog.config.dynamic import listener_option
 from pyrklog.config.properties import PropertiesError, parse_properties
@@ -93,6 +94,7 @@ def _provider(
         case "DirectoryConfigProvider":
             return partial(_from_directory, _allowed_paths(parameters))
     raise ConfigError(
+        Problem.OPTION_NOT_SERVED,
         f"{option} ({given.origin}) is {given.text}; served are EnvVarConfigProvider, "
         f"FileConfigProvider and DirectoryConfigProvider of {_PACKAGE.removesuffix('.')}.",
         fix=f"give the values themselves, and --set {PROVIDERS}= (empty)",
@@ -112,6 +114,7 @@ def _value(
         if known is None or not known.effective:
             return variable[0]
         raise ConfigError(
+            Problem.OPTION_VALUE,
             f"{option} ({given.origin}) has {variable[0]}, which has no value: {error}.",
             fix="correct the variable, or give the value itself",
         ) from None
@@ -122,7 +125,9 @@ def _allowed_names(parameters: Parameters) -> re.Pattern[str]:
     try:
         return re.compile(given.text, re.DOTALL)
     except re.error as error:
-        raise ConfigError(f"{option} ({given.origin}) is no regular expression: {error}.") from None
+        raise ConfigError(
+            Problem.OPTION_VALUE, f"{option} ({given.origin}) is no regular expression: {error}."
+        ) from None
 
 
 def _allowed_paths(parameters: Parameters) -> Sequence[Path] | None:
@@ -134,7 +139,9 @@ def _allowed_paths(parameters: Parameters) -> Sequence[Path] | None:
     for path in paths:
         if not path.is_absolute() or not path.exists():
             wrong = "does not exist" if path.is_absolute() else "is not absolute"
-            raise ConfigError(f"{option} ({given.origin}) has {path}, which {wrong}.")
+            raise ConfigError(
+                Problem.OPTION_VALUE, f"{option} ({given.origin}) has {path}, which {wrong}."
+            )
     return paths
 
 

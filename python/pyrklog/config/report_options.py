@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import urlsplit
 
+from pyrklog.base.problems import Problem
 from pyrklog.config.http_place import parse_address
 from pyrklog.config.option import boolean, integer, string
 from pyrklog.errors import ConfigError
@@ -91,10 +92,11 @@ def report_settings(config: BrokerConfig) -> ReportSettings:
         for log_dir in config.log_dirs:
             if path == log_dir or log_dir in path.parents:
                 what = f"{CSV_DIR} ({path}) lies in the log directory {log_dir}"
-                raise ConfigError(f"{what}; choose a place outside.")
+                raise ConfigError(Problem.DIRECTORIES_MISPLACED, f"{what}; choose a place outside.")
     otlp = (config.string(OTLP) or "").strip()
     if "@" in otlp:
         raise ConfigError(
+            Problem.OPTION_VALUE,
             f"{OTLP} has a name or password, which the log would show; it can be {OTLP_ALLOWED}.",
             fix="give them by the variable OTEL_EXPORTER_OTLP_METRICS_HEADERS",
         )

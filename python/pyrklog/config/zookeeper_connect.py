@@ -1,6 +1,7 @@
 """``zookeeper.connect``: HOST:PORT[,HOST:PORT...][/CHROOT]."""
 
 from pyrklog.base.hosts import host_and_port
+from pyrklog.base.problems import Problem
 from pyrklog.errors import ConfigError
 
 DEFAULT_PORT = 2181
@@ -17,6 +18,7 @@ def parse_connect(
         return _parse(connect)
     except ValueError as error:
         raise ConfigError(
+            Problem.OPTION_VALUE,
             f"{option} takes HOST:PORT[,HOST:PORT...][/CHROOT], not {connect!r}: {error}.",
             fix="for example 127.0.0.1:2181/pyrklog",
         ) from None

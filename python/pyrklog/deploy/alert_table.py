@@ -44,8 +44,8 @@ _BROKERS = (
         (
             "`systemctl status pyrklog` (or `docker ps -a`) on the host: does it run, and with "
             "which exit code did it end?",
-            "The last lines of its log: a broker that cannot start ends with one line "
-            "`error: ...; fix: ...`.",
+            "The last lines of its log: a broker that cannot start ends with `error[PK...]: ...` "
+            "and a line `fix: ...`; `pyrklog explain PK...` tells more.",
             "`curl http://127.0.0.1:9192/health/live` on the host: where that answers, the network "
             "or the address of the scrape is at fault.",
         ),

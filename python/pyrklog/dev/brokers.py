@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pyrklog.base.problems import Problem
 from pyrklog.dev.ports import HOST, client_port, peer_port, routed_peer_port, routed_zookeeper_port
 from pyrklog.dev.state import Cluster, Node, Place
 from pyrklog.dev.zookeeper import SESSION_TIMEOUT_MS
@@ -85,7 +86,8 @@ def check_settings(cluster: Cluster, node: Node, folder: Path) -> None:
         key = setting.partition("=")[0].strip()
         if key in WIRING:
             raise ConfigError(
-                f"--set {key}: that is another one for each broker, or leads to them."
+                Problem.OPTIONS_DISAGREE,
+                f"--set {key}: that is another one for each broker, or leads to them.",
             )
     load_config(overrides=settings(cluster, node, folder / "data"))
 

@@ -1,13 +1,6 @@
 from __future__ import annotations
 
-from enum import Enum, auto
-
-
-class Problem(Enum):
-    FAILED = auto()
-    USAGE = auto()
-    NOT_FOUND = auto()
-    TIMED_OUT = auto()
+from pyrklog.base.problems import Problem
 
 
 class DevError(Exception):

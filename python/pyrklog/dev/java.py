@@ -15,7 +15,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from shlex import join
 
-from pyrklog.dev.errors import DevError, Problem
+from pyrklog.base.problems import Problem
+from pyrklog.dev.errors import DevError
 
 # The server loads metrics-core and snappy at its start. Without a binding of slf4j, a failing
 # server would print nothing.
@@ -56,8 +57,8 @@ def require(
     path = environment.get("PATH", os.defpath)
     if missing == [_JARS_PACKAGE] and root is not None and shutil.which("mvn", path=path):
         # 6 MB by Maven instead of 400 MB of pyspark.
-        raise DevError(Problem.FAILED, what, join(["make", "-C", str(root), "zookeeper"]))
-    raise DevError(Problem.FAILED, what, _pip_command(missing, find))
+        raise DevError(Problem.PROGRAM_MISSING, what, join(["make", "-C", str(root), "zookeeper"]))
+    raise DevError(Problem.PROGRAM_MISSING, what, _pip_command(missing, find))
 
 
 def find_java(environment: Mapping[str, str], find: FindSpec = find_spec) -> Path:
@@ -68,7 +69,7 @@ def find_java(environment: Mapping[str, str], find: FindSpec = find_spec) -> Pat
     found = _find_java(environment, find)
     if found is None:
         what = "ZooKeeper needs Java, which is neither in JAVA_HOME nor in PATH"
-        raise DevError(Problem.FAILED, what, _pip_command([_JAVA_PACKAGE], find))
+        raise DevError(Problem.PROGRAM_MISSING, what, _pip_command([_JAVA_PACKAGE], find))
     return found
 
 
@@ -78,7 +79,7 @@ def _find_java(environment: Mapping[str, str], find: FindSpec) -> Path | None:
         found = Path(home, "bin", "java")
         if not _is_executable(found):
             what = f"JAVA_HOME is {home}, but there is no program {found}"
-            raise DevError(Problem.FAILED, what, "correct it, or unset it")
+            raise DevError(Problem.PROGRAM_MISSING, what, "correct it, or unset it")
         return found
     in_path = shutil.which("java", path=environment.get("PATH", os.defpath))
     if in_path is not None:
@@ -98,13 +99,13 @@ def zookeeper_classpath(find: FindSpec = find_spec, root: Path | None = None) ->
     folders = _jar_folders(find, _checkout() if root is None else root)
     if not folders:
         what = "the jars of ZooKeeper's server are not there"
-        raise DevError(Problem.FAILED, what, _pip_command([_JARS_PACKAGE], find))
+        raise DevError(Problem.PROGRAM_MISSING, what, _pip_command([_JARS_PACKAGE], find))
     jars: list[Path] = []
     for pattern in _JARS:
         found = sorted(folders[0].glob(f"{pattern}.jar"))
         if not found:
             what = f"{folders[0]} has no {pattern}.jar"
-            raise DevError(Problem.FAILED, what, _pip_command([_JARS_PACKAGE], find))
+            raise DevError(Problem.PROGRAM_MISSING, what, _pip_command([_JARS_PACKAGE], find))
         jars += found
     return ":".join(map(str, jars))
 

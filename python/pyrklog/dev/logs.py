@@ -7,7 +7,8 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from pyrklog.dev.errors import DevError, Problem
+from pyrklog.base.problems import Problem
+from pyrklog.dev.errors import DevError
 
 FOLLOW_PAUSE_S = 0.2
 
@@ -50,7 +51,7 @@ def print_logs(
     names_shown = len(files) > 1
     tails = [Tail(path, f"{name} | " if names_shown else "", shown) for name, path in files]
     if not any(tail.is_there for tail in tails):
-        raise DevError(Problem.NOT_FOUND, f"there is no log at {files[0][1]}")
+        raise DevError(Problem.DEV_NOT_FOUND, f"there is no log at {files[0][1]}")
     for tail in tails:
         found = tail.new_lines()
         _print(found if not lines else deque(found, maxlen=lines))

@@ -18,7 +18,8 @@ import errno
 import socket
 from collections.abc import Collection, Iterable
 
-from pyrklog.dev.errors import DevError, Problem
+from pyrklog.base.problems import Problem
+from pyrklog.dev.errors import DevError
 
 HOST = "127.0.0.1"
 BASE_PORT = 19092
@@ -58,7 +59,7 @@ def check_base(base: int) -> None:
     """Raises :class:`DevError` where a block does not fit."""
     if not 1024 <= base <= 65536 - USED_PORTS:
         raise DevError(
-            Problem.USAGE, f"--base-port is 1024 to {65536 - USED_PORTS}, not {base}", None
+            Problem.ARGUMENT_VALUE, f"--base-port is 1024 to {65536 - USED_PORTS}, not {base}", None
         )
 
 
@@ -67,7 +68,7 @@ def choose_base(others: Collection[int]) -> int:
         if all(not overlaps(base, other) for other in others):
             return base
     raise DevError(
-        Problem.FAILED,
+        Problem.DEV_PORTS,
         f"{len(others)} clusters have all the ports",
         "purge one, or give --base-port",
     )
@@ -92,8 +93,8 @@ def check_free(ports: Iterable[int], fix: str) -> None:
 
 def _taken(port: int, error: OSError, fix: str) -> DevError:
     if error.errno != errno.EADDRINUSE:
-        return DevError(Problem.FAILED, f"port {port}: {error.strerror}", fix)
+        return DevError(Problem.DEV_PORTS, f"port {port}: {error.strerror}", fix)
     from pyrklog.base.diagnosis import port_holder
 
     holder = port_holder(port) or "another process"
-    return DevError(Problem.FAILED, f"port {port} is held by {holder}", fix)
+    return DevError(Problem.DEV_PORTS, f"port {port} is held by {holder}", fix)

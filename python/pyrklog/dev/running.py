@@ -10,8 +10,9 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+from pyrklog.base.problems import Problem
 from pyrklog.dev import brokers, java, ports, processes, zookeeper
-from pyrklog.dev.errors import DevError, Problem
+from pyrklog.dev.errors import DevError
 from pyrklog.dev.processes import Daemon
 from pyrklog.dev.routes import (
     APPLIED_FILE,
@@ -78,7 +79,9 @@ class Runner:
     def add(self, count: int, racks: Sequence[str]) -> list[Node]:
         first = self.cluster.brokers[-1].number + 1
         if first + count - 1 > ports.BROKERS_MAX:
-            raise DevError(Problem.USAGE, f"a cluster has at most {ports.BROKERS_MAX} brokers")
+            raise DevError(
+                Problem.ARGUMENT_VALUE, f"a cluster has at most {ports.BROKERS_MAX} brokers"
+            )
         self._require_running([*self.cluster.zookeepers, self.cluster.network])
         added = [
             Node("broker", first + index, racks[index % len(racks)] if racks else None)
@@ -100,7 +103,9 @@ class Runner:
     def restart(self, node: Node) -> None:
         if node.role == "broker" and node.number in self.cluster.isolated:
             fix = dev_command(self.cluster.name, "heal", node.name)
-            raise DevError(Problem.FAILED, f"{node.title} is cut off and could not come back", fix)
+            raise DevError(
+                Problem.DEV_NOT_STARTED, f"{node.title} is cut off and could not come back", fix
+            )
         others = [*self.cluster.zookeepers, self.cluster.network]
         self._require_running([one for one in others if one is not node])
         if node.process is not None:
@@ -203,17 +208,17 @@ class Runner:
                 return
             self._check_daemons()
         logs = ", ".join(str(daemon.log) for daemon in self._daemons.values())
-        raise DevError(Problem.TIMED_OUT, f"{otherwise} after {START_S:g} s", f"see {logs}")
+        raise DevError(Problem.NO_ANSWER, f"{otherwise} after {START_S:g} s", f"see {logs}")
 
     def _check_daemons(self) -> None:
         for name, daemon in self._daemons.items():
             code = daemon.exit_code()
             if code is not None:
                 node = self.cluster.node(name)
-                lines = daemon.output().strip().splitlines()
-                said = f": {lines[-1]}" if lines else ""
+                last = _last_words(daemon.output())
+                said = f": {last}" if last else ""
                 what = f"{node.title} ended at its start (exit code {code}){said}"
-                raise DevError(Problem.FAILED, what, f"see {daemon.log}")
+                raise DevError(Problem.DEV_NOT_STARTED, what, f"see {daemon.log}")
 
     def _abandon(self, nodes: Sequence[Node]) -> None:
         self._kill(nodes)
@@ -234,11 +239,11 @@ class Runner:
                 known = len(self.cluster.running())
                 words = ("restart", node.name) if known else ("start",)
                 fix = dev_command(self.cluster.name, *words)
-                raise DevError(Problem.FAILED, f"{node.title} does not run", fix)
+                raise DevError(Problem.DEV_NOT_RUNNING, f"{node.title} does not run", fix)
 
     def _not_running(self, node: Node) -> DevError:
         fix = dev_command(self.cluster.name, "restart", node.name)
-        return DevError(Problem.FAILED, f"{node.title} does not run", fix)
+        return DevError(Problem.DEV_NOT_RUNNING, f"{node.title} does not run", fix)
 
     def stop(self) -> list[Node]:
         """Ends everything in order and keeps the data; returns the nodes that had to be killed."""
@@ -289,7 +294,7 @@ class Runner:
     def isolate(self, node: Node, *, cut_off: bool) -> None:
         if node.role != "broker":
             fix = dev_command(self.cluster.name, "pause", node.name)
-            raise DevError(Problem.USAGE, f"{node.title} is no broker", fix)
+            raise DevError(Problem.ARGUMENT_VALUE, f"{node.title} is no broker", fix)
         self._require_running([self.cluster.network])
         before = set(self.cluster.isolated)
         after = before | {node.number} if cut_off else before - {node.number}
@@ -321,7 +326,7 @@ class Runner:
             if applied_revision(self.place.folder) >= wanted:
                 return
         log = self.place.log_of(self.cluster, network)
-        raise DevError(Problem.TIMED_OUT, "the network does not answer", f"see {log}")
+        raise DevError(Problem.NO_ANSWER, "the network does not answer", f"see {log}")
 
 
 def new_cluster(
@@ -336,9 +341,11 @@ def new_cluster(
 ) -> Cluster:
     """A cluster that has no files yet. Raises :class:`DevError` for bad values."""
     if not 1 <= count <= ports.BROKERS_MAX:
-        raise DevError(Problem.USAGE, f"-n is 1 to {ports.BROKERS_MAX}, not {count}")
+        raise DevError(Problem.ARGUMENT_VALUE, f"-n is 1 to {ports.BROKERS_MAX}, not {count}")
     if zookeepers not in (1, ports.ZOOKEEPERS_MAX):
-        raise DevError(Problem.USAGE, f"--zk is 1 or {ports.ZOOKEEPERS_MAX}, not {zookeepers}")
+        raise DevError(
+            Problem.ARGUMENT_VALUE, f"--zk is 1 or {ports.ZOOKEEPERS_MAX}, not {zookeepers}"
+        )
     others = [one.base_port for one in place.others()]
     base = ports.choose_base(others) if base_port is None else base_port
     ports.check_base(base)
@@ -362,3 +369,10 @@ def _remove_arenas(folder: Path) -> None:
             path = line.removeprefix("path=")
             if path != line and Path(path).exists():
                 remove_arena(path, force=True)
+
+
+def _last_words(output: str) -> str:
+    """The error with which a broker ended, else the last line, as one line."""
+    lines = output.strip().splitlines()
+    begins = [index for index, line in enumerate(lines) if line.startswith("error[")]
+    return "; ".join(line.strip() for line in lines[begins[-1] if begins else -1 :])

@@ -25,8 +25,9 @@ from typing import Literal
 import msgspec
 
 from pyrklog.base.data_home import data_home
+from pyrklog.base.problems import Problem
 from pyrklog.dev import processes
-from pyrklog.dev.errors import DevError, Problem
+from pyrklog.dev.errors import DevError
 from pyrklog.dev.ports import HOST, client_port, routed_peer_port, zookeeper_port
 from pyrklog.dev.processes import ProcessId
 
@@ -102,7 +103,7 @@ class Cluster(msgspec.Struct):
             if one.name == name:
                 return one
         known = ", ".join(one.name for one in self.nodes)
-        raise DevError(Problem.NOT_FOUND, f"{self.name} has no node {name}", f"one of {known}")
+        raise DevError(Problem.DEV_NOT_FOUND, f"{self.name} has no node {name}", f"one of {known}")
 
     def running(self) -> list[Node]:
         return [one for one in self.nodes if one.is_running]
@@ -136,7 +137,7 @@ class Place:
         """Raises :class:`DevError` for an invalid name."""
         if not _NAME.fullmatch(name):
             raise DevError(
-                Problem.USAGE,
+                Problem.ARGUMENT_VALUE,
                 f"--name takes up to 64 letters, digits, dots, hyphens and underscores, "
                 f"not {name!r}",
             )
@@ -193,7 +194,7 @@ class Place:
         except OSError as error:
             what = f"the folder {self.root} cannot be made: {error.strerror}"
             fix = "name a folder of your own in the environment's XDG_DATA_HOME"
-            raise DevError(Problem.FAILED, what, fix) from None
+            raise DevError(Problem.DEV_STATE, what, fix) from None
         descriptor = os.open(self.root, os.O_RDONLY | os.O_DIRECTORY)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX)
@@ -205,11 +206,11 @@ class Place:
         names = [cluster.name for cluster in self.others()]
         start = dev_command(self.name, "start")
         fix = f"there is {', '.join(names)} (--name); or {start}" if names else start
-        return DevError(Problem.NOT_FOUND, f"there is no dev cluster {self.name}", fix)
+        return DevError(Problem.DEV_NOT_FOUND, f"there is no dev cluster {self.name}", fix)
 
     def _unreadable(self, why: str) -> DevError:
         fix = f"end its processes by hand and remove {self.folder}"
-        return DevError(Problem.FAILED, f"{self.state_file} cannot be read: {why}", fix)
+        return DevError(Problem.DEV_STATE, f"{self.state_file} cannot be read: {why}", fix)
 
 
 def dev_command(name: str, *words: str) -> str:

@@ -12,6 +12,7 @@ import trio
 
 from pyrklog.base.clock_reading import ClockReading, now_ms
 from pyrklog.base.logs import get_logger
+from pyrklog.base.problems import Problem
 from pyrklog.errors import StartError, TemporaryError
 from pyrklog.membership.current_store import CurrentStore
 from pyrklog.membership.life import LastLife, decode_log_dirs, encode_log_dirs
@@ -121,6 +122,7 @@ class Member:
                 with trio.CancelScope(shield=True):
                     await session.close()
                 raise StartError(
+                    Problem.METADATA_LOST,
                     "The metadata store is another cluster's now, or has lost its data.",
                     fix="restore it; the broker's own data is untouched",
                 )
@@ -180,6 +182,7 @@ class Member:
                 break
             if trio.current_time() >= deadline:
                 raise TemporaryError(
+                    Problem.BROKER_NUMBER_TAKEN,
                     f"Another broker is registered as number {self.node_id}.",
                     fix="give this one another broker.id, or wait until the other's session ends",
                 )

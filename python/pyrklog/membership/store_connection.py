@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import trio
 
+from pyrklog.base.problems import Problem
 from pyrklog.config.broker import BrokerConfig
 from pyrklog.errors import StartError, TemporaryError
 from pyrklog.membership.member import Connect
@@ -52,7 +53,9 @@ async def _zookeeper(config: BrokerConfig, connect: str) -> AsyncIterator[Connec
         # The state-change log also lies here in a cluster.
         config.meta_dir.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise StartError(f"{config.meta_dir} cannot be made: {error.strerror}.") from None
+        raise StartError(
+            Problem.DISK_FAILED, f"{config.meta_dir} cannot be made: {error.strerror}."
+        ) from None
     address = _address(config, connect)
     if not config.boolean("pyrklog.failover.watchdog"):
 

@@ -19,6 +19,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from pyrklog.base.durable import sync_folder
+from pyrklog.base.problems import Problem
 from pyrklog.errors import ConfigError, StartError, TemporaryError
 from pyrklog.metastore.interface import Node, Stat
 from pyrklog.metastore.tree import ROOT, Entry, Tree, parent_of
@@ -73,6 +74,7 @@ class Database:
             if error.errno in _FULL:
                 raise _no_space(directory / DATABASE_NAME) from None
             raise ConfigError(
+                Problem.DIRECTORY_UNUSABLE,
                 f"Cannot create the metadata directory {directory}: {error.strerror}.",
                 fix="choose another place with --data or pyrklog.meta.dir",
             ) from None
@@ -120,11 +122,13 @@ class Database:
         (version,) = connection.execute("PRAGMA user_version").fetchone()
         if application != APPLICATION_ID:
             raise ConfigError(
+                Problem.FOREIGN_DATA,
                 f"{self._path} is a database of another program.",
                 fix="choose another place with --data or pyrklog.meta.dir",
             )
         if version > FORMAT_VERSION:
             raise ConfigError(
+                Problem.FOREIGN_DATA,
                 f"{self._path} was written by a newer pyrklog (format {version}; this one reads "
                 f"up to {FORMAT_VERSION}).",
                 fix="start it with the newer version",
@@ -138,9 +142,12 @@ class Database:
         refused = self._refused() if code in _MAY_NOT else None
         if refused is not None:
             return ConfigError(
-                f"Cannot open {refused}: {os.strerror(errno.EACCES)}.", fix=_MAKE_WRITABLE
+                Problem.DIRECTORY_UNUSABLE,
+                f"Cannot open {refused}: {os.strerror(errno.EACCES)}.",
+                fix=_MAKE_WRITABLE,
             )
         return StartError(
+            Problem.METADATA_DAMAGED,
             f"The metadata store {self._path} cannot be read: {error}.",
             fix="restore the directory from a copy; the log directories hold the records and were "
             "not touched",
@@ -170,6 +177,7 @@ class Database:
         for path, data, version, next_sequence, czxid, mzxid, ctime_ms, mtime_ms, crc in rows:
             if _crc(path, data, version, next_sequence, czxid) != crc:
                 raise StartError(
+                    Problem.METADATA_DAMAGED,
                     f"The metadata store {self._path} is damaged: the checksum of {path} is wrong.",
                     fix="restore the directory from a copy",
                 )
@@ -177,6 +185,7 @@ class Database:
             tree.load(path, Entry(Node(data, stat), next_sequence))
         for orphan in tree.orphans():
             raise StartError(
+                Problem.METADATA_DAMAGED,
                 f"The metadata store {self._path} is damaged: {orphan} is missing.",
                 fix="restore the directory from a copy",
             )
@@ -243,13 +252,16 @@ def _lock(directory: Path) -> int:
     except OSError as error:
         if error.errno in _FULL:
             raise _no_space(directory / DATABASE_NAME) from None
-        raise ConfigError(f"Cannot open {path}: {error.strerror}.", fix=_MAKE_WRITABLE) from None
+        raise ConfigError(
+            Problem.DIRECTORY_UNUSABLE, f"Cannot open {path}: {error.strerror}.", fix=_MAKE_WRITABLE
+        ) from None
     try:
         fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
         holder = _holder(os.pread(descriptor, 4096, 0))
         os.close(descriptor)
         raise TemporaryError(
+            Problem.DIRECTORY_IN_USE,
             f"The directory {directory} is in use by {holder}.",
             fix="stop that broker, or choose another directory with --data",
         ) from None
@@ -262,13 +274,14 @@ def _lock(directory: Path) -> int:
         if error.errno in _FULL:
             raise _no_space(directory / DATABASE_NAME) from None
         raise StartError(
-            f"Cannot write {path}: {error.strerror}.", fix="look at the disk"
+            Problem.DISK_FAILED, f"Cannot write {path}: {error.strerror}.", fix="look at the disk"
         ) from None
     return descriptor
 
 
 def _no_space(path: Path) -> StartError:
     return StartError(
+        Problem.METADATA_DISK_FULL,
         f"No space is left for the metadata store {path}.",
         fix="free some space on that volume and start again",
     )

@@ -30,6 +30,7 @@ from kazoo.retry import KazooRetry
 from kazoo.security import CREATOR_ALL_ACL, OPEN_ACL_UNSAFE, READ_ACL_UNSAFE
 
 from pyrklog.base.logs import ensure_configured, get_logger
+from pyrklog.base.problems import Problem
 from pyrklog.errors import TemporaryError
 from pyrklog.metastore.interface import (
     CHANGED,
@@ -486,11 +487,13 @@ async def _start(client: KazooClient, address: ZooKeeperAddress, reasons: Reason
             reason = await trio.to_thread.run_sync(tls_failure, client.hosts, address.tls)
             if reason is not None:
                 raise TemporaryError(
+                    Problem.ZOOKEEPER_AWAY,
                     f"No TLS with ZooKeeper at {address.connect}: {reason}.",
                     fix="look at zookeeper.ssl.truststore.location and keystore.location, "
                     "and at the port: ZooKeeper's secureClientPort",
                 )
         raise TemporaryError(
+            Problem.ZOOKEEPER_AWAY,
             f"No ZooKeeper answers at {address.connect} (waited {timeout_seconds:g} s).",
             fix="start it, or correct zookeeper.connect",
         )

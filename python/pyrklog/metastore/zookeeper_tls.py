@@ -7,6 +7,7 @@ import ssl
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from pyrklog.base.problems import Problem
 from pyrklog.errors import ConfigError
 
 _PROBE_SECONDS = 2.0
@@ -32,7 +33,9 @@ def tls_context(tls: TlsFiles) -> ssl.SSLContext:
             context.load_cert_chain(tls.certificate, tls.key, tls.key_password or "")
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else error
-        raise ConfigError(f"{option}: {file} is no PEM file that can be read: {reason}.") from None
+        raise ConfigError(
+            Problem.OPTION_VALUE, f"{option}: {file} is no PEM file that can be read: {reason}."
+        ) from None
     return context
 
 

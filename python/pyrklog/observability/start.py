@@ -19,6 +19,7 @@ import trio
 
 from pyrklog.base.hosts import EVERYWHERE, PORT_MAX
 from pyrklog.base.logs import get_logger
+from pyrklog.base.problems import Problem
 from pyrklog.config.broker import BrokerConfig
 from pyrklog.config.http_place import HttpPlace
 from pyrklog.config.report_options import OTLP, ReportSettings
@@ -48,7 +49,7 @@ async def prepared(config: BrokerConfig) -> AsyncIterator[Listeners]:
     """
     if config.reports.otlp is not None and not _has_otlp():
         what = f"{OTLP} needs OpenTelemetry's exporter, which is not installed."
-        raise ConfigError(what, fix='pip install "pyrklog[otlp]"')
+        raise ConfigError(Problem.REPORTER_MISSING, what, fix='pip install "pyrklog[otlp]"')
     listeners = await _open_listeners(config.http_place)
     try:
         yield listeners
@@ -81,7 +82,9 @@ async def _open_listeners(place: HttpPlace | None) -> Listeners:
             reason = f"{place} is taken by {port_holder(place.port) or 'another program'}"
         fix = "give another one by --http HOST:PORT, or --http none"
         if place.is_given:
-            raise TemporaryError(f"HTTP cannot listen on {place}: {reason}.", fix=fix) from None
+            raise TemporaryError(
+                Problem.PORT_TAKEN, f"HTTP cannot listen on {place}: {reason}.", fix=fix
+            ) from None
         log.warning("http_unavailable", place=str(place), reason=reason, fix=fix)
         return ()
     return found

@@ -14,6 +14,7 @@ import trio
 
 from pyrklog.base.logs import get_logger
 from pyrklog.base.pending import Pending, answered
+from pyrklog.base.problems import Problem
 from pyrklog.config.connection_quotas import ConnectionQuotas
 from pyrklog.errors import ConfigError, ErrorCode, StartError, TemporaryError
 from pyrklog.plane.internal_log import (
@@ -40,6 +41,12 @@ from pyrklog.plane.seam import (
     PlaneListener,
     PlaneSettings,
     ReplicaDigest,
+)
+from pyrklog.plane.start_errors import (
+    listen_error,
+    refuse_taken_port,
+    refused_log_dir,
+    with_holder,
 )
 from pyrklog.plane.values import FollowerSpec, ImageDelta, LeaderSpec
 
@@ -78,13 +85,19 @@ class Plane:
         try:
             self._plane = _core.DataPlane(settings)
         except _core.LogDirLockedError as error:
-            raise TemporaryError(_with_holder(str(error), settings.log_dirs)) from None
+            raise TemporaryError(
+                Problem.DIRECTORY_IN_USE, with_holder(str(error), settings.log_dirs)
+            ) from None
         except _core.ForeignLogDirError as error:
-            raise ConfigError(str(error)) from None
+            raise ConfigError(Problem.FOREIGN_DATA, str(error)) from None
         except _core.LogDirError as error:
-            raise _refused_log_dir(settings.log_dirs) or StartError(str(error)) from None
+            raise refused_log_dir(settings.log_dirs) or StartError(
+                Problem.DISK_FAILED, str(error)
+            ) from None
         except (ValueError, OverflowError) as error:
-            raise ConfigError(f"The data plane refuses its configuration: {error}.") from None
+            raise ConfigError(
+                Problem.OPTION_VALUE, f"The data plane refuses its configuration: {error}."
+            ) from None
         self._waiting: dict[int, Callable[[Any], None]] = {}
         """By ticket, what takes its event."""
 
@@ -103,7 +116,7 @@ class Plane:
         try:
             return self._plane.listen(listener, host, port, for_brokers)
         except OSError as error:
-            raise _listen_error(listener, host, port, error) from None
+            raise listen_error(listener, host, port, error) from None
 
     def check_port(self, listener: str, host: str, port: int) -> None:
         """See :func:`refuse_taken_port`."""
@@ -505,78 +518,6 @@ def _marker_results(done: _core.MarkersWritten) -> Sequence[MarkerResult]:
 def _internal_batch(fields: Iterable[Any]) -> InternalBatch:
     batch = InternalBatch._make(fields)
     return batch._replace(records=list(map(InternalRecord._make, batch.records)))
-
-
-def _with_holder(message: str, log_dirs: Sequence[str]) -> str:
-    from pathlib import Path
-
-    from pyrklog.base.diagnosis import lock_holder
-
-    holders = [lock_holder(Path(path) / ".lock") for path in log_dirs if path in message]
-    known = [holder for holder in holders if holder is not None]
-    return f"{message} (it is {known[0]})" if known else message
-
-
-def _refused_log_dir(log_dirs: Sequence[str]) -> ConfigError | None:
-    """Names the path that this user may not change."""
-    import os
-    from pathlib import Path
-
-    for log_dir in map(Path, log_dirs):
-        place = next(one for one in (log_dir, *log_dir.parents) if one.exists() or not one.name)
-        inside = [place / ".lock", place / "meta.properties"] if place == log_dir else []
-        for path in (place, *inside):
-            if path.exists() and not os.access(path, os.R_OK | os.W_OK, effective_ids=True):
-                return ConfigError(
-                    f"Cannot open {path}: Permission denied.",
-                    fix="make it writable for this user, or choose another place with --data or "
-                    "log.dirs",
-                )
-    return None
-
-
-def refuse_taken_port(listener: str, host: str, port: int) -> None:
-    """Whether another program listens there, without accepting: a start that must fail is to fail
-    before it acts. Raises :class:`TemporaryError`; :meth:`Plane.listen` tells everything else.
-    """
-    import errno
-    import socket
-
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    try:
-        with socket.socket(family, socket.SOCK_STREAM) as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            probe.bind((host, port))
-    except OSError as error:
-        if error.errno == errno.EADDRINUSE:
-            raise _listen_error(listener, host, port, error) from None
-
-
-def _listen_error(listener: str, host: str, port: int, error: OSError) -> StartError:
-    import errno
-
-    where = f"{host or '*'}:{port}"
-    if error.errno == errno.EADDRINUSE:
-        from pyrklog.base.diagnosis import port_holder
-
-        return TemporaryError(
-            f"{where} is taken by {port_holder(port) or 'another program'}.",
-            fix=f"stop it, or choose another port with --listen {host}:{port + 1}; if another "
-            "broker serves its metrics there, start that one with --http none",
-        )
-    if error.errno is None:  # also for names that cannot be resolved
-        return ConfigError(
-            f"{host} is no name that can be resolved (listener {listener}): {error}.",
-            fix="listen on a name or an address of this machine, or on 0.0.0.0 for all of them",
-        )
-    if error.errno == errno.EADDRNOTAVAIL:
-        return ConfigError(
-            f"{where} is no address of this machine (listener {listener}).",
-            fix="listen on one of its own, or on 0.0.0.0 for all of them",
-        )
-    if error.errno in (errno.EACCES, errno.EPERM):
-        return ConfigError(f"No permission to listen on {where}; ports below 1024 need root.")
-    return StartError(f"Cannot listen on {where}: {error}.")
 
 
 def feature_table() -> Sequence[tuple[str, int, int, int]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 from collections.abc import Iterable
 
+from pyrklog.base.problems import Problem
 from pyrklog.config.listeners import WILDCARDS, Endpoint
 from pyrklog.errors import ConfigError
 
@@ -19,6 +20,7 @@ def refuse_unresolved(listeners: Iterable[Endpoint]) -> None:
         except (OSError, UnicodeError) as error:
             reason = getattr(error, "strerror", None) or error
             raise ConfigError(
+                Problem.ADDRESS_UNUSABLE,
                 f"{host} is no name that can be resolved (listener {name}): {reason}.",
                 fix="listen on a name or an address of this machine, or on 0.0.0.0 for all of them",
             ) from None

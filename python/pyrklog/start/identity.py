@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from pyrklog.base.logs import get_logger
+from pyrklog.base.problems import Problem
 from pyrklog.config.properties import PropertiesError, parse_properties
 from pyrklog.errors import ConfigError, StartError
 from pyrklog.metastore import znodes
@@ -45,6 +46,7 @@ def read_identities(log_dirs: Sequence[Path]) -> list[DirectoryIdentity]:
         version = content.get("version", "0")
         if version not in META_VERSIONS:
             raise ConfigError(
+                Problem.FOREIGN_DATA,
                 f"{directory / META_PROPERTIES} has version {version}, known are 0 and 1.",
                 fix="start the broker that wrote it, or choose another directory",
             )
@@ -71,6 +73,7 @@ async def choose_node_id(
         remembered = decode_node(node.data)
         if configured not in (-1, remembered):
             raise ConfigError(
+                Problem.OTHER_BROKERS_DATA,
                 f"The data belongs to broker {remembered}, but broker.id is {configured}.",
                 fix=f"set broker.id={remembered}, or choose another directory with --data",
             )
@@ -82,7 +85,9 @@ async def choose_node_id(
         content = json.dumps({"version": 1, "broker": chosen}).encode()
         await store.multi([Create("/pyrklog"), Create(NODE_PATH, content)])
     except NodeExistsError:
-        raise ConfigError("The metadata store is in use by another broker.") from None
+        raise ConfigError(
+            Problem.OTHER_BROKERS_DATA, "The metadata store is in use by another broker."
+        ) from None
     return chosen
 
 
@@ -104,6 +109,7 @@ async def choose_member_id(
         return chosen
     if not generates:
         raise ConfigError(
+            Problem.BROKER_NUMBER_MISSING,
             "A broker of a cluster needs a number.",
             fix="set broker.id, or broker.id.generation.enable=true",
         )
@@ -119,6 +125,7 @@ async def enter_cluster(store: Metastore, connect: str) -> None:
     cluster, mark = await store.get_many([znodes.CLUSTER_ID, znodes.OWN_ROOT])
     if cluster is not None and mark is None:
         raise ConfigError(
+            Problem.ALONE_OR_IN_A_CLUSTER,
             f"ZooKeeper ({connect}) keeps the metadata of an Apache Kafka cluster.",
             fix="choose another chroot, or set zookeeper.connect= for a broker that is alone",
         )
@@ -130,6 +137,7 @@ def _refuse_foreign(node_id: int, identities: Sequence[DirectoryIdentity]) -> No
     for item in identities:
         if item.node_id not in (None, node_id):
             raise ConfigError(
+                Problem.OTHER_BROKERS_DATA,
                 f"{item.directory} belongs to broker {item.node_id}, but this is broker {node_id}.",
                 fix=f"set broker.id={item.node_id}, or choose another directory",
             )
@@ -140,7 +148,9 @@ def decode_node(data: bytes) -> int:
     try:
         return int(json.loads(data)["broker"])
     except (ValueError, KeyError, TypeError):
-        raise StartError(f"The metadata store holds no broker number at {NODE_PATH}.") from None
+        raise StartError(
+            Problem.METADATA_DAMAGED, f"The metadata store holds no broker number at {NODE_PATH}."
+        ) from None
 
 
 def _known_node_id(identities: Sequence[DirectoryIdentity]) -> int | None:
@@ -148,6 +158,7 @@ def _known_node_id(identities: Sequence[DirectoryIdentity]) -> int | None:
     if len(known) > 1:
         listed = ", ".join(f"{directory}: {node}" for node, directory in sorted(known.items()))
         raise ConfigError(
+            Problem.OTHER_BROKERS_DATA,
             f"The log directories belong to different brokers ({listed}).",
             fix="give each broker its own log.dirs",
         )
@@ -180,6 +191,7 @@ async def choose_cluster_id(store: Metastore, identities: Sequence[DirectoryIden
     if len(known) > 1:
         listed = ", ".join(f"{directory}: {cluster}" for cluster, directory in known.items())
         raise ConfigError(
+            Problem.OTHER_CLUSTERS_DATA,
             f"The log directories belong to different clusters ({listed}).",
             fix="start with the log.dirs of one cluster",
         )

@@ -17,6 +17,7 @@ from typing import NoReturn
 
 from pyrklog.base.durable import replace_file
 from pyrklog.base.logs import get_logger
+from pyrklog.base.problems import Problem
 from pyrklog.errors import ConfigError
 from pyrklog.metastore.database import DATABASE_NAME
 
@@ -56,8 +57,9 @@ def is_member(log_dirs: Iterable[Path]) -> bool:
 
 def _refuse_lone(path: Path, zookeeper: str, otherwise: str = "") -> NoReturn:
     raise ConfigError(
-        f"{path} is that of a broker that is alone: ZooKeeper ({zookeeper}) knows nothing of its "
-        "topics.",
+        Problem.ALONE_OR_IN_A_CLUSTER,
+        f"{path} is that of a broker that is alone.",
+        why=f"ZooKeeper ({zookeeper}) knows nothing of its topics",
         fix="start it without zookeeper.connect, or choose another directory with --data"
         + otherwise,
     )
@@ -69,8 +71,9 @@ def _refuse_members(notes: list[tuple[Path, str]]) -> None:
     file, address = notes[0]
     files = " and ".join(str(file) for file, _ in notes)
     raise ConfigError(
-        f"{file.parent} is that of a broker in a cluster ({address}): what it would acknowledge "
-        "alone is lost when it follows there again.",
+        Problem.ALONE_OR_IN_A_CLUSTER,
+        f"{file.parent} is that of a broker in a cluster ({address}).",
+        why="what it would acknowledge alone is lost when it follows there again",
         fix=f"start it with --zookeeper {address}; to take this copy of the data out of the "
         f"cluster for good, remove {files}",
     )

@@ -19,10 +19,12 @@ from typing import Any
 import trio
 
 from pyrklog.base.logs import get_logger
+from pyrklog.base.problems import Problem
 from pyrklog.errors import ErrorCode, StartError, TemporaryError
 from pyrklog.plane import clock
-from pyrklog.plane.core_plane import Plane, refuse_taken_port
+from pyrklog.plane.core_plane import Plane
 from pyrklog.plane.seam import PlaneListener, PlaneSettings
+from pyrklog.plane.start_errors import refuse_taken_port
 from pyrklog.testing.faults import Fault, Faults
 from pyrklog.testing.frames import api_name
 from pyrklog.testing.relay import Relay
@@ -128,8 +130,10 @@ class DoorPlane(Plane):
                 backlog=BACKLOG,
             )
         except OSError as error:
-            kind = StartError if port == 0 else TemporaryError
-            raise kind(f"Cannot listen on {host}:{port}: {error}.") from None
+            what = f"Cannot listen on {host}:{port}: {error}."
+            if port == 0:
+                raise StartError(Problem.LISTEN_FAILED, what) from None
+            raise TemporaryError(Problem.PORT_TAKEN, what) from None
         inner = super().listen(listener, LOOPBACK, 0)
         self._send.send_nowait((bound, inner))
         found: int = bound.getsockname()[1]

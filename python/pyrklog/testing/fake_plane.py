@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import trio
 
 from pyrklog.base.pending import Pending
+from pyrklog.base.problems import Problem
 from pyrklog.config.connection_quotas import ConnectionQuotas
 from pyrklog.errors import ErrorCode, TemporaryError
 from pyrklog.groups.core_types import Heartbeat, OffsetCommit
@@ -227,14 +228,14 @@ class FakePlane(Plane):
         assert host
         assert for_brokers in (False, True)
         if port in self.ports_taken:
-            raise TemporaryError(f"{host}:{port} is taken by another program.")
+            raise TemporaryError(Problem.PORT_TAKEN, f"{host}:{port} is taken by another program.")
         self.ports[listener] = port or FIRST_FREE_PORT + len(self.ports)
         self._notify()
         return self.ports[listener]
 
     def check_port(self, listener: str, host: str, port: int) -> None:
         if port in self.ports_taken:
-            raise TemporaryError(f"{host}:{port} is taken by another program.")
+            raise TemporaryError(Problem.PORT_TAKEN, f"{host}:{port} is taken by another program.")
 
     def apply_image(self, delta: ImageDelta) -> None:
         assert delta.version > (self.deltas[-1].version if self.deltas else 0)

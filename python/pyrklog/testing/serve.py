@@ -7,20 +7,20 @@ import sys
 from functools import partial
 from typing import TYPE_CHECKING
 
+from pyrklog.base.problems import Problem, lines
 from pyrklog.cli.serve import parse_fast, serve
 
 if TYPE_CHECKING:
     from pyrklog.config.broker import BrokerConfig
-
-EXIT_USAGE = 2
 
 
 def main(arguments: list[str]) -> int:
     descriptor, *rest = arguments
     options = parse_fast(rest)
     if options is None:
-        print(f"error: TestBroker cannot pass on {' '.join(rest)}", file=sys.stderr)
-        return EXIT_USAGE
+        what = f"TestBroker cannot pass on {' '.join(rest)}"
+        print(lines(Problem.USAGE, what), file=sys.stderr)
+        return int(Problem.USAGE.exit)
     return serve(options, partial(_run, int(descriptor)))
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from pyrklog.base.problems import Problem
 from pyrklog.cli.bench_files import append
 from pyrklog.cli.bench_sweep import Point, Sweep, parse_variable, points, ratios, summary
 from pyrklog.cli.failures import CliError, Exit
@@ -55,7 +56,7 @@ def test_a_sweep_goes_on_where_it_stopped(tmp_path: Path) -> None:
 
     def fails_at_third(point: Point) -> dict[str, Any]:
         if len(ran) == 2:
-            raise CliError(Exit.FAILED, "gone")
+            raise CliError(Problem.BROKER_REFUSED, "gone")
         ran.append(point)
         return row(2.0 if point.broker == "a:1" else 1.0)
 

@@ -12,9 +12,10 @@ import trio.testing
 from pyrklog import _core
 from pyrklog.config.load import load_config
 from pyrklog.errors import TemporaryError
-from pyrklog.plane.core_plane import Plane, refuse_taken_port
+from pyrklog.plane.core_plane import Plane
 from pyrklog.plane.plane_settings import plane_settings
 from pyrklog.plane.seam import Request, Session, VerifyTransaction
+from pyrklog.plane.start_errors import refuse_taken_port
 
 
 class Listener:

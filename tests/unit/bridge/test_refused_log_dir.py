@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from pyrklog.plane.core_plane import _refused_log_dir
+from pyrklog.plane.start_errors import refused_log_dir
 
 
 @pytest.mark.parametrize("refused", [".", "logs", "logs/.lock", "logs/meta.properties"])
@@ -17,14 +17,14 @@ def test_refused_file_of_a_log_directory_is_named(
         logs.mkdir()
         for name in (".lock", "meta.properties"):
             (logs / name).touch()
-    assert _refused_log_dir([str(logs)]) is None
+    assert refused_log_dir([str(logs)]) is None
     may = os.access
 
     def access(path: Path, mode: int, **how: bool) -> bool:
         return path != tmp_path / refused and may(path, mode, **how)
 
     monkeypatch.setattr(os, "access", access)
-    found = _refused_log_dir([str(logs)])
+    found = refused_log_dir([str(logs)])
     assert found is not None
     assert str(found).startswith(f"Cannot open {tmp_path / refused}: Permission denied")
     assert "--data" in str(found.fix)

@@ -11,6 +11,7 @@ import pytest
 import trio
 
 from pyrklog import broker as module
+from pyrklog.base.problems import Problem
 from pyrklog.broker import Broker
 from pyrklog.config.broker import BrokerConfig
 from pyrklog.config.load import load_config
@@ -139,7 +140,7 @@ async def test_a_start_listens_from_its_beginning_and_no_longer_once_it_fails(
     def no_store(_config: BrokerConfig) -> AbstractAsyncContextManager[object]:
         with socket.create_connection(address, timeout=30):
             reached.append(address)
-        raise TemporaryError("no store")
+        raise TemporaryError(Problem.ZOOKEEPER_AWAY, "no store")
 
     monkeypatch.setattr(module, "store_connection", no_store)
     place = {"pyrklog.http.listener": f"{address[0]}:{address[1]}"}

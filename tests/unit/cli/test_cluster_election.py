@@ -9,6 +9,7 @@ import confluent_kafka
 import pytest
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
+from pyrklog.base.problems import Problem
 from pyrklog.cli import cluster_election
 from pyrklog.cli.cluster_election import ElectionTargets, elect, parse_places
 from pyrklog.cli.failures import CliError, Exit
@@ -47,7 +48,7 @@ class FakeCluster:
         return self
 
     def explain(self, error: KafkaError, about: str) -> CliError:
-        return CliError(Exit.FAILED, f"{about}: {error.name()}")
+        return CliError(Problem.BROKER_REFUSED, f"{about}: {error.name()}")
 
     def elect_leaders(self, kind: Any, places: Any) -> Any:
         asked = None if places is None else [(one.topic, one.partition) for one in places]

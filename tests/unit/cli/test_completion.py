@@ -212,7 +212,7 @@ def test_scripts_ask_this_program(shell: str) -> None:
 def test_other_shells_are_refused() -> None:
     done = CliRunner().invoke(app, ["completion", "tcsh"])
     assert (done.exit_code, done.stdout) == (2, "")
-    assert done.stderr == "error: completion takes bash, zsh, fish, not 'tcsh'\n"
+    assert done.stderr == "error[PK41]: completion takes bash, zsh, fish, not 'tcsh'\n"
 
 
 def in_bash(script: str, folder: Path) -> list[str]:

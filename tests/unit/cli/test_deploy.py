@@ -34,7 +34,7 @@ def test_one_file_is_printed(kind: str) -> None:
 def test_several_files_need_a_place(tmp_path: Path) -> None:
     code, out, err = invoke("grafana")
     assert (code, out) == (2, "")
-    assert err == "error: grafana is 3 files; fix: give --to DIR\n"
+    assert err == "error[PK43]: grafana is 3 files\n  fix: give --to DIR\n"
     place = tmp_path / "new" / "dashboards"
     code, out, _ = invoke("grafana", "--to", str(place))
     assert code == 0
@@ -51,7 +51,7 @@ def test_a_file_of_ones_own_is_not_replaced_unasked(tmp_path: Path) -> None:
     path.write_text("groups: []\n")
     code, out, err = invoke("alerts", "--to", str(tmp_path))
     assert (code, out) == (5, "")
-    assert err.startswith(f"error: {path} is there and differs; fix: ")
+    assert err.startswith(f"error[PK51]: {path} is there and differs\n  fix: ")
     assert path.read_text() == "groups: []\n"
     assert invoke("alerts", "--to", str(tmp_path), "--overwrite") == (0, f"{path}\n", "")
     assert path.read_text() == shipped
@@ -61,7 +61,7 @@ def test_a_place_that_cannot_be_written_to_is_told(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     code, _, err = invoke("alerts", "--to", str(tmp_path / "file"))
     assert code == 1
-    assert err.startswith(f"error: {tmp_path / 'file'}")
+    assert err.startswith(f"error[PK50]: {tmp_path / 'file'}")
 
 
 def test_alerts_lead_where_the_runbooks_are() -> None:
@@ -87,7 +87,7 @@ def test_alerts_lead_where_the_runbooks_are() -> None:
 def test_arguments_that_make_no_sense_are_told(arguments: list[str], said: str) -> None:
     code, out, err = invoke(*arguments)
     assert (code, out) == (2, "")
-    assert err.startswith(f"error: {said}")
+    assert err.startswith(f"error[PK41]: {said}")
 
 
 def test_a_program_that_the_unit_cannot_see_is_told() -> None:

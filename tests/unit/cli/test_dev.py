@@ -37,7 +37,7 @@ def save(root: Path, *nodes: Node, name: str = "default") -> Place:
 def test_without_a_cluster_each_command_says_how_to_start_one(root: Path, command: str) -> None:
     code, out, err = invoke("dev", *command.split())
     assert (code, out) == (4, "")
-    assert err == "error: there is no dev cluster default; fix: pyrklog dev start\n"
+    assert err == "error[PK93]: there is no dev cluster default\n  fix: pyrklog dev start\n"
 
 
 @pytest.mark.parametrize("command", ["kill", "pause", "resume", "restart", "isolate", "heal"])
@@ -45,7 +45,7 @@ def test_a_node_that_is_not_there(root: Path, command: str) -> None:
     save(root, Node("broker", 1))
     code, _, err = invoke("dev", command, "2")
     assert code == 4
-    assert err == "error: default has no node 2; fix: one of 1, zk1, network\n"
+    assert err == "error[PK93]: default has no node 2\n  fix: one of 1, zk1, network\n"
 
 
 @pytest.mark.parametrize("above", ["", "pyrklog"])
@@ -59,8 +59,8 @@ def test_a_folder_that_cannot_be_made_names_the_variable(
     monkeypatch.setenv("XDG_DATA_HOME", str(place))
     code, out, err = invoke("dev", "start")
     assert (code, out) == (1, "")
-    assert err.startswith(f"error: the folder {place / 'pyrklog' / 'dev'} cannot be made: ")
-    assert err.endswith("; fix: name a folder of your own in the environment's XDG_DATA_HOME\n")
+    assert err.startswith(f"error[PK98]: the folder {place / 'pyrklog' / 'dev'} cannot be made: ")
+    assert err.endswith("\n  fix: name a folder of your own in the environment's XDG_DATA_HOME\n")
 
 
 @pytest.mark.parametrize("command", ["kill", "pause", "resume"])
@@ -72,7 +72,10 @@ def test_stopping_a_node_that_does_not_run_changes_nothing(root: Path, command: 
     for number in ("1", "2"):
         code, _, err = invoke("dev", command, number)
         assert code == 1
-        assert err == f"error: broker {number} does not run; fix: pyrklog dev restart {number}\n"
+        assert (
+            err
+            == f"error[PK94]: broker {number} does not run\n  fix: pyrklog dev restart {number}\n"
+        )
     assert invoke("dev", "stop") == (0, "default did not run\n", "")
     assert [node.process for node in place.load().brokers] == [None, None]
 
@@ -82,8 +85,9 @@ def test_a_name_that_runs_is_not_started_again(root: Path) -> None:
     code, out, err = invoke("dev", "start")
     assert (code, out) == (5, "")
     assert err == (
-        "error: default runs already (broker 1); fix: `pyrklog dev stop` first, or restart each "
-        "that does not run: see `pyrklog dev status`\n"
+        "error[PK95]: default runs already (broker 1)\n"
+        "  fix: `pyrklog dev stop` first, or restart each that does not run: see `pyrklog dev "
+        "status`\n"
     )
 
 
@@ -97,7 +101,7 @@ def test_a_proposed_command_names_the_cluster(root: Path) -> None:
     code, _, err = invoke("dev", "kill", "1", "--name", "x")
     assert (code, err) == (
         1,
-        "error: broker 1 does not run; fix: pyrklog dev restart 1 --name x\n",
+        "error[PK94]: broker 1 does not run\n  fix: pyrklog dev restart 1 --name x\n",
     )
     assert "`pyrklog dev stop --name x` first" in invoke("dev", "start", "--name", "x")[2]
 
@@ -109,7 +113,7 @@ def test_starting_an_existing_cluster_with_another_shape_is_refused(
     other = ["-n", "5", "--racks", "b", "--zk", "3", "--base-port", "2000", "--set", "a=b", "--tmp"]
     code, _, err = invoke("dev", "start", *other)
     assert code == 5
-    assert "other values of -n, --racks, --zk, --base-port, --set, --tmp; fix: leave them" in err
+    assert "other values of -n, --racks, --zk, --base-port, --set, --tmp\n  fix: leave them" in err
     monkeypatch.setenv("JAVA_HOME", str(root))  # it gets as far as this
     same = ["-n", "2", "--racks", "a,b", "--zk", "1", "--base-port", "19092"]
     code, _, err = invoke("dev", "start", *same)
@@ -117,26 +121,26 @@ def test_starting_an_existing_cluster_with_another_shape_is_refused(
 
 
 @pytest.mark.parametrize(
-    ("options", "code", "said"),
+    ("options", "code", "number", "said"),
     [
-        (["-n", "0"], 2, "-n is 1 to 50, not 0"),
-        (["--zk", "2"], 2, "--zk is 1 or 3, not 2"),
-        (["--base-port", "80"], 2, "--base-port is 1024 to"),
-        (["--racks", "a,,b"], 2, "racks are names"),
-        (["--set", "x"], 2, "--set takes KEY=VALUE"),
-        (["--set", "num.partitoins=3"], 78, "num.partitions"),
-        (["--set", "broker.id=7"], 78, "--set broker.id"),
-        (["--set", "zookeeper.connect="], 78, "--set zookeeper.connect"),
-        (["--name", "a/b"], 2, "--name takes"),
+        (["-n", "0"], 2, "41", "-n is 1 to 50, not 0"),
+        (["--zk", "2"], 2, "41", "--zk is 1 or 3, not 2"),
+        (["--base-port", "80"], 2, "41", "--base-port is 1024 to"),
+        (["--racks", "a,,b"], 2, "41", "racks are names"),
+        (["--set", "x"], 2, "41", "--set takes KEY=VALUE"),
+        (["--set", "num.partitoins=3"], 78, "02", "num.partitions"),
+        (["--set", "broker.id=7"], 78, "04", "--set broker.id"),
+        (["--set", "zookeeper.connect="], 78, "04", "--set zookeeper.connect"),
+        (["--name", "a/b"], 2, "41", "--name takes"),
     ],
 )
 def test_mistakes_leave_nothing_behind(
-    root: Path, options: list[str], code: int, said: str
+    root: Path, options: list[str], code: int, number: str, said: str
 ) -> None:
     found, out, err = invoke("dev", "start", *options)
     assert (found, out) == (code, "")
     assert said in err
-    assert err.startswith("error: ")
+    assert err.startswith(f"error[PK{number}]: ")
     assert not root.exists() or list(root.iterdir()) == []
 
 
@@ -151,7 +155,10 @@ def test_without_java_nothing_is_begun(root: Path, monkeypatch: pytest.MonkeyPat
 def test_only_brokers_can_be_isolated(root: Path) -> None:
     save(root, Node("broker", 1))
     code, _, err = invoke("dev", "isolate", "zk1")
-    assert (code, err) == (2, "error: zookeeper 1 is no broker; fix: pyrklog dev pause zk1\n")
+    assert (code, err) == (
+        2,
+        "error[PK41]: zookeeper 1 is no broker\n  fix: pyrklog dev pause zk1\n",
+    )
 
 
 def test_cluster_without_its_network_process_says_how_to_repair_it(root: Path) -> None:
@@ -159,7 +166,7 @@ def test_cluster_without_its_network_process_says_how_to_repair_it(root: Path) -
     code, _, err = invoke("dev", "isolate", "1")
     assert (code, err) == (
         1,
-        "error: the network does not run; fix: pyrklog dev restart network\n",
+        "error[PK94]: the network does not run\n  fix: pyrklog dev restart network\n",
     )
 
 
@@ -191,7 +198,7 @@ def test_an_election_is_said_in_full(arguments: list[str], said: str) -> None:
 def test_a_cluster_that_is_not_there(command: str) -> None:
     code, out, err = invoke("cluster", *command.split(), "-b", "127.0.0.1:1")
     assert (code, out) == (3, "")
-    assert err.startswith("error: no broker reached")
+    assert err.startswith("error[PK30]: no broker reached")
 
 
 def test_waiting_for_health_waits_for_a_reachable_broker() -> None:

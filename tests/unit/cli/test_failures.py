@@ -1,4 +1,4 @@
-"""Exit codes, and errors of one line."""
+"""Exit codes, and the form of errors."""
 
 from types import SimpleNamespace
 from typing import Any
@@ -7,6 +7,7 @@ import pytest
 import typer
 from confluent_kafka import KafkaError, KafkaException
 
+from pyrklog.base.problems import Problem
 from pyrklog.cli import failures
 from pyrklog.cli.bootstrap import addresses
 from pyrklog.cli.connection import missing_topic
@@ -41,16 +42,16 @@ def test_errors_of_kafka_have_exit_codes(code: int, expected: int) -> None:
     assert exit_code(KafkaError(code)) == expected
 
 
-def test_an_error_is_one_line() -> None:
-    error = CliError(Exit.FAILED, "it\nbroke  twice.", "mend it")
-    assert error.line() == "error: it broke twice; fix: mend it"
-    assert CliError(Exit.FAILED, "it broke").line() == "error: it broke"
+def test_an_error_has_its_number_and_fix() -> None:
+    error = CliError(Problem.BROKER_REFUSED, "it\nbroke  twice.", "mend it")
+    assert error.text() == "error[PK37]: it broke twice\n  fix: mend it"
+    assert CliError(Problem.BROKER_REFUSED, "it broke").text() == "error[PK37]: it broke"
 
 
 def test_kafka_error_names_its_subject() -> None:
     error = cli_error(KafkaError(KafkaError.TOPIC_ALREADY_EXISTS), "topic a")
-    assert error.line().startswith("error: topic a: ")
-    assert "--if-not-exists" in error.line()
+    assert error.text().startswith("error[PK62]: topic a: ")
+    assert "--if-not-exists" in error.text()
 
 
 @pytest.mark.parametrize(
@@ -70,8 +71,8 @@ def test_several_items_end_with_one_code(codes: list[Exit], expected: Exit) -> N
 @pytest.mark.parametrize(
     ("raised", "expected"),
     [
-        (CliError(Exit.NOT_FOUND, "x"), 4),
-        (ConfigError("x"), 78),
+        (CliError(Problem.TOPIC_NOT_FOUND, "x"), 4),
+        (ConfigError(Problem.OPTION_VALUE, "x"), 78),
         (KeyboardInterrupt(), 130),
         (OSError(28, "No space left on device"), 1),
     ],
@@ -89,9 +90,7 @@ def test_raised_error_decides_the_exit_code(
     assert caught.value.exit_code == expected
 
 
-def test_a_bug_is_one_line_that_says_so(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_bug_says_so(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     @guarded
     def command() -> None:
         raise ZeroDivisionError("division\nby zero")
@@ -101,8 +100,10 @@ def test_a_bug_is_one_line_that_says_so(
         command()
     assert caught.value.exit_code == Exit.FAILED
     told = capsys.readouterr().err
-    assert told.startswith("error: unexpected ZeroDivisionError: division by zero; fix: a bug: ")
-    assert told.count("\n") == 1
+    assert told.startswith(
+        "error[PK53]: unexpected ZeroDivisionError: division by zero\n  fix: a bug: "
+    )
+    assert told.count("\n") == 2
     monkeypatch.setenv("PYRKLOG_TRACEBACK", "1")
     with pytest.raises(ZeroDivisionError):
         command()
@@ -185,7 +186,8 @@ def test_a_coordinator_that_loads_is_waited_for() -> None:
 @pytest.mark.parametrize("name", ["__consumer_offsets", "__transaction_state"])
 def test_an_internal_topic_takes_no_records(name: str) -> None:
     told = cli_error(KafkaError(KafkaError.TOPIC_EXCEPTION), "nothing written", topic=name)
-    assert told.line() == ("error: nothing written: an internal topic takes no records of clients")
+    what = "nothing written: an internal topic takes no records of clients"
+    assert told.text() == f"error[PK37]: {what}"
     own = KafkaError(KafkaError.TOPIC_EXCEPTION, "A broker's own words.")
     assert cli_error(own, "topic a", topic=name).what == "topic a: A broker's own words."
 
@@ -250,7 +252,7 @@ def test_a_name_is_advised_only_where_it_is_illegal() -> None:
     assert cli_error(refused, "topic b", topic="b").fix == "`pyrklog topic create b` tells why"
     reason = "A log directory holds folders of an older topic 'b'; move them away first."
     told = cli_error(KafkaError(KafkaError.TOPIC_EXCEPTION, reason), "topic b", topic="b")
-    assert told.line() == f"error: topic b: {reason.rstrip('.')}"
+    assert told.text() == f"error[PK37]: topic b: {reason.rstrip('.')}"
 
 
 @pytest.mark.parametrize(

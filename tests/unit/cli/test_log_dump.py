@@ -50,7 +50,7 @@ def test_damage_is_located_and_ends_with_8(folder: Path) -> None:
     assert code == 8
     assert err.splitlines() == [
         f"damaged: {folder / LOG}: byte 61, offset 6: the CRC is wrong",
-        "error: 1 damage found",
+        "error[PK89]: 1 damage found",
     ]
     assert out.splitlines() == [
         str(folder / LOG),

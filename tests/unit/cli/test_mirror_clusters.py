@@ -41,7 +41,7 @@ def refusal(*pairs: str, file: Path | None = None) -> str:
     with pytest.raises(CliError) as refused:
         clusters(Side(FROM, "h:1", None if file is None else str(file), list(pairs)))
     assert refused.value.code is Exit.USAGE
-    return refused.value.line()
+    return refused.value.text()
 
 
 def test_each_cluster_has_its_own_options() -> None:
@@ -107,7 +107,7 @@ def test_a_mistake_is_told_without_its_value(pairs: list[str], told: str) -> Non
 
 
 def test_the_nearest_option_is_told() -> None:
-    assert refusal(*SCRAM, "sasl.pasword=hush").endswith("; fix: did you mean sasl.password?")
+    assert refusal(*SCRAM, "sasl.pasword=hush").endswith("\n  fix: did you mean sasl.password?")
 
 
 @pytest.mark.parametrize(
@@ -158,7 +158,7 @@ def test_a_list_of_topics_to_copy_again_is_refused() -> None:
     sides = ["--from", "127.0.0.1:1", "--to", "127.0.0.1:1", "--topics", "t"]
     code, told = invoke("mirror", "run", *sides, "--again", "t,u")
     assert code == Exit.USAGE
-    assert "--again takes the name of one topic, not 't,u'; fix: repeat --again" in told
+    assert "--again takes the name of one topic, not 't,u'\n  fix: repeat --again" in told
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda one: one[0])
@@ -167,8 +167,8 @@ def test_options_for_one_cluster_are_for_neither(command: list[str]) -> None:
     code, told = invoke("-X", "security.protocol=SSL", "mirror", *command, *sides)
     assert code == Exit.USAGE
     assert told == (
-        "error: mirror does not take -X: it has two clusters; "
-        "fix: give --from-property or --to-property\n"
+        "error[PK42]: mirror does not take -X: it has two clusters\n"
+        "  fix: give --from-property or --to-property\n"
     )
 
 
@@ -195,7 +195,7 @@ def test_a_listener_with_tls_is_told_with_the_option_of_its_cluster(command: lis
         code, told = invoke("mirror", *command, "--from", address, "--to", "127.0.0.1:1")
     assert code == Exit.UNREACHABLE
     assert told == (
-        f"error: no broker reached ({address} speaks TLS); fix: give --from-property "
+        f"error[PK30]: no broker reached ({address} speaks TLS)\n  fix: give --from-property "
         "security.protocol=ssl, or the port of a plain listener with --from\n"
     )
 

@@ -56,8 +56,8 @@ def test_a_read_only_profile_refuses_every_change(command: str, path: Path) -> N
     guarded(path, "read_only = true")
     code, out, err = invoke(*command.split())
     assert (code, out) == (6, "")
-    assert err.startswith("error: profile prod is read-only, and `pyrklog ")
-    assert err.count("\n") == 1
+    assert err.startswith("error[PK57]: profile prod is read-only, and `pyrklog ")
+    assert err.count("\n") == 2
     elsewhere = [] if command.startswith("mirror") else ["-b", "127.0.0.1:1"]
     assert invoke(*command.split(), *elsewhere)[0] == 6, "another broker changes nothing"
     assert invoke("-p", "none", *command.split())[0] != 6
@@ -79,11 +79,11 @@ def test_the_name_is_wanted_before_a_change(path: Path) -> None:
     guarded(path, 'confirm = "name"')
     code, _, err = invoke("topic", "create", "a")
     assert code == 2
-    assert err.endswith("; fix: give `pyrklog --confirm prod topic create ...`\n")
+    assert err.endswith("\n  fix: give `pyrklog --confirm prod topic create ...`\n")
     assert invoke("--confirm", "prod", "topic", "create", "a")[0] == 3
     code, _, err = invoke("--confirm", "prd", "topic", "delete", "a", "-y")
     assert code == 6
-    assert err.startswith("error: profile prod was not confirmed; nothing was changed")
+    assert err.startswith("error[PK57]: profile prod was not confirmed; nothing was changed")
 
 
 class _Terminal:

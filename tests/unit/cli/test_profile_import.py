@@ -153,7 +153,7 @@ def test_one_of_them_and_never_over_another(home: Path) -> None:
     assert invoke("kaf", file, "--replace")[0] == 0
     assert invoke("kaf", file, "--name", "other")[::2] == (
         4,
-        f"error: {file} has no other; fix: it has local, remote\n",
+        f"error[PK55]: {file} has no other\n  fix: it has local, remote\n",
     )
 
 
@@ -291,7 +291,7 @@ def test_what_makes_no_sense_is_told(
 def test_a_missing_file(home: Path) -> None:
     code, _, err = invoke("rpk")
     assert code == 4
-    assert err.startswith(f"error: cannot read {home}/conf/rpk/rpk.yaml: ")
+    assert err.startswith(f"error[PK48]: cannot read {home}/conf/rpk/rpk.yaml: ")
     assert invoke("java")[0] == 2
 
 

@@ -129,7 +129,7 @@ def test_the_profile_is_that_of_the_flag_of_the_environment_or_of_the_file(
     monkeypatch.setenv("PYRKLOG_PROFILE", "b")
     code, _, err = invoke("topic", "list")
     assert code == 3
-    assert "; fix: start it: profile b names it; or give -b HOST:PORT, or another -p" in err
+    assert "\n  fix: start it: profile b names it; or give -b HOST:PORT, or another -p" in err
     assert "a.invalid" in invoke("-p", "a", "topic", "list")[2]
     assert nobody in invoke("topic", "list", "-b", nobody)[2]
     monkeypatch.setenv("PYRKLOG_BOOTSTRAP", nobody)
@@ -138,7 +138,7 @@ def test_the_profile_is_that_of_the_flag_of_the_environment_or_of_the_file(
     assert nobody in invoke("-p", "none", "topic", "list")[2]
     code, out, err = invoke("-p", "d", "topic", "list")
     assert (code, out) == (4, "")
-    assert err.startswith("error: there is no profile d in ")
+    assert err.startswith("error[PK55]: there is no profile d in ")
 
 
 def test_commands_without_a_cluster_need_no_profile(path: Path) -> None:
@@ -299,7 +299,7 @@ def test_a_folder_that_cannot_be_made_names_the_variable(
     monkeypatch.setenv("PYRKLOG_CONFIG", str(tmp_path / "file" / "config.toml"))
     code, _, err = invoke("profile", "create", "a")
     assert code == 1
-    assert err.endswith("; fix: name a file with PYRKLOG_CONFIG\n")
+    assert err.endswith("\n  fix: name a file with PYRKLOG_CONFIG\n")
 
 
 def editor(folder: Path, script: str) -> str:

@@ -10,7 +10,8 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import OffsetSpec
 
-from pyrklog.cli.failures import CliError, Exit
+from pyrklog.base.problems import Problem
+from pyrklog.cli.failures import CliError
 from pyrklog.cli.topic_details import query_offsets
 from pyrklog.errors import ErrorCode
 
@@ -41,7 +42,7 @@ class Cluster:
         return future
 
     def explain(self, error: KafkaError, about: str) -> CliError:
-        return CliError(Exit.FAILED, f"{about}: {ErrorCode(error.code()).name}")
+        return CliError(Problem.BROKER_REFUSED, f"{about}: {ErrorCode(error.code()).name}")
 
 
 def ask(cluster: Any) -> dict[tuple[str, int], int]:

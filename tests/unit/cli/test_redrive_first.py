@@ -74,8 +74,8 @@ def test_records_that_may_have_been_redriven_are_refused(
     with pytest.raises(CliError) as caught:
         check(cluster)
     assert caught.value.code is Exit.FAILED
-    assert (
-        f"redrive.dlq has no progress, and dlq has records older than {age}:" in caught.value.what
+    assert f"redrive.dlq has no progress, and dlq has records older than {age};" in str(
+        caught.value
     )
     assert caught.value.fix == (
         "--again redrives all of them, also the first time; `pyrklog group seek redrive.dlq "

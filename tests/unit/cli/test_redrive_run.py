@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from pyrklog.base.problems import Problem
 from pyrklog.cli.connection import PartitionKey
 from pyrklog.cli.failures import CliError, Exit
 from pyrklog.cli.interrupts import Terminated, held, taken_over
@@ -117,9 +118,9 @@ class Reader:
         if self.is_dry:
             return
         if self.fails_to_commit:
-            raise CliError(Exit.UNREACHABLE, "not kept")
+            raise CliError(Problem.NO_BROKER, "not kept")
         if len(self._progress.metadata()) > BROKER_BYTES_MAX:
-            raise CliError(Exit.FAILED, "OFFSET_METADATA_TOO_LARGE")
+            raise CliError(Problem.BROKER_REFUSED, "OFFSET_METADATA_TOO_LARGE")
         self.commits += 1
         for offset in self._done:
             self.committed.add(offset, offset + 1)
@@ -169,7 +170,7 @@ class Writer:
         return sent
 
     def explain(self, sent: Sent, about: str) -> CliError:
-        return CliError(Exit.TIMED_OUT, f"{about}: {sent.error.str()}", "try again")
+        return CliError(Problem.NO_ANSWER, f"{about}: {sent.error.str()}", "try again")
 
 
 RULES = Rules("dlq", {"orders": 1, "payments": 1})

@@ -77,8 +77,8 @@ def test_addresses_become_listeners(listen: str, expected: str) -> None:
 def test_a_bad_address_is_a_configuration_error(listen: str) -> None:
     done = run("serve", "--listen", listen, "--check")
     assert done.returncode == 78
-    assert done.stderr.startswith("error: --listen takes HOST:PORT")
-    assert done.stderr.count("\n") == 1
+    assert done.stderr.startswith("error[PK01]: --listen takes HOST:PORT")
+    assert done.stderr.count("\n") == 2
 
 
 def test_a_configuration_is_checked_and_printed(
@@ -127,14 +127,16 @@ def test_an_unknown_option_names_the_nearest() -> None:
 def test_temporary_data_excludes_a_directory(tmp_path: Path) -> None:
     done = run("serve", "--tmp", "--data", str(tmp_path))
     assert done.returncode == 78
-    assert done.stderr.startswith("error: --tmp and --data exclude each other")
+    assert done.stderr.startswith("error[PK04]: --tmp and --data exclude each other")
 
 
 def test_temporary_data_beside_log_directories_that_stay(tmp_path: Path) -> None:
     kept = tmp_path / "kept"
     done = run("serve", "--tmp", "--check", "--set", f"log.dirs={kept}")
     assert done.returncode == 78
-    assert done.stderr.startswith("error: --tmp removes the broker's data at the end, but log.dirs")
+    assert done.stderr.startswith(
+        "error[PK04]: --tmp removes the broker's data at the end, but log.dirs"
+    )
     assert str(kept) in done.stderr
     assert not kept.exists()
 
@@ -142,7 +144,7 @@ def test_temporary_data_beside_log_directories_that_stay(tmp_path: Path) -> None
 def test_an_empty_directory_name_is_not_the_default() -> None:
     done = run("serve", "--data", "", "--check")
     assert done.returncode == 78
-    assert done.stderr.startswith("error: --data takes a directory")
+    assert done.stderr.startswith("error[PK01]: --data takes a directory")
 
 
 @pytest.mark.parametrize("option", ["--zookeeper", "--adopt-zookeeper", "--broker-id"])
@@ -150,14 +152,14 @@ def test_a_variable_that_is_not_set_is_not_the_default(option: str) -> None:
     """A broker without its cluster by mistake would take records that no other one has."""
     done = run("serve", option, "", "--check")
     assert done.returncode == 78
-    assert done.stderr.startswith(f"error: {option} takes ")
+    assert done.stderr.startswith(f"error[PK01]: {option} takes ")
     assert f"fix: for example {option} " in done.stderr
 
 
 def test_malformed_zookeeper_address_is_refused_before_the_start() -> None:
     done = run("serve", "--zookeeper", "here:port/x", "--check")
     assert done.returncode == 78
-    assert done.stderr.startswith("error: zookeeper.connect takes HOST:PORT")
+    assert done.stderr.startswith("error[PK01]: zookeeper.connect takes HOST:PORT")
     assert "Traceback" not in done.stderr
 
 
@@ -187,7 +189,7 @@ def test_starting_a_broker_loads_no_command_line_library() -> None:
 def test_unknown_log_levels_and_formats_are_refused(arguments: list[str]) -> None:
     done = run("serve", *arguments, "--check")
     assert done.returncode == 78
-    assert f"error: {arguments[0]} takes" in done.stderr
+    assert f"error[PK01]: {arguments[0]} takes" in done.stderr
 
 
 @pytest.mark.parametrize("is_member", [False, True])
@@ -205,7 +207,7 @@ def test_a_zookeeper_that_does_not_answer_is_told_once(tmp_path: Path, is_member
     told = [line for line in lines if line["event"] == "zookeeper_does_not_answer"]
     assert [(line["connect"], line["waits_seconds"]) for line in told] == [(nowhere, 3.0)]
     assert "refused" in told[0]["reason"]
-    assert done.stderr.startswith("error: No ZooKeeper answers")
+    assert done.stderr.startswith("error[PK16]: No ZooKeeper answers")
     advice = "a broker that is to be alone starts with --set zookeeper.connect="
     assert (advice in done.stderr) == (not is_member)
     assert len(done.stderr.splitlines()) == 1
@@ -226,7 +228,7 @@ def test_a_host_without_an_address_is_told_before_anything_is_made(
     done = run("serve", "--data", str(data), "--listen", "nowhere.invalid:9092", *more)
     assert (done.returncode, done.stdout) == (78, "")
     # No line of a log: nothing was begun.
-    assert done.stderr.startswith("error: nowhere.invalid is no name that can be resolved")
+    assert done.stderr.startswith("error[PK08]: nowhere.invalid is no name that can be resolved")
     assert not data.exists()
 
 

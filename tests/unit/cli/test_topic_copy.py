@@ -7,6 +7,7 @@ from typing import Any
 import confluent_kafka
 import pytest
 
+from pyrklog.base.problems import Problem
 from pyrklog.cli import topic_copy
 from pyrklog.cli.failures import CliError, Exit
 from pyrklog.cli.interrupts import held
@@ -91,7 +92,7 @@ class TrimmedReader(Reader):
 
     def finished(self, at_end: bool) -> bool:
         if super().finished(at_end):
-            raise CliError(Exit.FAILED, "gone")
+            raise CliError(Problem.BROKER_REFUSED, "gone")
         return False
 
 
@@ -112,7 +113,7 @@ class Writer:
 
     def failure(self) -> CliError | None:
         failed = self._fails_at is not None and len(self.sent) >= self._fails_at
-        return CliError(Exit.PARTIAL, "refused") if failed else None
+        return CliError(Problem.PARTLY_DONE, "refused") if failed else None
 
     def with_written(self, problem: CliError) -> CliError:
         return problem

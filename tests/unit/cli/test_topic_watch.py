@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError
 
+from pyrklog.base.problems import Problem
 from pyrklog.cli import topic_watch
 from pyrklog.cli.connection import Connection
 from pyrklog.cli.failures import CliError, Exit
@@ -111,6 +112,6 @@ def test_only_a_broker_that_answers_tells_of_topics() -> None:
 
         @property
         def admin(self) -> Any:
-            raise CliError(Exit.UNREACHABLE, "no broker reached")
+            raise CliError(Problem.NO_BROKER, "no broker reached")
 
     assert topic_watch.topic_ids(Silent(), ["t"]) == {}

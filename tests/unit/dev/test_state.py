@@ -8,10 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from pyrklog.base.problems import Problem
 from pyrklog.cli.options import OutputFormat
 from pyrklog.cli.output import render
 from pyrklog.dev import processes
-from pyrklog.dev.errors import DevError, Problem
+from pyrklog.dev.errors import DevError
 from pyrklog.dev.processes import Daemon, ProcessId
 from pyrklog.dev.state import Cluster, Node, Place, dev_root
 from tests.support.waiting import wait_until
@@ -47,7 +48,7 @@ def test_a_cluster_or_node_that_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(DevError, match="there is no dev cluster a") as caught:
         place.load()
     assert (caught.value.problem, caught.value.fix) == (
-        Problem.NOT_FOUND,
+        Problem.DEV_NOT_FOUND,
         "pyrklog dev start --name a",
     )
     saved(tmp_path, cluster("b"))
@@ -77,7 +78,7 @@ def test_a_damaged_file_is_told_and_kept(tmp_path: Path, content: bytes) -> None
 def test_illegal_cluster_names_are_refused(tmp_path: Path, name: str) -> None:
     with pytest.raises(DevError) as caught:
         Place(tmp_path, name)
-    assert caught.value.problem is Problem.USAGE
+    assert caught.value.problem is Problem.ARGUMENT_VALUE
 
 
 def test_state_root_follows_xdg(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,6 +10,7 @@ import trio.testing
 
 from pyrklog.base.changes import Changes
 from pyrklog.base.clock_reading import OWN
+from pyrklog.base.problems import Problem
 from pyrklog.errors import ConfigError, StartError, TemporaryError
 from pyrklog.membership.current_store import CurrentStore
 from pyrklog.membership.life import LastLife
@@ -46,7 +47,7 @@ class Cluster:
     async def connect(self) -> Metastore:
         if self.refusals:
             self.refusals -= 1
-            raise TemporaryError("nobody answers")
+            raise TemporaryError(Problem.ZOOKEEPER_AWAY, "nobody answers")
         self.sessions.append(self.opened.session())
         return self.sessions[-1]
 
@@ -162,7 +163,11 @@ async def test_a_store_that_cannot_be_reached_is_tried_until_it_can(
 
 @pytest.mark.parametrize(
     "failure",
-    [SessionExpiredError("/"), StoreFailedError("the disk is full"), ConfigError("no PEM file")],
+    [
+        SessionExpiredError("/"),
+        StoreFailedError("the disk is full"),
+        ConfigError(Problem.OPTION_VALUE, "no PEM file"),
+    ],
     ids=lambda failure: type(failure).__name__,
 )
 @pytest.mark.parametrize("where", ["connect", "read"])

@@ -15,7 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pyrklog.cli.failures import CliError, Exit
+from pyrklog.base.problems import Problem
+from pyrklog.cli.failures import CliError
 from pyrklog.redaction import HIDDEN, Kind, Redactor
 
 PIECE_BYTES_MAX = 2 * 2**20
@@ -196,16 +197,18 @@ def _write(file: Path, contents: Mapping[str, bytes]) -> int:
         descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     except FileExistsError:
         what = f"{file} exists"
-        raise CliError(Exit.EXISTS, what, "give --bundle another name, or remove it") from None
+        raise CliError(
+            Problem.FILE_EXISTS, what, "give --bundle another name, or remove it"
+        ) from None
     except OSError as error:
-        raise CliError(Exit.FAILED, f"cannot write {file}: {error.strerror}") from None
+        raise CliError(Problem.NOT_WRITTEN, f"cannot write {file}: {error.strerror}") from None
     try:
         with os.fdopen(descriptor, "wb") as out:
             (_zip if file.name.endswith(".zip") else _tar)(out, contents)
             return out.tell()
     except OSError as error:
         file.unlink(missing_ok=True)
-        raise CliError(Exit.FAILED, f"cannot write {file}: {error.strerror}") from None
+        raise CliError(Problem.NOT_WRITTEN, f"cannot write {file}: {error.strerror}") from None
 
 
 def _tar(out: io.BufferedWriter, contents: Mapping[str, bytes]) -> None:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from pyrklog.base.problems import Problem
 from pyrklog.cli.failures import CliError, Exit, counted
 from pyrklog.cli.options import CONNECTION, Output, OutputFormat, Settings, option, with_settings
 
@@ -62,10 +63,12 @@ def doctor(
 
 def _refuse_mistakes(bundle: str | None, include: list[str] | None) -> None:
     if bundle is None and include:
-        raise CliError(Exit.USAGE, "--include is for a bundle", "give --bundle FILE as well")
+        raise CliError(
+            Problem.ARGUMENTS_DISAGREE, "--include is for a bundle", "give --bundle FILE as well"
+        )
     if bundle is not None and not bundle.endswith(ENDINGS):
         what = f"--bundle writes {', '.join(ENDINGS)}, not {bundle!r}"
-        raise CliError(Exit.USAGE, what, "for example --bundle doctor.tar.gz")
+        raise CliError(Problem.ARGUMENT_VALUE, what, "for example --bundle doctor.tar.gz")
 
 
 def _print(checks: "Sequence[Check]", evidence: "Evidence", output: OutputFormat) -> None:
