@@ -159,6 +159,7 @@ impl FakeCluster {
             delivery_timeout: Duration::from_secs(20),
             transactional_id: None,
             transaction_timeout_ms: 60_000,
+            keeps_offsets: false,
         }
     }
 
