@@ -270,7 +270,7 @@ def test_topics_with_records_and_other_modes_are_refused(pair: Pair, topic: str)
     create_topic(pair.target, target, 1)
     fill(pair.target, target, 2, partitions=1)
     said = once(pair, "--topics", topic, code=1)
-    assert f"partition 0 of topic {target} at west has records, from offset 0 to 1" in said
+    assert f"partition 0 of topic {target} at west has records already, at offsets 0 to 1" in said
     said = pair.once("--topics", topic, code=1)
     assert "the mirror was begun with --offsets keep, not translate" in said
     assert "--offsets takes translate or keep" in pair.once("--offsets", "x", "--topics", "x", code=2)

@@ -41,7 +41,7 @@ def why_not_begun(start: int, end: int, position: int) -> str:
     """Why a target's log that begins and ends there cannot become a copy that begins at this
     offset; empty if it can."""
     if start < end:
-        return f"has records, from offset {start} to {end - 1}, which this mirror did not write"
+        return f"has records already, at offsets {start} to {end - 1}"
     return f"ends at {end}, behind where the copy begins ({position})" if end > position else ""
 
 
@@ -152,7 +152,7 @@ class Keeping:
             if wrong:
                 raise MirrorError(
                     f"partition {number} of topic {target[0]} at {self._target.cluster.alias} "
-                    f"{wrong}: offsets cannot be kept",
+                    f"{wrong}: a copy that keeps offsets begins in an empty topic",
                     f"delete topic {target[0]} there, so that the mirror creates it; or leave "
                     f"{topic} out with --topics",
                 )
