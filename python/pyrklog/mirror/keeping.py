@@ -111,7 +111,8 @@ class Keeping:
     ) -> Sequence[LeftOut]:
         """Goes on with all partitions whose target's ends are known, or begins them: topics of
         ``at_end`` at their present ends. Other ``rows`` are written with where these begin. Returns
-        those of the source that do not answer. Raises MirrorError for records that are no copies."""
+        those of the source that do not answer. Raises MirrorError for records that are no copies.
+        """
         copier = self._of_session()
         wanted: dict[str, list[int]] = {}
         for topic, some in plan.partitions().items():
@@ -204,5 +205,6 @@ class Keeping:
             self._source.options([topic])[topic],
             self._target.options([target])[target],
         )
-        return any("compact" in (one.get("cleanup.policy", ("", False))[0] or "") for one in options)
+        policies = (one.get("cleanup.policy", ("", False))[0] for one in options)
+        return any("compact" in (policy or "") for policy in policies)
 

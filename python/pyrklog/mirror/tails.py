@@ -1,7 +1,7 @@
 """Whether the end of a target's log, of which the topic of progress does not tell, is a copy.
 
-A mirror that dies may have written more than it has noted. That is read at both sides, and compared:
-what somebody else wrote is found, with its offset.
+A mirror that dies may have written more than it has noted. That is read at both sides, and
+compared: what somebody else wrote is found, with its offset.
 """
 
 from __future__ import annotations

@@ -26,8 +26,8 @@ class ProducerSettings(NamedTuple):
     transactional_id: str | None = None
     transaction_timeout_ms: int = 900_000
     keeps_offsets: bool = False
-    """Rows have the offsets that they get, in the column ``offset``: for brokers of pyrklog, without
-    producer id and transactions."""
+    """Rows have the offsets that they get, in the column ``offset``: for brokers of pyrklog,
+    without producer id and transactions."""
     security: Security | CoreSecurity = Security()
 
     def core(self) -> ProducerSettings:

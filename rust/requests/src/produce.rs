@@ -3,7 +3,7 @@
 //! Message sets of versions 0 to 2 become a batch at the validators, never on a network thread
 //! (old-clients.md).
 //!
-//! ProduceAt appends batches at the offsets that they bring, if the log ends where the request says.
+//! ProduceAt appends batches at the offsets that they bring, if the log ends where it says.
 
 mod at_offsets;
 pub mod back_pressure;
@@ -56,7 +56,7 @@ const KEPT_VERDICTS_MAX: usize = 256;
 /// `acks` of all replicas in sync.
 const ACKS_ALL: i16 = -1;
 
-/// Stands for any other `acks` of ProduceAt, 0 included: whoever copies has to know what became of it.
+/// Stands for any other `acks` of ProduceAt. 0 is answered, too: a copy needs to know its end.
 const ACKS_REFUSED: i16 = i16::MIN;
 
 /// Client id that may write to internal topics, as in Kafka.
@@ -427,13 +427,9 @@ fn append(
     }
     let info = &validated.info;
     let topic = &partition.topic.name;
-    let expected_end = item.wanted.expected_end;
-    if let Some(end) = expected_end {
-        at_offsets::check_expected(info, end)?;
-    }
     let entry = Entry {
         info,
-        expected_end,
+        expected_end: item.wanted.expected_end,
         index: item.position as u32,
         proof,
         refused_before: work.queue.refused.before(topic, item.wanted.index, info),
@@ -487,7 +483,7 @@ fn append_locked(
     }
     let origin = match entry.expected_end {
         None => Origin::Client,
-        Some(end) => at_offsets::origin(state.led()?.log_end_offset(), end)?,
+        Some(end) => at_offsets::origin(info, state.led()?.log_end_offset(), end)?,
     };
     let appended = state
         .led()?

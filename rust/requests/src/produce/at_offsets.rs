@@ -8,29 +8,22 @@ use pyrklog_wire::ErrorCode;
 
 use crate::produce::delayed_produce::Refusal;
 
-/// Refuses an expectation that no log can meet.
-///
-/// # Errors
-/// INVALID_REQUEST.
-pub fn check_expected(info: &BatchInfo, expected_end: i64) -> Result<(), Refusal> {
-    if (0..=info.base_offset).contains(&expected_end) {
-        return Ok(());
-    }
-    let base_offset = info.base_offset;
-    let message = format!("A batch at offset {base_offset} cannot follow log end {expected_end}.");
-    Err(Refusal::with(ErrorCode::INVALID_REQUEST, message))
-}
-
 /// How the batch is appended to a log that ends at `log_end`.
 ///
 /// # Errors
-/// OFFSET_OUT_OF_RANGE.
-pub fn origin(log_end: i64, expected_end: i64) -> Result<Origin, Refusal> {
-    if log_end == expected_end {
-        return Ok(Origin::Copy);
+/// INVALID_REQUEST for an expectation that no log can meet, OFFSET_OUT_OF_RANGE for another end.
+pub fn origin(info: &BatchInfo, log_end: i64, expected_end: i64) -> Result<Origin, Refusal> {
+    let base_offset = info.base_offset;
+    if !(0..=base_offset).contains(&expected_end) {
+        let message =
+            format!("A batch at offset {base_offset} cannot follow log end {expected_end}.");
+        return Err(Refusal::with(ErrorCode::INVALID_REQUEST, message));
     }
-    let message = format!("The log ends at {log_end}, not at {expected_end}.");
-    Err(Refusal::with(ErrorCode::OFFSET_OUT_OF_RANGE, message))
+    if log_end != expected_end {
+        let message = format!("The log ends at {log_end}, not at {expected_end}.");
+        return Err(Refusal::with(ErrorCode::OFFSET_OUT_OF_RANGE, message));
+    }
+    Ok(Origin::Copy)
 }
 
 #[cfg(test)]
@@ -46,30 +39,25 @@ mod tests {
     }
 
     #[test]
-    fn the_log_has_to_end_where_the_writer_thinks() {
-        for (log_end, expected, is_taken) in [(0, 0, true), (7, 7, true), (7, 6, false), (7, 8, false)] {
-            let found = origin(log_end, expected);
-            match is_taken {
-                true => assert_eq!(found.unwrap(), Origin::Copy),
-                false => assert_eq!(found.unwrap_err().error, ErrorCode::OFFSET_OUT_OF_RANGE),
-            }
-        }
-    }
-
-    #[test]
-    fn an_end_behind_the_batch_or_below_zero_is_no_expectation() {
-        for (base_offset, expected, is_taken) in [
-            (5, 5, true),
-            (5, 0, true),
-            (5, 6, false),
-            (5, -1, false),
-            (5, i64::MIN, false),
-            (5, i64::MAX, false),
+    fn the_log_has_to_end_where_the_writer_thinks_and_before_the_batch() {
+        let elsewhere = Some(ErrorCode::OFFSET_OUT_OF_RANGE);
+        let impossible = Some(ErrorCode::INVALID_REQUEST);
+        for (base_offset, log_end, expected, refused) in [
+            (0, 0, 0, None),
+            (7, 7, 7, None),
+            (9, 7, 7, None),
+            (9, 7, 6, elsewhere),
+            (9, 7, 8, elsewhere),
+            (9, 10, 9, elsewhere),
+            (9, 10, 10, impossible),
+            (9, 7, -1, impossible),
+            (9, 7, i64::MIN, impossible),
+            (9, 7, i64::MAX, impossible),
         ] {
-            let found = check_expected(&at(base_offset), expected);
-            let refused = found.err().map(|refusal| refusal.error);
-            let wanted = (!is_taken).then_some(ErrorCode::INVALID_REQUEST);
-            assert_eq!(refused, wanted, "{base_offset} {expected}");
+            let found = origin(&at(base_offset), log_end, expected);
+            let error = found.as_ref().err().map(|refusal| refusal.error);
+            assert_eq!(error, refused, "{base_offset} {log_end} {expected}");
+            assert_eq!(found.ok(), refused.is_none().then_some(Origin::Copy));
         }
     }
 }
