@@ -75,7 +75,7 @@ SESSION_S = 12 * 3600.0
 it for a day."""
 WAIT_MIN_S, WAIT_MAX_S = 1.0, 30.0
 MOVED_WITHIN_S, MOVED_WAIT_S, MOVED_MAX = 10.0, 0.5, 100
-"""A session that lasts so long has found its place; of others at most so many follow one another."""
+"""A session that lasts so long has found its place; of others at most so many follow in a row."""
 _STATE = {"cleanup.policy": "compact", "segment.bytes": str(1 << 20)}
 _OFFSETS = {"cleanup.policy": "delete", "retention.ms": str(7 * 86_400_000)}
 _CHECKPOINTS = _BEATS = {"cleanup.policy": "compact"}

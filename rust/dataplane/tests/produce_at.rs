@@ -230,6 +230,29 @@ fn lies_are_refused() {
 }
 
 #[test]
+fn gaps_that_make_segments_wait_for_the_syncer() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut test = TestPlane::start(dir.path());
+    test.create("t", 1);
+    let mut client = test.client();
+    let mut taken: Vec<i64> = Vec::new();
+    let error = loop {
+        let offset = (taken.len() as i64 + 1) << 32;
+        let expected = taken.last().map_or(0, |last| last + 1);
+        match send(&mut client, expected, &at(&[offset])).0 {
+            ErrorCode::NONE => taken.push(offset),
+            error => break error,
+        }
+        assert!(taken.len() < 1000);
+    };
+    assert_eq!(error, ErrorCode::THROTTLING_QUOTA_EXCEEDED);
+    assert!(taken.len() > 10, "{}", taken.len());
+    assert_eq!(read(&mut client, 0), taken);
+    let end = taken[taken.len() - 1] + 1;
+    assert_eq!(send(&mut client, end, &at(&[end])), (ErrorCode::NONE, end));
+}
+
+#[test]
 fn others_do_not_see_the_api() {
     let dir = tempfile::tempdir().unwrap();
     let mut test = TestPlane::start(dir.path());
