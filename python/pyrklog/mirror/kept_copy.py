@@ -42,10 +42,10 @@ class Same(NamedTuple):
 
     def bounds(self, offset: int) -> tuple[int, int] | None:
         """Where a reader goes on at the target that would go on at ``offset`` of the source; None
-        before the copy's beginning."""
-        if offset < self.begin:
+        before the copy's beginning, and while there is no record."""
+        if offset < self.begin or self.end <= self.begin:
             return None
-        at = max(self.begin, min(offset, self.end))
+        at = min(offset, self.end)
         return at, at
 
 
