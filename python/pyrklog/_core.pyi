@@ -41,6 +41,7 @@ __all__ = [
     "LogDirFailed",
     "LogDirLockedError",
     "LogDirsDescribed",
+    "LogEndMovedError",
     "LogTruncatedError",
     "MarkersWritten",
     "NotAuthorizedError",
@@ -179,6 +180,9 @@ class UnsupportedClusterError(ProduceError):
 
 class RecordTooLargeError(ProduceError):
     """A record is larger than its topic allows."""
+
+class LogEndMovedError(ProduceError):
+    """A log does not end where records with their own offsets are to follow."""
 
 @final
 class Session:
@@ -716,6 +720,7 @@ class Producer:
     def producer_id(self) -> tuple[int, int]: ...
     def send(self, reader: object) -> None:
         """The batches of a ``pyarrow.RecordBatchReader``."""
+    def follow(self, topic: str, partition: int, end: int) -> None: ...
     def flush(self) -> None: ...
     def end(self, commit: bool) -> None: ...
     def written(self) -> list[tuple[str, int, int]]:

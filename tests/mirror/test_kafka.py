@@ -15,14 +15,17 @@ from tests.support.groups import create_topic
 from tests.support.kafka_broker import KafkaBroker
 from tests.support.mirroring import (
     Pair,
+    at_offsets,
     commit,
     copied_more,
+    delete_before,
     fill,
     rows,
+    starts_of,
     values,
     wait_for_values,
 )
-from tests.support.transactions import produce_by_turns
+from tests.support.transactions import committed, produce_by_turns
 from tests.support.waiting import PATIENCE_S
 
 pytestmark = [pytest.mark.jvm, pytest.mark.timeout(240)]
@@ -123,3 +126,29 @@ def test_a_broker_that_is_killed_stops_nothing(
             running.kill()
     assert rows(pair.target, f"east.{topic}") == rows(pair.source, topic)
     pair.verified()
+
+
+def test_offsets_are_kept_at_pyrklog_and_nowhere_else(
+    brokers: dict[str, KafkaBroker | TestBroker], topic: str
+) -> None:
+    there = Pair(brokers["kafka"].bootstrap, brokers["pyrklog"].bootstrap, topic)
+    words = ("--offsets", "keep", "--topics", topic)
+    create_topic(there.source, topic, 2)
+    fill(there.source, topic, 200, partitions=2)
+    produce_by_turns(there.source, topic, 9)
+    delete_before(there.source, topic, {0: 30})
+    commit(there.source, topic, topic, {0: 50, 1: 20})
+    there.once(*words, "--groups", topic)
+    fill(there.source, topic, 20, partitions=2)
+    there.once(*words, "--groups", topic)
+    target = f"east.{topic}"
+    assert at_offsets(there.target, target) == at_offsets(there.source, topic)
+    assert starts_of(there.target, target) == starts_of(there.source, topic) == [30, 0]
+    assert [committed(there.target, topic, target, number) for number in range(2)] == [50, 20]
+    there.verified()
+    back = Pair(there.target, there.source, f"{topic}-back")
+    said = back.once("--offsets", "keep", "--topics", target, code=1)
+    assert "west cannot keep offsets: broker" in said
+    assert "does not take records at offsets of their own" in said
+    admin = AdminClient({"bootstrap.servers": back.target})
+    assert f"pyrklog-mirror.{topic}-back" not in str(admin.list_topics(timeout=PATIENCE_S).topics)

@@ -14,7 +14,15 @@ from pyrklog.testing import TestBroker
 from tests.support.cluster import BrokerCluster
 from tests.support.cluster_clients import leaders
 from tests.support.kafka_cluster import KafkaCluster
-from tests.support.mirroring import Pair, copied_more, fill, rows, values, wait_for_values
+from tests.support.mirroring import (
+    Pair,
+    at_offsets,
+    copied_more,
+    fill,
+    rows,
+    values,
+    wait_for_values,
+)
 from tests.support.waiting import PATIENCE_S, wait_until
 
 pytestmark = [pytest.mark.jvm, pytest.mark.timeout(400)]
@@ -89,3 +97,38 @@ def test_a_broker_of_three_is_killed_in_the_middle(
         finally:
             running.kill()
     check(pair, topic, wanted)
+
+
+def test_a_target_of_three_keeps_offsets_when_leaders_die(
+    new_cluster: Callable[..., BrokerCluster], new_broker: Callable[..., TestBroker], topic: str
+) -> None:
+    """And the mirror with one of them."""
+    ours = new_cluster().start()
+    pair = Pair(new_broker().start().bootstrap, ours.bootstrap, topic)
+    make(pair.source, topic, 1)
+    wanted = fill(pair.source, topic, RECORDS)
+    target = f"east.{topic}"
+    admin = AdminClient({"bootstrap.servers": ours.bootstrap})
+    words = ("--offsets", "keep", "--topics", topic, "-r", str(REPLICAS), *SLOW)
+    there = 0
+    for number in range(2):
+        with pair.start(*words) as running:
+            try:
+                there = copied_more(pair, topic, there)
+                victim = leaders(admin, target)[0]
+                ours.brokers[victim].kill()
+                if number == 0:
+                    running.kill()
+                    running.wait(PATIENCE_S)
+                wait_until(lambda: leaders(admin, target)[0] not in (victim, -1), "no new leader")
+                if number == 1:
+                    there = copied_more(pair, topic, there)
+                    assert running.poll() is None
+            finally:
+                running.kill()
+        ours.brokers[victim].start()
+    assert values(pair.target, target).total() < RECORDS, "killed too late"
+    pair.once("--offsets", "keep", "--topics", topic)
+    assert values(pair.target, target) == wanted
+    assert at_offsets(pair.target, target) == at_offsets(pair.source, topic)
+    pair.verified()

@@ -96,6 +96,32 @@ def rows(
     return found
 
 
+def at_offsets(bootstrap: str, topic: str) -> dict[int, dict[int, dict[str, Any]]]:
+    """Committed records by partition and offset."""
+    reading = pyrklog.scan(topic, columns=COLUMNS, bootstrap_servers=bootstrap)
+    found: dict[int, dict[int, dict[str, Any]]] = {}
+    for row in reading.reader().read_all().to_pylist():
+        some = found.setdefault(row.pop("partition"), {})
+        offset = row.pop("offset")
+        assert offset not in some
+        some[offset] = row
+    return found
+
+
+def starts_of(bootstrap: str, topic: str) -> list[int]:
+    """Where the log of each partition begins."""
+    with pyrklog.scan(topic, columns=[], bootstrap_servers=bootstrap) as planned:
+        return [one.start for one in planned.progress()]
+
+
+def delete_before(bootstrap: str, topic: str, offsets: dict[int, int]) -> None:
+    """The records of each partition before an offset."""
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    wanted = [TopicPartition(topic, *one) for one in offsets.items()]
+    for future in admin.delete_records(wanted).values():
+        future.result(PATIENCE_S)
+
+
 def values(bootstrap: str, topic: str) -> Counter[bytes]:
     """How often each value is there; none without the topic."""
     try:

@@ -42,6 +42,11 @@ def run(
     policy: str = option(
         "--policy POLICY", "Names there: prefix (ALIAS.TOPIC) or identity (TOPIC).", "prefix"
     ),
+    offsets: str = option(
+        "--offsets RULE",
+        "Offsets there: translate, or keep those of the source (a target of pyrklog's).",
+        "translate",
+    ),
     name: Name = None,
     start: str = option("--start WHERE", "Where a topic's copy begins: start or end.", "start"),
     once: bool = option("--once", "End when all that is there now is copied.", False),
@@ -74,9 +79,9 @@ def run(
     from pyrklog.cli.reassign_plan import parse_rate
 
     refuse_codec(codec)
-    _refuse_others(policy, start, missing)
+    _refuse_others(policy, start, missing, offsets)
     _refuse_names(topics, again or [])
-    from pyrklog.mirror import MirrorError, Options, Pace, Patterns
+    from pyrklog.mirror import MirrorError, Offsets, Options, Pace, Patterns
 
     source, target, names = places(options, sides, policy, name)
     try:
@@ -97,6 +102,7 @@ def run(
             group_interval_s=group_interval_s,
             heartbeat_s=heartbeat_s,
             timeout_s=options.timeout_s,
+            offsets=Offsets(offsets),
         )
         _run(options, wanted)
     except MirrorError as error:
@@ -197,11 +203,12 @@ def _refuse_names(patterns: list[str], again: list[str]) -> None:
             raise CliError(Problem.ARGUMENT_VALUE, what, "repeat --again for several topics")
 
 
-def _refuse_others(policy: str, start: str, missing: str) -> None:
+def _refuse_others(policy: str, start: str, missing: str, offsets: str) -> None:
     for name, value, known in (
         ("--policy", policy, ("prefix", "identity")),
         ("--start", start, ("start", "end")),
         ("--missing", missing, ("fail", "skip")),
+        ("--offsets", offsets, ("translate", "keep")),
     ):
         if value not in known:
             raise CliError(

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 STATUS = columns(
     "topic, partition> PART, position>, end>, lag>, rate> REC/S, records>, skipped> LOST, state, "
-    "at, target*, begin*>, bytes*>"
+    "at, target*, begin*>, bytes*>, offsets*"
 )
 VERIFY = columns("topic, partition> PART, target, records>, result, keys*>, difference DIFFERENCE")
 
@@ -38,7 +38,10 @@ def status_listing(
             rates[partition] = copied / seconds
         state = later
     cluster_id = state.origin.target_id if state.origin is not None else None
-    items = [_status(row, rates) for row in rows(source, state.partitions)]
+    offsets = state.origin.offsets if state.origin is not None else None
+    items = [
+        {**_status(row, rates), "offsets": offsets} for row in rows(source, state.partitions)
+    ]
     return Listing("pyrklog.mirror-status/1", STATUS, items, cluster_id)
 
 
@@ -68,12 +71,14 @@ def verify_listing(
 ) -> Listing:
     """Raises MirrorError."""
     from pyrklog.mirror.status import stored
+    from pyrklog.mirror.names import Offsets
     from pyrklog.mirror.verify import Verdict, compare, sides
 
     state = stored(names, target)
     chosen = set(topics.matching({topic for topic, _ in state.partitions}))
     known = {key: one for key, one in sorted(state.partitions.items()) if key[0] in chosen}
-    compared = sides(source, target, known)
+    keeps = state.origin is not None and state.origin.offsets == Offsets.KEEP.value
+    compared = sides(source, target, known, keeps=keeps)
     same = {topic for topic, _ in compared.sides}
     compacted = _compacted(source, same) | {
         topic
@@ -81,7 +86,7 @@ def verify_listing(
         if _compacted(target, {known[key].target for key in compared.sides if key[0] == topic})
     }
     verdicts = {
-        key: _verdict(compare(*pair, is_compacted=key[0] in compacted))
+        key: _verdict(compare(*pair, is_compacted=key[0] in compacted, keeps=keeps))
         for key, pair in compared.sides.items()
     }
     for key, (why, side) in compared.others.items():

@@ -2,7 +2,7 @@
 
 from pyrklog.mirror.copy import Pace
 from pyrklog.mirror.errors import Kind, MirrorError
-from pyrklog.mirror.names import Cluster, Names, Patterns, Policy
+from pyrklog.mirror.names import Cluster, Names, Offsets, Patterns, Policy
 from pyrklog.mirror.run import Mirror, Options, Told
 
 __all__ = [
@@ -11,6 +11,7 @@ __all__ = [
     "Mirror",
     "MirrorError",
     "Names",
+    "Offsets",
     "Options",
     "Pace",
     "Patterns",

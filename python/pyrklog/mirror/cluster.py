@@ -256,6 +256,24 @@ class ClusterAdmin:
             f"options of topic {topic} cannot be set at {self.cluster.alias}",
         )
 
+    def delete_records(self, before: Mapping[tuple[str, int], int]) -> None:
+        """Those of each partition before an offset; not of topics that are only compacted."""
+        offsets = [TopicPartition(*partition, offset) for partition, offset in before.items()]
+        futures = self._asked(
+            lambda: self._admin.delete_records(offsets, request_timeout=self._timeout_s)
+        )
+        for one, future in futures.items():
+            try:
+                future.result()
+            except KafkaException as error:
+                if error.args[0].code() == KafkaError.POLICY_VIOLATION:
+                    continue
+                about = (
+                    f"the beginning of partition {one.partition} of topic {one.topic} at "
+                    f"{self.cluster.alias}"
+                )
+                raise refusal(error.args[0], about) from None
+
     def _asked(self, call: Callable[[], Any]) -> Any:
         try:
             return call()

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from pyrklog.mirror.errors import MirrorError
+from pyrklog.mirror.groups import Bounds
 from pyrklog.mirror.names import CLIENT_ID, Cluster, Names
 from pyrklog.mirror.spans import Runs, Segment, Span, Spans, add_offsets, segments
 from pyrklog.mirror.state import Partition, Progress, Row, progress_row, spans_row
@@ -215,26 +216,44 @@ class Copier:
         """Writes where new partitions are copied from, with other rows, before anything is."""
         now_ms = time.time_ns() // 1_000_000
         found = {}
-        for (topic, partition), position in positions.items():
-            target = self._names.at_target(topic)
-            end = self.ends.get((target, partition), 0)
-            found[topic, partition] = Progress(
-                target,
-                position,
-                -1,
-                end,
-                target_begin=end,
-                begin=position,
-                topic_id=topic_ids.get(topic, ""),
-                at_ms=now_ms,
-                target_id=self._target_ids.get(target, ""),
-            )
+        for partition, position in positions.items():
+            topic_id = topic_ids.get(partition[0], "")
+            found[partition] = self._first(partition, position, topic_id, now_ms)
         of_partitions = (
             progress_row(self._names.state_topic, partition, one)
             for partition, one in found.items()
         )
         self.write([*of_partitions, *rows])
         self.progress.update(found)
+
+    def _first(
+        self, partition: Partition, position: int, topic_id: str, now_ms: int
+    ) -> Progress:
+        target = self._names.at_target(partition[0])
+        end = self.ends.get((target, partition[1]), 0)
+        return Progress(
+            target,
+            position,
+            -1,
+            end,
+            target_begin=end,
+            begin=position,
+            topic_id=topic_id,
+            at_ms=now_ms,
+            target_id=self._target_ids.get(target, ""),
+        )
+
+    def copyable(self, partitions: Mapping[str, Sequence[int]]) -> dict[str, list[int]]:
+        """Those that can be copied now."""
+        return {topic: list(some) for topic, some in partitions.items()}
+
+    def places(self) -> Mapping[Partition, Bounds]:
+        """Which offsets at the source became which at the target."""
+        return self.spans
+
+    def how_again(self, topic: str) -> str:
+        """What copies a topic anew."""
+        return f"--again {topic} copies it from its beginning, behind what the target has"
 
     def batch_bytes(self) -> int:
         """Of what is read at once."""
@@ -292,7 +311,7 @@ class Copier:
             if one.topic_id and now and one.topic_id != now:
                 raise MirrorError(
                     f"topic {topic} was deleted at the source and created anew",
-                    f"--again {topic} copies it from its beginning, behind what the target has",
+                    self.how_again(topic),
                 )
 
     def _begin(self, progress: Sequence[PartitionProgress], topic_ids: Mapping[str, str]) -> None:
@@ -325,9 +344,16 @@ class Copier:
             # Without one the producer would take the present.
             times = pc.fill_null(times, pyarrow.scalar(NO_TIMESTAMP_US, times.type))
         changed = {"topic": topics, "timestamp": times}
-        columns = [changed[one] if one in changed else batch.column(one) for one in WRITTEN]
+        columns = {one: changed[one] if one in changed else batch.column(one) for one in COLUMNS}
         self.sent_bytes += sum(batch.column(one).nbytes for one in ("key", "value", "headers"))
-        self._send(pyarrow.RecordBatch.from_arrays(columns, names=list(WRITTEN)))
+        self._put(columns, found)
+
+    def _put(self, columns: Mapping[str, pyarrow.Array], found: Sequence[Segment]) -> None:
+        """Sends the rows of a scan's batch, with the target's names."""
+        import pyarrow
+
+        rows = [columns[one] for one in WRITTEN]
+        self._send(pyarrow.RecordBatch.from_arrays(rows, names=list(WRITTEN)))
 
     def _at_target(self, topics: pyarrow.Array, found: Sequence[Segment]) -> pyarrow.Array:
         """Names there."""

@@ -18,12 +18,13 @@ _DIGEST_BYTES = 16
 
 class RangeDigest(NamedTuple):
     """Of consecutive records: the first and the last offset, how many they are, and the digests of
-    key, value, headers and timestamp."""
+    key, value, headers and timestamp, and that of the offsets."""
 
     first: int
     last: int
     records: int
     digests: tuple[bytes, ...]
+    offsets: bytes = b""
 
 
 class _Column:
@@ -57,6 +58,7 @@ class _Range:
         self._counts = blake2b(digest_size=_DIGEST_BYTES)
         self._names, self._contents = _Column(), _Column()
         self._times = blake2b(digest_size=_DIGEST_BYTES)
+        self._offsets = blake2b(digest_size=_DIGEST_BYTES)
 
     def add(self, batch: pyarrow.RecordBatch) -> None:
         import pyarrow
@@ -75,11 +77,13 @@ class _Range:
         self._contents.add(contents)
         times = batch.column("timestamp").cast(pyarrow.int64())
         self._times.update(_numbers(pc.fill_null(times, -1), 8))
+        self._offsets.update(_numbers(batch.column("offset"), 8))
 
     def result(self) -> RangeDigest:
         headers = self._counts.digest() + self._names.digest() + self._contents.digest()
         digests = (self._key.digest(), self._value.digest(), headers, self._times.digest())
-        return RangeDigest(self._first, self._last, self.records, digests)
+        offsets = self._offsets.digest()
+        return RangeDigest(self._first, self._last, self.records, digests, offsets)
 
 
 def _numbers(column: Any, width: int) -> memoryview:

@@ -32,6 +32,11 @@ class AwayError(MirrorError):
         super().__init__(what, kind=Kind.UNREACHABLE)
 
 
+class MovedError(AwayError):
+    """A log of the target ends elsewhere than a mirror that keeps offsets has left it: the next
+    session looks what is there."""
+
+
 class SlowError(MirrorError):
     """The target took too long for a transaction: a smaller one may succeed at once."""
 

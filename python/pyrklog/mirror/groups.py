@@ -10,11 +10,17 @@ from confluent_kafka import TopicPartition
 from pyrklog.mirror.checkpoints import Checkpoint, Told
 from pyrklog.mirror.errors import Kind, MirrorError
 from pyrklog.mirror.names import Names, Patterns, chosen_groups
-from pyrklog.mirror.spans import Spans
 from pyrklog.mirror.state import Partition, Row
 
 Committed = Mapping[str, Mapping[Partition, TopicPartition]]
 """By group."""
+
+
+class Bounds(Protocol):
+    """What is known of a partition's offsets at the target, such as
+    :class:`pyrklog.mirror.spans.Spans`."""
+
+    def bounds(self, offset: int) -> tuple[int, int] | None: ...
 
 
 class GroupAdmin(Protocol):
@@ -27,7 +33,7 @@ class GroupAdmin(Protocol):
 
 
 def checkpoints(
-    committed: Committed, names: Names, spans: Mapping[Partition, Spans]
+    committed: Committed, names: Names, spans: Mapping[Partition, Bounds]
 ) -> dict[Checkpoint, int]:
     """Where the groups are at the target at least, as far as that is known, and at most."""
     found = {}
@@ -81,7 +87,9 @@ class Groups:
         self._told = Told(stored)
         self._left_out: set[str] = set()
 
-    def sync(self, spans: Mapping[Partition, Spans], write: Callable[[Sequence[Row]], None]) -> int:
+    def sync(
+        self, spans: Mapping[Partition, Bounds], write: Callable[[Sequence[Row]], None]
+    ) -> int:
         """How many groups were moved on at the target. ``write`` writes records there and commits
         them."""
         if not self._wanted:

@@ -28,6 +28,15 @@ class Policy(StrEnum):
     IDENTITY = "identity"
 
 
+class Offsets(StrEnum):
+    """Which offsets records get at the target."""
+
+    TRANSLATE = "translate"
+    """New ones, to which those of groups are translated."""
+    KEEP = "keep"
+    """Those of the source."""
+
+
 @dataclass(frozen=True)
 class Cluster:
     """Where a cluster is (``HOST:PORT``, several with commas), and how it lets clients in."""

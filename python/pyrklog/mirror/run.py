@@ -9,12 +9,13 @@ from datetime import UTC, datetime, timedelta
 from typing import NamedTuple, Protocol
 
 from pyrklog.mirror.claims import new_claims, refuse_doubles
-from pyrklog.mirror.cluster import ClusterAdmin
+from pyrklog.mirror.cluster import ClusterAdmin, Logs
 from pyrklog.mirror.copy import COLUMNS, SCAN_MEMORY_BYTES, Copier, Pace, producer_settings
-from pyrklog.mirror.errors import AwayError, Kind, MirrorError, SlowError
+from pyrklog.mirror.errors import AwayError, Kind, MirrorError, MovedError, SlowError
 from pyrklog.mirror.groups import Groups
 from pyrklog.mirror.heartbeats import Heartbeats
-from pyrklog.mirror.names import HEARTBEATS, Cluster, Names, Patterns
+from pyrklog.mirror.keeping import Keeping
+from pyrklog.mirror.names import HEARTBEATS, Cluster, Names, Offsets, Patterns
 from pyrklog.mirror.refused import explain
 from pyrklog.mirror.silent import Silent
 from pyrklog.mirror.state import (
@@ -73,6 +74,8 @@ SESSION_S = 12 * 3600.0
 """A session ends after so long in any case; a partition forgets a producer that has not written to
 it for a day."""
 WAIT_MIN_S, WAIT_MAX_S = 1.0, 30.0
+MOVED_WITHIN_S, MOVED_WAIT_S, MOVED_MAX = 10.0, 0.5, 100
+"""A session that lasts so long has found its place; of others at most so many follow in a row."""
 _STATE = {"cleanup.policy": "compact", "segment.bytes": str(1 << 20)}
 _OFFSETS = {"cleanup.policy": "delete", "retention.ms": str(7 * 86_400_000)}
 _CHECKPOINTS = _BEATS = {"cleanup.policy": "compact"}
@@ -106,6 +109,7 @@ class Options(NamedTuple):
     group_interval_s: float = 60.0
     heartbeat_s: float | None = None
     timeout_s: float = 30.0
+    offsets: Offsets = Offsets.TRANSLATE
 
 
 class Told(Protocol):
@@ -147,7 +151,18 @@ class Mirror:
         )
         self._topics = Topics(names, wanted, self._source, self._target, told.note)
         self._silent = Silent("source", self._source.silent, told.note)
-        self._logs = TargetLogs(names, self._target, told.note, is_whole=options.once)
+        self._keeping: Keeping | None = None
+        if options.offsets is Offsets.KEEP:
+            self._keeping = Keeping(
+                names, self._source, self._target, told.note, is_whole=options.once
+            )
+        self._logs = TargetLogs(
+            names,
+            self._target,
+            told.note,
+            is_whole=options.once,
+            recopies=self._keeping is not None,
+        )
         self._groups = Groups(
             names,
             options.groups,
@@ -174,6 +189,7 @@ class Mirror:
         """Raises MirrorError."""
         wait_s = WAIT_MIN_S
         said = ""
+        moved = 0
         while True:
             begun = time.monotonic()
             try:
@@ -182,6 +198,12 @@ class Mirror:
                 said = ""
             except SlowError as error:
                 self._told.note(error.what)
+            except MovedError as error:
+                # Readers do not see yet what was appended last, perhaps by another session.
+                moved = 0 if time.monotonic() - begun > MOVED_WITHIN_S else moved + 1
+                if moved > MOVED_MAX:
+                    raise MirrorError(error.what, kind=Kind.UNREACHABLE) from error
+                time.sleep(MOVED_WAIT_S)
             except _PASSING as error:
                 text = str(error)
                 if self._options.once or not self._has_begun:
@@ -235,6 +257,7 @@ class Mirror:
         if names.state_topic not in self._target.topics()[1]:
             # A mirror that is refused leaves nothing behind.
             refuse_doubles(names, self._target, self._topics.look(), ())
+        writer = None if self._keeping is None else self._keeping.writer(options.codec)
         self._create_internal()
         if names.state_topic in self._existing:
             self._require_compacted(names.state_topic)
@@ -243,7 +266,7 @@ class Mirror:
             self._origin(read_state(names.state_topic, rows))
         producer = Producer(producer_settings(names, options.target, options.codec, self._size))
         self._session_at = time.monotonic()
-        copier = Copier(names, producer, {}, {}, options.pace, size=self._size, due=self._due)
+        copier = self._copier(producer, writer)
         try:
             plan = self._begin(copier)
             self._has_begun = True
@@ -267,9 +290,17 @@ class Mirror:
                 producer.abort()
             raise
 
+    def _copier(self, producer: Producer, writer: Producer | None) -> Copier:
+        names, pace = self._options.names, self._options.pace
+        if self._keeping is None or writer is None:
+            return Copier(names, producer, {}, {}, pace, size=self._size, due=self._due)
+        return self._keeping.copier(producer, writer, pace, self._size, self._due)
+
     def _create_internal(self) -> None:
         names, options = self._options.names, self._options
-        internal = {names.state_topic: _STATE, names.offsets_topic: _OFFSETS}
+        internal = {names.state_topic: _STATE}
+        if self._keeping is None:
+            internal[names.offsets_topic] = _OFFSETS
         if options.groups:
             internal[names.checkpoints_topic] = _CHECKPOINTS
         if options.heartbeat_s is not None:
@@ -329,10 +360,25 @@ class Mirror:
         plan = self._topics.apply(look)
         logs = self._logs.settled(plan, known)
         copier.add_target(logs.ends, logs.topic_ids)
+        if self._keeping is not None:
+            self._adopt(self._keeping, copier, plan, logs)
+            return plan
         self._learn_spans(copier)
         if self._options.start == "latest" and not self._is_begun:
             self._begin_at_ends(copier, plan)
         return plan
+
+    def _adopt(self, keeping: Keeping, copier: Copier, plan: Plan, logs: Logs) -> None:
+        """Goes on with the target's partitions at their ends, and begins those that are new."""
+        names, topics = self._options.names, self._options.topics
+        known = {topic for topic, _ in copier.progress}
+        first = (self._first or frozenset()) - self._whole - known
+        at_end = first if self._options.start == "latest" else frozenset()
+        rows = [] if self._is_begun else [patterns_row(names.state_topic, topics.texts)]
+        self._silent.add(keeping.adopt(plan, logs, at_end, rows))
+        # As with ends: what does not answer now is copied whole.
+        self._first = frozenset()
+        self._is_begun = True
 
     def _begin_at_ends(self, copier: Copier, plan: Plan) -> None:
         """Writes the ends of the topics that are there. Those that come later are copied whole,
@@ -361,7 +407,7 @@ class Mirror:
         """Of this mirror. Raises MirrorError if the topic of progress is another one's."""
         names = self._options.names
         ids = (self._source.topics()[0], self._target.topics()[0])
-        origin = Origin(*ids, names.policy.value)
+        origin = Origin(*ids, names.policy.value, self._options.offsets.value)
         check_origin(names.state_topic, state.origin, origin)
         return origin
 
@@ -457,6 +503,10 @@ class Mirror:
             return None
         logs = self._logs.intact(new, copier.progress)
         copier.add_target(logs.ends, logs.topic_ids)
+        if self._keeping is not None:
+            if self._keeping.lacks(logs):
+                return None
+            self._adopt(self._keeping, copier, new, logs)
         if (new.topics, new.offline) != (plan.topics, plan.offline):
             self._told.began(new, copier.progress)
         return new
@@ -464,6 +514,7 @@ class Mirror:
     def _round(self, copier: Copier, plan: Plan, until: float) -> bool:
         """Copies up to the present end; False if that takes longer than ``until``."""
         answering = self._logs.without_silent(self._silent.without(plan.partitions()))
+        answering = copier.copyable(answering)
         partitions = {topic: some for topic, some in answering.items() if some}
         if not partitions:
             copier.commit([])
@@ -502,7 +553,7 @@ class Mirror:
         until = time.monotonic() + self._options.timeout_s
         while True:
             try:
-                self._groups.sync(copier.spans, copier.write)
+                self._groups.sync(copier.places(), copier.write)
                 self._groups_said = ""
                 return
             except AwayError as error:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from pyrklog.mirror.errors import MirrorError
+from pyrklog.mirror.names import Offsets
 from pyrklog.mirror.spans import Span
 
 VERSION = 1
@@ -42,11 +43,12 @@ class Progress(NamedTuple):
 
 
 class Origin(NamedTuple):
-    """Of what clusters a mirror is, by ids, and how it names topics."""
+    """Of what clusters a mirror is, by ids, how it names topics, and which offsets it gives."""
 
     source_id: str
     target_id: str
     policy: str
+    offsets: str = Offsets.TRANSLATE.value
 
 
 @dataclass
@@ -73,7 +75,11 @@ class Row(NamedTuple):
 
 
 def origin_row(topic: str, origin: Origin) -> Row:
-    return _row(topic, ["mirror"], {"version": VERSION, **origin._asdict()})
+    """Translated offsets are not named: versions that know no others read the row, too."""
+    value = {"version": VERSION, **origin._asdict()}
+    if origin.offsets == Offsets.TRANSLATE.value:
+        del value["offsets"]
+    return _row(topic, ["mirror"], value)
 
 
 def progress_row(topic: str, partition: Partition, progress: Progress) -> Row:
@@ -142,6 +148,7 @@ def _take(state: State, key: list[Any], value: Any) -> None:
             version = value.pop("version")
             if version != VERSION:
                 raise ValueError(f"version {version}")
+            Offsets(value.get("offsets", Offsets.TRANSLATE.value))
             state.origin = Origin(**value)
         case ["partition", str(topic), int(partition)]:
             span = value.pop("span")
@@ -178,6 +185,8 @@ def check_origin(topic: str, known: Origin | None, now: Origin) -> None:
         return
     if known.policy != now.policy:
         what = f"the mirror was begun with --policy {known.policy}, not {now.policy}"
+    elif known.offsets != now.offsets:
+        what = f"the mirror was begun with --offsets {known.offsets}, not {now.offsets}"
     else:
         what = (
             f"the mirror was begun from cluster {known.source_id} to {known.target_id}, and not "

@@ -32,15 +32,23 @@ class Admin(Protocol):
 class TargetLogs:
     """Of one mirror. ``note`` is told what a user may want to know. With ``is_whole`` leaders that
     do not answer count as away, else their partitions are left out: neither asked for nor copied.
+    With ``recopies`` records that the target has lost are no failure.
     """
 
     def __init__(
-        self, names: Names, target: Admin, note: Callable[[str], None], *, is_whole: bool = False
+        self,
+        names: Names,
+        target: Admin,
+        note: Callable[[str], None],
+        *,
+        is_whole: bool = False,
+        recopies: bool = False,
     ) -> None:
         self._names = names
         self._target = target
         self._note = note
         self._is_whole = is_whole
+        self._recopies = recopies
         self._silent = Silent("target", self._still_silent, note)
 
     def without_silent(self, partitions: Partitions) -> dict[str, list[int]]:
@@ -83,7 +91,7 @@ class TargetLogs:
         until = time.monotonic() + MARKERS_S
         while True:
             logs = self._read(plan)
-            lost = lost_at_target(known, logs)
+            lost = lost_at_target(known, logs, recopies=self._recopies)
             if lost is None:
                 return logs
             if time.monotonic() > until:
@@ -121,7 +129,9 @@ class TargetLogs:
             time.sleep(0.1)
 
 
-def lost_at_target(known: Mapping[Partition, Progress], logs: Logs) -> MirrorError | None:
+def lost_at_target(
+    known: Mapping[Partition, Progress], logs: Logs, *, recopies: bool = False
+) -> MirrorError | None:
     """Returns a MirrorError if mirrored records are gone at the target; None if they are there."""
     for (topic, partition), one in known.items():
         fix = f"--again {topic} copies the topic from its beginning"
@@ -130,7 +140,7 @@ def lost_at_target(known: Mapping[Partition, Progress], logs: Logs) -> MirrorErr
             what = f"topic {one.target} was deleted at the target and created anew"
             return MirrorError(f"{what}: mirrored records are lost there", fix)
         end = logs.ends.get((one.target, partition))
-        if end is not None and end < one.target_end:
+        if end is not None and end < one.target_end and not recopies:
             what = f"partition {partition} of topic {one.target} ends at {end} at the target"
             lost = f"before {one.target_end}: mirrored records are lost there"
             return MirrorError(f"{what}, {lost}", fix)

@@ -106,8 +106,11 @@ def sides(
     source: ClusterAdmin,
     target: ClusterAdmin,
     partitions: Mapping[Partition, Progress],
+    *,
+    keeps: bool = False,
 ) -> Compared:
-    """Raises MirrorError."""
+    """Of a mirror that ``keeps`` offsets both sides have the same ones, and begin where both have
+    records. Raises MirrorError."""
     at_source = _look(source, {topic for topic, _ in partitions})
     at_target = _look(target, {one.target for one in partitions.values()})
     found, others = {}, {}
@@ -122,9 +125,12 @@ def sides(
             others[topic, number] = min(known, key=lambda one: _ORDER.index(one[0]))
         else:
             starts = at_source.logs.starts[topic, number], at_target.logs.starts[copy]
+            here, there = (one.begin, one.position), (one.target_begin, one.target_end)
+            if keeps:
+                here = there = (max(one.begin, *starts), one.target_end)
             found[topic, number] = (
-                Side(source, topic, number, one.begin, one.position, starts[0]),
-                Side(target, *copy, one.target_begin, one.target_end, starts[1]),
+                Side(source, topic, number, *here, starts[0]),
+                Side(target, *copy, *there, starts[1]),
             )
     return Compared(found, others)
 
@@ -164,12 +170,14 @@ def _look(admin: ClusterAdmin, names: Collection[str]) -> _Found:
         raise MirrorError(f"{admin.cluster.alias}: {error}") from error
 
 
-def compare(source: Side, target: Side, *, is_compacted: bool) -> Verdict:
-    """Raises MirrorError if they cannot be read."""
+def compare(source: Side, target: Side, *, is_compacted: bool, keeps: bool = False) -> Verdict:
+    """With ``keeps`` offsets are compared, too. Raises MirrorError if they cannot be read."""
     verdict = Verdict(source.topic, source.partition, target.topic)
     try:
         if is_compacted:
-            _compare_keys(source, target, verdict)
+            _compare_keys(source, target, verdict, keeps)
+        elif keeps:
+            _compare_between(source, target, verdict, keeps)
         else:
             _compare_ranges(source, target, verdict)
     except ScanError as error:
@@ -190,7 +198,7 @@ def _compare_ranges(source: Side, target: Side, verdict: Verdict) -> None:
         _compare_between(source, longer, verdict)
 
 
-def _compare_between(source: Side, target: Side, verdict: Verdict) -> None:
+def _compare_between(source: Side, target: Side, verdict: Verdict, keeps: bool = False) -> None:
     skips = (0, 0)
     if source.has_lost or target.has_lost:
         source_count, target_count = source.record_count(), target.record_count()
@@ -204,12 +212,12 @@ def _compare_between(source: Side, target: Side, verdict: Verdict) -> None:
         ranges(source.batches(COLUMNS), skips[0]), ranges(target.batches(COLUMNS), skips[1])
     ):
         verdict.records += at_source.records if at_source is not None else 0
-        verdict.difference = _difference(at_source, at_target)
+        verdict.difference = _difference(at_source, at_target, keeps)
         if verdict.difference:
             return
 
 
-def _difference(source: RangeDigest | None, target: RangeDigest | None) -> str:
+def _difference(source: RangeDigest | None, target: RangeDigest | None, keeps: bool) -> str:
     if source is None or target is None:
         one, side, other = (
             (source, "source", "target") if source is not None else (target, "target", "source")
@@ -220,10 +228,12 @@ def _difference(source: RangeDigest | None, target: RangeDigest | None) -> str:
     where += str(target.last)
     if source.records != target.records:
         return f"{source.records} and {target.records} records at {where}"
-    if source.digests == target.digests:
-        return ""
     pairs = zip(_COMPARED, source.digests, target.digests, strict=True)
     parts = [name for name, one, other in pairs if one != other]
+    if keeps and source.offsets != target.offsets:
+        parts.append("offsets")
+    if not parts:
+        return ""
     return f"other {' and '.join(parts)} at {where}"
 
 
@@ -240,13 +250,13 @@ class _TooManyKeysError(Exception):
     pass
 
 
-def _compare_keys(source: Side, target: Side, verdict: Verdict) -> None:
+def _compare_keys(source: Side, target: Side, verdict: Verdict, keeps: bool) -> None:
     passes = 1
     while passes <= PASSES_MAX:
         verdict.records, verdict.keys, verdict.difference = 0, 0, ""
         try:
             for number in range(passes):
-                _compare_pass(source, target, verdict, (number, passes))
+                _compare_pass(source, target, verdict, (number, passes), keeps)
                 if verdict.difference:
                     return
         except _TooManyKeysError:
@@ -256,8 +266,10 @@ def _compare_keys(source: Side, target: Side, verdict: Verdict) -> None:
     raise MirrorError(f"partition {source.partition} of topic {source.topic} has too many keys")
 
 
-def _compare_pass(source: Side, target: Side, verdict: Verdict, part: tuple[int, int]) -> None:
-    at_source, at_target = _keys(source, part), _keys(target, part)
+def _compare_pass(
+    source: Side, target: Side, verdict: Verdict, part: tuple[int, int], keeps: bool
+) -> None:
+    at_source, at_target = _keys(source, part, keeps), _keys(target, part, keeps)
     # Compaction keeps the last record of a key, which may lie behind what is compared.
     later = at_source.later | at_target.later
     lacking = source.has_lost or target.has_lost
@@ -273,7 +285,7 @@ def _compare_pass(source: Side, target: Side, verdict: Verdict, part: tuple[int,
         verdict.difference = f"{keys} another last record"
 
 
-def _keys(side: Side, part: tuple[int, int]) -> _Keys:
+def _keys(side: Side, part: tuple[int, int], keeps: bool) -> _Keys:
     number, passes = part
     found = _Keys()
     for batch in side.batches(COLUMNS, end=-1):
@@ -285,7 +297,10 @@ def _keys(side: Side, part: tuple[int, int]) -> _Keys:
             if offset >= side.end:
                 found.later.add(known)
             else:
-                found.last[known] = record_digest(value, headers, timestamp)
+                last = record_digest(value, headers, timestamp)
+                if keeps and last is not None:
+                    last += offset.to_bytes(8)
+                found.last[known] = last
                 found.records += 1
             if len(found.last) + len(found.later) > KEYS_MAX:
                 raise _TooManyKeysError

@@ -2,6 +2,7 @@
 
 from pyrklog.producing.core_produce import (
     ClusterUnavailableError,
+    LogEndMovedError,
     ProduceError,
     ProducerAuthenticationError,
     RecordTooLargeError,
@@ -14,6 +15,7 @@ from pyrklog.producing.transactions import OpenTransaction, Transactions
 
 __all__ = [
     "ClusterUnavailableError",
+    "LogEndMovedError",
     "OpenTransaction",
     "ProduceError",
     "Producer",

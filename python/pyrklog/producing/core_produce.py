@@ -2,6 +2,7 @@
 
 from pyrklog._core import (
     ClusterUnavailableError,
+    LogEndMovedError,
     ProduceError,
     ProducerAuthenticationError,
     RecordTooLargeError,
@@ -17,6 +18,7 @@ __all__ = [
     "ClusterUnavailableError",
     "CoreProducer",
     "CoreTransactions",
+    "LogEndMovedError",
     "ProduceError",
     "ProducerAuthenticationError",
     "RecordTooLargeError",

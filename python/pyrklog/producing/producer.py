@@ -46,6 +46,11 @@ class Producer:
 
         self._core.send(pyarrow.RecordBatchReader.from_batches(batch.schema, [batch]))
 
+    def follow(self, topic: str, partition: int, end: int) -> None:
+        """Says where the log of a partition ends, before rows with their own offsets go there. A
+        log that ends elsewhere when they come does not take them: LogEndMovedError."""
+        self._core.follow(topic, partition, end)
+
     def flush(self) -> None:
         """Waits until all is acknowledged."""
         self._core.flush()

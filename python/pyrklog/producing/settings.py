@@ -13,7 +13,7 @@ class ProducerSettings(NamedTuple):
     bootstrap_servers: str
     columns: list[str]
     """In the order of the batches: ``key``, ``value``, ``topic``, ``partition``, ``headers``,
-    ``timestamp``; an empty name is passed over."""
+    ``timestamp``, ``offset``; an empty name is passed over."""
     topic: str | None = None
     client_id: str = "pyrklog-producer"
     codec: str = "none"
@@ -25,6 +25,9 @@ class ProducerSettings(NamedTuple):
     connect_timeout_ms: int = 10_000
     transactional_id: str | None = None
     transaction_timeout_ms: int = 900_000
+    keeps_offsets: bool = False
+    """Rows have the offsets that they get, in the column ``offset``: for brokers of pyrklog,
+    without producer id and transactions."""
     security: Security | CoreSecurity = Security()
 
     def core(self) -> ProducerSettings:

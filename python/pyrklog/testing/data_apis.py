@@ -77,6 +77,8 @@ class ProduceResponse(Message):
 
 
 PRODUCE = Api(0, ProduceRequest, ProduceResponse, versions=(0, 12), flexible_since=9)
+PRODUCE_AT = Api(20_007, ProduceRequest, ProduceResponse, versions=(11, 11), flexible_since=9)
+"""Our own: the body of Produce, with a tagged field of each partition that no answer needs."""
 
 
 # --- Fetch ---------------------------------------------------------------------------------------

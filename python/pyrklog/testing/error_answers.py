@@ -125,6 +125,7 @@ def _epochs(
 
 _BUILDERS: dict[int, tuple[Api[Any, Any], Callable[[Any, ErrorCode], Any]]] = {
     data.PRODUCE.key: (data.PRODUCE, _produce),
+    data.PRODUCE_AT.key: (data.PRODUCE_AT, _produce),
     data.FETCH.key: (data.FETCH, _fetch),
     data.LIST_OFFSETS.key: (data.LIST_OFFSETS, _list_offsets),
     data.OFFSET_FOR_LEADER_EPOCH.key: (data.OFFSET_FOR_LEADER_EPOCH, _epochs),

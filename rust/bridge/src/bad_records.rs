@@ -31,6 +31,7 @@ pub fn open(
         delivery_timeout: timeout,
         transactional_id: None,
         transaction_timeout_ms: TRANSACTION_TIMEOUT_MS,
+        keeps_offsets: false,
     };
     let opened = Producer::open_until(options, cancel.clone())
         .and_then(|mut producer| producer.find().map(|()| producer));

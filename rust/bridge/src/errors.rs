@@ -59,6 +59,8 @@ exceptions! {
     ClusterUnavailableError(ProduceError): "Brokers did not answer in time, or did not take records.";
     UnsupportedClusterError(ProduceError): "A broker is too old for what is asked.";
     RecordTooLargeError(ProduceError): "A record is larger than its topic allows.";
+    LogEndMovedError(ProduceError):
+        "A log does not end where records with their own offsets are to follow.";
 }
 
 /// An unknown word for an option.
@@ -140,6 +142,7 @@ pub fn produce(error: NotProduced) -> PyErr {
         Kind::Authentication => ProducerAuthenticationError::new_err(text),
         Kind::Fenced => TransactionFencedError::new_err(text),
         Kind::TooLarge => RecordTooLargeError::new_err(text),
+        Kind::Elsewhere => LogEndMovedError::new_err(text),
         Kind::Unavailable => ClusterUnavailableError::new_err(text),
         Kind::Unsupported => UnsupportedClusterError::new_err(text),
         Kind::Resources => PyOSError::new_err(text),

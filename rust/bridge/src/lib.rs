@@ -55,8 +55,8 @@ mod _core {
     };
     #[pymodule_export]
     use crate::errors::{
-        ClusterUnavailableError, ProduceError, ProducerAuthenticationError, RecordTooLargeError,
-        TransactionFencedError, UnsupportedClusterError,
+        ClusterUnavailableError, LogEndMovedError, ProduceError, ProducerAuthenticationError,
+        RecordTooLargeError, TransactionFencedError, UnsupportedClusterError,
     };
     #[pymodule_export]
     use crate::errors::{ForeignLogDirError, LogDirError, LogDirLockedError, PlaneClosedError};

@@ -90,6 +90,15 @@ impl Producer {
         })
     }
 
+    /// Where a partition's log ends, for rows with their own offsets.
+    fn follow(&self, py: Python<'_>, topic: &str, partition: i32, end: i64) -> PyResult<()> {
+        self.inner.with(py, false, |producer| {
+            producer
+                .follow(topic, partition, end)
+                .map_err(errors::produce)
+        })
+    }
+
     /// Waits for all acknowledgements.
     fn flush(&self, py: Python<'_>) -> PyResult<()> {
         self.inner.with(py, false, |producer| {
@@ -207,7 +216,7 @@ fn options(settings: &Bound<'_, PyAny>) -> PyResult<ProduceOptions> {
         .ok_or_else(|| PyValueError::new_err(format!("unknown codec '{name}'")))?;
     Ok(read!(settings => ProduceOptions {
         topic, columns, batch_bytes, memory_bytes, request_bytes, transactional_id,
-        transaction_timeout_ms
+        transaction_timeout_ms, keeps_offsets
     } with {
         client: client(settings)?,
         codec: codec,

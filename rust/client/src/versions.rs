@@ -57,6 +57,13 @@ pub mod api {
         // From 12 on a partition is added by its first batch (KIP-890 part 2).
         max: 11,
     };
+    /// Of pyrklog's brokers, which do not tell that they have it.
+    pub const PRODUCE_AT: Api = Api {
+        key: key::PRODUCE_AT,
+        name: "ProduceAt",
+        min: 11,
+        max: 11,
+    };
     /// The highest version about a single key.
     pub const FIND_COORDINATOR: Api = Api {
         key: key::FIND_COORDINATOR,

@@ -96,6 +96,11 @@ fn facts(frame: &[u8], start: usize, key: i16, version: i16) -> pyrklog_wire::Re
             request.decode(frame, start, version)?;
             bodies::produce_facts(&request, frame)
         }
+        key::PRODUCE_AT => {
+            let mut request = ProduceRequest::default();
+            request.decode_at(frame, start, version)?;
+            bodies::produce_at_facts(&request, frame)
+        }
         key::FETCH => {
             let mut request = FetchRequest::default();
             request.decode(frame, start, version)?;

@@ -60,6 +60,8 @@ pub enum AppendError {
     Producer(#[from] ProducerError),
     #[error("a batch with base offset {base_offset} cannot follow the log end offset {end_offset}")]
     NotBehindEnd { base_offset: i64, end_offset: i64 },
+    #[error("a gap needs another segment, and too many are not synced yet")]
+    Crowded,
 }
 
 impl AppendError {
@@ -70,6 +72,7 @@ impl AppendError {
             Self::Truncating | Self::Leaving => ErrorCode::NOT_LEADER_OR_FOLLOWER,
             Self::Producer(error) => error.code(),
             Self::NotBehindEnd { .. } => ErrorCode::UNKNOWN_SERVER_ERROR,
+            Self::Crowded => ErrorCode::THROTTLING_QUOTA_EXCEEDED,
         }
     }
 }
@@ -98,7 +101,8 @@ impl Log {
     /// Appends one validated batch to the tail in memory.
     ///
     /// For a leader (`Origin::Client`, `Origin::Coordinator`) sets offsets and `leader_epoch` in
-    /// `batch`; both lie outside its CRC. A replicated batch keeps its own. `info` comes from
+    /// `batch`; both lie outside its CRC. A replicated batch keeps its own, a copied one
+    /// (`Origin::Copy`) its offsets. `info` comes from
     /// validation; `batch` is exactly one batch. Takes constant time, without I/O; with a block cache
     /// on average without allocation.
     ///
@@ -199,22 +203,42 @@ impl Log {
         origin: Origin,
         leader_epoch: i32,
     ) -> Result<i64, AppendError> {
-        let end_offset = self.end.offset;
         if origin == Origin::Replication {
-            if info.base_offset < end_offset {
-                let base_offset = info.base_offset;
-                return Err(AppendError::NotBehindEnd {
-                    base_offset,
-                    end_offset,
-                });
-            }
-            self.assign_epoch(info.partition_leader_epoch, info.base_offset);
-            return Ok(info.base_offset);
+            let base_offset = self.behind_end(info)?;
+            self.assign_epoch(info.partition_leader_epoch, base_offset);
+            return Ok(base_offset);
         }
-        batch::set_base_offset(batch, end_offset);
+        let base_offset = match origin {
+            Origin::Copy => self.place_of_copy(info)?,
+            _ => self.end.offset,
+        };
+        batch::set_base_offset(batch, base_offset);
         batch::set_partition_leader_epoch(batch, leader_epoch);
-        self.assign_epoch(leader_epoch, end_offset);
-        Ok(end_offset)
+        self.assign_epoch(leader_epoch, base_offset);
+        Ok(base_offset)
+    }
+
+    /// The base offset that a client's batch brings. A gap that no segment can span makes another
+    /// one: a client that makes many waits for the syncer.
+    fn place_of_copy(&self, info: &BatchInfo) -> Result<i64, AppendError> {
+        let base_offset = self.behind_end(info)?;
+        let last_offset = base_offset + i64::from(info.last_offset_delta);
+        match self.active.spans(last_offset) || !self.crowd().may_age {
+            true => Ok(base_offset),
+            false => Err(AppendError::Crowded),
+        }
+    }
+
+    /// The base offset that a batch brings.
+    fn behind_end(&self, info: &BatchInfo) -> Result<i64, AppendError> {
+        let (base_offset, end_offset) = (info.base_offset, self.end.offset);
+        match base_offset >= end_offset {
+            true => Ok(base_offset),
+            false => Err(AppendError::NotBehindEnd {
+                base_offset,
+                end_offset,
+            }),
+        }
     }
 
     /// Returns the batch's place, and whether it went to the block cache.

@@ -36,6 +36,8 @@ use crate::transaction_index::AbortedTxn;
 pub enum Origin {
     /// A client: everything.
     Client,
+    /// A client whose batches bring their offsets and have no producer: nothing.
+    Copy,
     /// A group or transaction coordinator: epochs, but no sequences, which it does not use.
     Coordinator,
     /// A leader's log, or the own one after a restart: nothing.

@@ -9,12 +9,16 @@
 //! format v2, codec allowed by the version; base offset, size, checksum, codec; counts, flags,
 //! sequence; the records' structure, offsets, keys, timestamps; size after a change of codec.
 //!
+//! With [`Rules::keeps_offsets`] a batch brings its base offset, and its records' offsets may have
+//! gaps, as after compaction ([`own_offsets`]).
+//!
 //! Stricter than Kafka: offset deltas must be 0, 1, 2, …; compressed records must fill their
 //! announced length; an undefined codec or an unreadable body is the client's fault (Kafka answers
 //! UNKNOWN_SERVER_ERROR); the expansion is bounded.
 
 mod framing;
 mod old_formats;
+mod own_offsets;
 mod records;
 mod rewrite;
 
@@ -22,6 +26,7 @@ use pyrklog_wire::ErrorCode;
 use pyrklog_wire::batch::{self, BatchHeader, Compression, HEADER_LEN, TimestampType};
 use thiserror::Error;
 
+pub use self::own_offsets::OFFSET_MAX;
 use self::records::RecordFacts;
 use crate::batch_info::BatchInfo;
 use crate::compression::{self, CompressionLevels, DecompressError, EXPANDED_BYTES_MAX_DEFAULT};
@@ -57,6 +62,8 @@ pub struct Rules {
     /// Record errors that may be reported of the batch: the rest of its request's
     /// [`RECORD_ERRORS_MAX`].
     pub record_errors_max: usize,
+    /// The batch is appended at its own offsets (ProduceAt).
+    pub keeps_offsets: bool,
 }
 
 impl Rules {
@@ -74,6 +81,7 @@ impl Rules {
             produce_version,
             expanded_bytes_max: EXPANDED_BYTES_MAX_DEFAULT,
             record_errors_max: RECORD_ERRORS_MAX,
+            keeps_offsets: false,
         }
     }
 
@@ -168,7 +176,7 @@ pub fn validate_produce(bytes: &mut [u8], rules: &Rules, now_ms: i64) -> Result<
     let sent = header
         .compression()
         .map_err(|error| ValidationError::new(ErrorCode::UNSUPPORTED_COMPRESSION_TYPE, error))?;
-    check_header(&header)?;
+    check_header(&header, rules)?;
     let stored = rules.stored_codec(sent);
     let body = &batch[HEADER_LEN..];
     let limit_bytes = rules.expanded_bytes_max;
@@ -205,7 +213,7 @@ pub fn validate_replica(batch: &[u8]) -> Result<BatchInfo> {
 
 /// Base offset, size, checksum: Kafka checks these first.
 fn check_envelope(batch: &[u8], rules: &Rules) -> Result<BatchHeader> {
-    if batch[..8] != [0; 8] {
+    if batch[..8] != [0; 8] && !rules.keeps_offsets {
         return Err(ValidationError::invalid(
             "the base offset of a produced batch must be 0",
         ));
@@ -228,9 +236,11 @@ fn too_large(len: usize, rules: &Rules) -> Box<ValidationError> {
 }
 
 /// Counts, flags and sequence.
-fn check_header(header: &BatchHeader) -> Result<()> {
+fn check_header(header: &BatchHeader, rules: &Rules) -> Result<()> {
     let (delta, count) = (header.last_offset_delta, header.record_count);
-    if delta < 0 || count <= 0 || i64::from(delta) + 1 != i64::from(count) {
+    if rules.keeps_offsets {
+        own_offsets::check_header(header)?;
+    } else if delta < 0 || count <= 0 || i64::from(delta) + 1 != i64::from(count) {
         return Err(ValidationError::invalid(format!(
             "the batch says {count} records, but a last offset delta of {delta}"
         )));

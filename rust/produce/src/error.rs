@@ -22,6 +22,8 @@ pub enum ErrorKind {
     Fenced,
     /// A record is larger than its topic allows.
     TooLarge,
+    /// A log does not end where a batch with its own offsets is to follow.
+    Elsewhere,
     /// Nobody answered in time; a new producer may succeed.
     Unavailable,
     /// A broker is too old.
@@ -83,6 +85,7 @@ fn kind_of(code: ErrorCode) -> ErrorKind {
             ErrorKind::Unsupported
         }
         ErrorCode::INVALID_TRANSACTION_TIMEOUT => ErrorKind::Argument,
+        ErrorCode::OFFSET_OUT_OF_RANGE => ErrorKind::Elsewhere,
         // Before Kafka 2.4, when retention has taken all that the producer wrote: a new one may write.
         ErrorCode::UNKNOWN_PRODUCER_ID => ErrorKind::Unavailable,
         code if is_fenced(code) => ErrorKind::Fenced,

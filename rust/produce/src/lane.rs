@@ -4,7 +4,9 @@ use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use pyrklog_client::{Arrival, ClientError, Connection, Frame, api};
-use pyrklog_wire::produce::{TopicToProduce, encode_request};
+use pyrklog_wire::produce::{
+    PartitionToProduceAt, TopicToProduce, encode_request, encode_request_at,
+};
 
 /// All replicas in sync.
 const ACKS_ALL: i16 = -1;
@@ -16,11 +18,31 @@ const KEPT_BYTES: usize = 64 * 1024;
 /// Topic and partition by their numbers in the producer.
 pub(crate) type Place = (usize, usize);
 
-/// A batch to send: its place, the topic's name, the partition's number, the bytes.
-pub(crate) type ToSend<'a> = (Place, &'a str, i32, &'a [u8]);
+/// A batch to send.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ToSend<'a> {
+    pub place: Place,
+    pub topic: &'a str,
+    pub partition: i32,
+    pub bytes: &'a [u8],
+    /// Where the log is to end before, of a batch that brings its offsets.
+    pub expected_end: Option<i64>,
+}
 
-/// Of a topic: (partition, batch).
-type Batches<'a> = Vec<(i32, Option<&'a [u8]>)>;
+/// Batches that are sorted by topic, under the topics' names.
+fn by_topic<'a, T>(
+    batches: &[ToSend<'a>],
+    part: impl Fn(&ToSend<'a>) -> T,
+) -> Vec<(&'a str, Vec<T>)> {
+    let mut found: Vec<(&str, Vec<T>)> = Vec::new();
+    for batch in batches {
+        match found.last_mut() {
+            Some((name, parts)) if *name == batch.topic => parts.push(part(batch)),
+            _ => found.push((batch.topic, vec![part(batch)])),
+        }
+    }
+    found
+}
 
 #[derive(Debug)]
 struct Sent {
@@ -64,29 +86,47 @@ impl Lane {
         timeout: Duration,
         batches: &[ToSend<'_>],
     ) -> Result<(), ClientError> {
-        let mut by_topic: Vec<(&str, Batches<'_>)> = Vec::new();
-        for (_, topic, partition, bytes) in batches {
-            match by_topic.last_mut() {
-                Some((name, parts)) if name == topic => parts.push((*partition, Some(*bytes))),
-                _ => by_topic.push((topic, vec![(*partition, Some(*bytes))])),
-            }
+        let timeout_ms = i32::try_from(timeout.as_millis()).unwrap_or(i32::MAX);
+        if batches.iter().any(|batch| batch.expected_end.is_some()) {
+            self.push_at(timeout_ms, batches)?;
+        } else {
+            self.push(transactional_id, timeout_ms, batches)?;
         }
+        self.sent.push_back(Sent {
+            at: now,
+            places: batches.iter().map(|batch| batch.place).collect(),
+        });
+        self.connection.flush().map(|_| ())
+    }
+
+    fn push(
+        &mut self,
+        id: Option<&str>,
+        timeout_ms: i32,
+        batches: &[ToSend<'_>],
+    ) -> Result<(), ClientError> {
+        let by_topic = by_topic(batches, |batch| (batch.partition, Some(batch.bytes)));
         let topics: Vec<TopicToProduce<'_>> = by_topic
             .iter()
             .map(|(name, partitions)| TopicToProduce { name, partitions })
             .collect();
         let version = self.connection.version(api::PRODUCE)?;
-        let timeout_ms = i32::try_from(timeout.as_millis()).unwrap_or(i32::MAX);
-        self.connection
-            .push(api::PRODUCE.key, version, |out, version| {
-                let id = transactional_id;
-                encode_request(out, version, id, ACKS_ALL, timeout_ms, &topics);
-            })?;
-        self.sent.push_back(Sent {
-            at: now,
-            places: batches.iter().map(|batch| batch.0).collect(),
+        let key = api::PRODUCE.key;
+        self.connection.push(key, version, |out, version| {
+            encode_request(out, version, id, ACKS_ALL, timeout_ms, &topics);
+        })
+    }
+
+    fn push_at(&mut self, timeout_ms: i32, batches: &[ToSend<'_>]) -> Result<(), ClientError> {
+        let topics = by_topic(batches, |batch| PartitionToProduceAt {
+            index: batch.partition,
+            expected_end: batch.expected_end.unwrap_or_default(),
+            records: batch.bytes,
         });
-        self.connection.flush().map(|_| ())
+        let api = api::PRODUCE_AT;
+        self.connection.push(api.key, api.max, |out, _| {
+            encode_request_at(out, timeout_ms, &topics);
+        })
     }
 
     /// The next answer that is there, with what it answers.

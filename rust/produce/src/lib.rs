@@ -2,7 +2,8 @@
 //!
 //! [`Producer`] turns rows into record batches and sends them, with sequence numbers and in the
 //! caller's thread; [`Transactions`] ends transactions that others have left open, by their producer
-//! ids and epochs. What is promised: `docs/understanding/spark-sink.md`.
+//! ids and epochs. What is promised: `docs/understanding/spark-sink.md`. A producer that keeps
+//! offsets writes to brokers of pyrklog alone: `docs/understanding/mirroring.md`.
 //!
 //! ```text
 //! rows -> partitioner -> partition (open batch, queue) -> lanes, one a leader -> brokers
@@ -10,6 +11,7 @@
 
 #![forbid(unsafe_code)]
 
+mod at_offsets;
 mod coordinators;
 mod error;
 mod lane;

@@ -13,7 +13,7 @@ pub struct ProduceOptions {
     /// The topic of all rows; else the column `topic` has it.
     pub topic: Option<String>,
     /// Names of the columns in their order: `key`, `value`, `topic`, `partition`, `headers`,
-    /// `timestamp`; an empty name is passed over.
+    /// `timestamp`, `offset`; an empty name is passed over.
     pub columns: Vec<String>,
     /// How batches are compressed.
     pub codec: Compression,
@@ -29,4 +29,7 @@ pub struct ProduceOptions {
     pub transactional_id: Option<String>,
     /// How long a coordinator leaves a transaction open.
     pub transaction_timeout_ms: i32,
+    /// Each row has the offset that it gets (column `offset`), at brokers of pyrklog: no producer
+    /// id, and no transactions.
+    pub keeps_offsets: bool,
 }

@@ -16,16 +16,24 @@ use crate::rows::Row;
 /// Of a batch that is divided: our own, so it expands to what it was made of.
 const EXPANDED_BYTES_MAX: usize = i32::MAX as usize;
 
+/// Most offsets from a batch's first record to its last one.
+const SPAN_MAX: i64 = 1 << 30;
+
 /// How batches are made.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Recipe {
     pub producer: ProducerId,
     pub is_transactional: bool,
     pub codec: Compression,
+    /// Batches bring their offsets, and have no producer.
+    pub keeps_offsets: bool,
 }
 
 impl Recipe {
-    fn builder(&self, base_sequence: i32) -> BatchBuilder {
+    fn builder(&self, base_sequence: i32, base_offset: i64) -> BatchBuilder {
+        if self.keeps_offsets {
+            return BatchBuilder::new().base_offset(base_offset);
+        }
         let builder = BatchBuilder::new().producer(self.producer.0, self.producer.1, base_sequence);
         match self.is_transactional {
             true => builder.transactional(),
@@ -33,14 +41,17 @@ impl Recipe {
         }
     }
 
-    fn finish(&self, builder: BatchBuilder) -> Result<Full> {
+    /// `expected_end` is where the log is to end before the batch.
+    fn finish(&self, builder: BatchBuilder, expected_end: i64) -> Result<Full> {
         let records = builder.record_count();
+        let full = |bytes| Full {
+            bytes,
+            records,
+            first_try: None,
+            expected_end,
+        };
         if self.codec == Compression::None {
-            return Ok(Full {
-                bytes: builder.build(),
-                records,
-                first_try: None,
-            });
+            return Ok(full(builder.build()));
         }
         let mut failure = None;
         let bytes = builder.build_compressed(self.codec, |records| {
@@ -51,11 +62,7 @@ impl Recipe {
             out
         });
         match failure {
-            None => Ok(Full {
-                bytes,
-                records,
-                first_try: None,
-            }),
+            None => Ok(full(bytes)),
             Some(text) => Err(ProduceError::new(ErrorKind::Resources, text)),
         }
     }
@@ -67,6 +74,8 @@ pub(crate) struct Full {
     pub bytes: Vec<u8>,
     pub records: i32,
     pub first_try: Option<Instant>,
+    /// Where the log is to end before, if batches bring their offsets.
+    pub expected_end: i64,
 }
 
 /// A partition.
@@ -89,6 +98,8 @@ pub(crate) struct Partition {
     /// Of the last batch, before compression: the next one is likely as large.
     last_bytes: usize,
     next_sequence: i32,
+    /// Where the log ends once all full batches are there, if batches bring their offsets.
+    pub end: Option<i64>,
 }
 
 impl Partition {
@@ -100,15 +111,30 @@ impl Partition {
         timestamp: i64,
         headers: &[HeaderToWrite<'_>],
     ) -> usize {
+        let offset = row.offset.filter(|_| recipe.keeps_offsets);
         let mut grown = 0;
         let (sequence, likely) = (self.next_sequence, self.last_bytes);
         let open = self.open.get_or_insert_with(|| {
             grown += HEADER_LEN;
-            recipe.builder(sequence).reserve(likely)
+            let base_offset = offset.unwrap_or_default();
+            recipe.builder(sequence, base_offset).reserve(likely)
         });
         let before = open.size_bytes();
+        if let Some(offset) = offset {
+            // The caller has asked `takes`.
+            open.skip_offsets((offset - open.end_offset()) as i32);
+        }
         open.append_with_headers(timestamp, row.key, row.value, headers);
         grown + open.size_bytes() - before
+    }
+
+    /// Whether a record at `offset` can follow in the open batch; `None` if in no batch.
+    pub fn takes(&self, offset: i64) -> Option<bool> {
+        let Some(open) = &self.open else {
+            return (offset >= self.end?).then_some(true);
+        };
+        let is_behind = offset >= open.end_offset();
+        is_behind.then(|| offset - open.first_offset() <= SPAN_MAX)
     }
 
     /// Bytes of the open batch.
@@ -128,7 +154,11 @@ impl Partition {
         self.last_bytes = before;
         // Sequence numbers follow 2^31-1 with 0.
         self.next_sequence = self.next_sequence.wrapping_add(open.record_count()) & i32::MAX;
-        let full = recipe.finish(open)?;
+        let (expected_end, end) = (self.end.unwrap_or_default(), open.end_offset());
+        if recipe.keeps_offsets {
+            self.end = Some(end);
+        }
+        let full = recipe.finish(open, expected_end)?;
         let after = full.bytes.len();
         self.queue.push_back(full);
         Ok((before, after))
@@ -178,7 +208,7 @@ impl Partition {
         let (body, middle) = (&full.bytes[HEADER_LEN..], full.records / 2);
         let codec = recipe.codec;
         let halves = with_decompressed(codec, body, EXPANDED_BYTES_MAX, |records| {
-            divide(recipe, &header, records, middle)
+            divide(recipe, &header, records, (middle, full.expected_end))
         });
         let (first, second) = halves.map_err(|error| wrong(error.to_string()))??;
         let grown = first.bytes.len() + second.bytes.len();
@@ -195,21 +225,38 @@ fn divide(
     recipe: &Recipe,
     header: &BatchHeader,
     records: &[u8],
-    middle: i32,
+    (middle, expected_end): (i32, i64),
 ) -> Result<(Full, Full)> {
-    let second = header.base_sequence.wrapping_add(middle) & i32::MAX;
-    let mut halves = [recipe.builder(header.base_sequence), recipe.builder(second)];
-    for record in Records::new(records) {
+    let mut first = recipe.builder(header.base_sequence, header.base_offset);
+    let mut second = None;
+    for (number, record) in (0..).zip(Records::new(records)) {
         let record =
             record.map_err(|error| ProduceError::new(ErrorKind::Protocol, error.to_string()))?;
         let headers: Vec<HeaderToWrite<'_>> =
             record.headers().map(|one| (one.key, one.value)).collect();
-        let half = &mut halves[usize::from(record.offset_delta >= middle)];
+        let offset = header.base_offset + i64::from(record.offset_delta);
+        let half = match number < middle {
+            true => &mut first,
+            false => second.get_or_insert_with(|| {
+                let sequence = header.base_sequence.wrapping_add(middle) & i32::MAX;
+                recipe.builder(sequence, offset)
+            }),
+        };
+        if recipe.keeps_offsets {
+            half.skip_offsets((offset - half.end_offset()) as i32);
+        }
         let timestamp = header.base_timestamp.wrapping_add(record.timestamp_delta);
         half.append_with_headers(timestamp, record.key, record.value, &headers);
     }
-    let [first, second] = halves;
-    Ok((recipe.finish(first)?, recipe.finish(second)?))
+    let middle_end = first.end_offset();
+    let second = second.ok_or_else(|| {
+        let text = "a batch has fewer records than it says";
+        ProduceError::new(ErrorKind::Protocol, text)
+    })?;
+    Ok((
+        recipe.finish(first, expected_end)?,
+        recipe.finish(second, middle_end)?,
+    ))
 }
 
 #[cfg(test)]
@@ -222,6 +269,7 @@ mod tests {
             producer: (7, 3),
             is_transactional: true,
             codec,
+            keeps_offsets: false,
         }
     }
 
@@ -232,6 +280,7 @@ mod tests {
             topic: None,
             partition: None,
             timestamp: None,
+            offset: None,
         }
     }
 
@@ -291,6 +340,86 @@ mod tests {
             assert_eq!(total as isize, after as isize + grown);
             assert_eq!(seen(&partition), whole);
         }
+    }
+
+    /// (base offset, expected end, offsets of the records) of each batch.
+    fn offsets(partition: &Partition) -> Vec<(i64, i64, Vec<i64>)> {
+        let of = |full: &Full| {
+            verify_crc(&full.bytes).unwrap();
+            let header = BatchHeader::parse(&full.bytes).unwrap();
+            assert_eq!((header.producer_id, header.base_sequence), (-1, -1));
+            let base = header.base_offset;
+            let records = Records::new(&full.bytes[HEADER_LEN..]);
+            let deltas: Vec<i32> = records.map(|one| one.unwrap().offset_delta).collect();
+            assert_eq!(deltas.last(), Some(&header.last_offset_delta));
+            let all = deltas.iter().map(|delta| base + i64::from(*delta));
+            (base, full.expected_end, all.collect())
+        };
+        partition.queue.iter().map(of).collect()
+    }
+
+    fn keeping() -> Recipe {
+        Recipe {
+            keeps_offsets: true,
+            is_transactional: false,
+            ..recipe(Compression::None)
+        }
+    }
+
+    fn kept(begin: i64, batches: &[&[i64]]) -> Partition {
+        let mut partition = Partition {
+            end: Some(begin),
+            ..Partition::default()
+        };
+        for batch in batches {
+            for offset in *batch {
+                assert_eq!(partition.takes(*offset), Some(true));
+                let at = Row {
+                    offset: Some(*offset),
+                    ..row(b"v")
+                };
+                partition.push(&keeping(), &at, 1, &[]);
+            }
+            partition.seal(&keeping()).unwrap();
+        }
+        partition
+    }
+
+    #[test]
+    fn records_keep_their_offsets_and_batches_follow_each_other() {
+        let partition = kept(3, &[&[7, 8, 20], &[30], &[31, 32]]);
+        assert_eq!(
+            offsets(&partition),
+            [
+                (7, 3, vec![7, 8, 20]),
+                (30, 21, vec![30]),
+                (31, 31, vec![31, 32])
+            ]
+        );
+    }
+
+    #[test]
+    fn halves_keep_offsets_with_their_gaps() {
+        let mut partition = kept(0, &[&[5, 6, 90, 91, 200]]);
+        partition.halve(&keeping()).unwrap();
+        let halves = [(5, 0, vec![5, 6]), (90, 7, vec![90, 91, 200])];
+        assert_eq!(offsets(&partition), halves);
+    }
+
+    #[test]
+    fn what_goes_back_fits_in_no_batch_and_what_is_far_in_another_one() {
+        let mut partition = kept(10, &[&[10]]);
+        assert_eq!(partition.takes(10), None);
+        assert_eq!(partition.takes(11), Some(true));
+        let at = Row {
+            offset: Some(40),
+            ..row(b"v")
+        };
+        partition.push(&keeping(), &at, 1, &[]);
+        assert_eq!(partition.takes(40), None);
+        assert_eq!(partition.takes(40 + SPAN_MAX), Some(true));
+        assert_eq!(partition.takes(41 + SPAN_MAX), Some(false));
+        assert_eq!(Partition::default().takes(0), None, "where it ends is unknown");
     }
 
     #[test]

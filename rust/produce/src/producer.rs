@@ -9,6 +9,7 @@ use pyrklog_client::{Address, Backoff, Cancel, Client, ClientConfig, Opener};
 use pyrklog_wire::ErrorCode;
 use pyrklog_wire::builder::HeaderToWrite;
 
+use crate::at_offsets;
 use crate::coordinators::{Coordinators, Partitions, ProducerId};
 use crate::error::{ErrorKind, ProduceError, Result};
 use crate::lane::{Lane, Place};
@@ -17,6 +18,8 @@ use crate::partition::{Partition, Recipe};
 use crate::partitioner::{Sticky, partition_of_key};
 use crate::rows::{Row, Rows};
 
+/// Of batches that bring their offsets.
+const NO_PRODUCER: ProducerId = (-1, -1);
 /// A topic does not exist if brokers say so for this long, as with scans.
 const ABSENT: Duration = Duration::from_secs(3);
 /// One broker may know a new partition so much later than another.
@@ -121,7 +124,19 @@ impl Producer {
             return Err(ProduceError::new(ErrorKind::Argument, text));
         }
         let mut coordinators = Coordinators::new(options.delivery_timeout);
-        let producer = coordinators.init(&mut client, id, options.transaction_timeout_ms)?;
+        let keeps_offsets = options.keeps_offsets;
+        if keeps_offsets && id.is_some() {
+            let text = "records with their own offsets are in no transaction";
+            return Err(ProduceError::new(ErrorKind::Argument, text));
+        }
+        let (producer, lanes) = match keeps_offsets {
+            true => (NO_PRODUCER, at_offsets::lanes(&mut client, &options)?),
+            false => {
+                let timeout_ms = options.transaction_timeout_ms;
+                let producer = coordinators.init(&mut client, id, timeout_ms)?;
+                (producer, HashMap::new())
+            }
+        };
         Ok(Producer {
             opener: client.opener(),
             client,
@@ -130,12 +145,13 @@ impl Producer {
                 producer,
                 is_transactional: id.is_some(),
                 codec: options.codec,
+                keeps_offsets,
             },
             options,
             topics: Vec::new(),
             by_name: HashMap::new(),
             topic_of_all: None,
-            lanes: HashMap::new(),
+            lanes,
             open_bytes: 0,
             queued_bytes: 0,
             acknowledged_bytes: 0,
@@ -278,8 +294,37 @@ impl Producer {
             self.seal((at, index))?;
             self.pump(false)?;
         }
+        if self.recipe.keeps_offsets && !self.takes((at, index), row)? {
+            self.seal((at, index))?;
+        }
         let partition = &mut self.topics[at].partitions[index];
         self.open_bytes += partition.push(&self.recipe, row, timestamp, headers);
+        Ok(())
+    }
+
+    /// Whether the row's offset can follow in the open batch.
+    fn takes(&self, (at, index): Place, row: &Row<'_>) -> Result<bool> {
+        let partition = &self.topics[at].partitions[index];
+        row.offset
+            .and_then(|offset| partition.takes(offset))
+            .ok_or_else(|| {
+                let (name, offset) = (&self.topics[at].name, row.offset.unwrap_or(-1));
+                let text = format!(
+                    "a row has offset {offset} of partition {index} of topic {name}, which does \
+                     not follow the one before"
+                );
+                ProduceError::new(ErrorKind::Argument, text)
+            })
+    }
+
+    /// Says where the log of a partition ends, before rows with their own offsets are sent to it.
+    ///
+    /// # Errors
+    /// Any.
+    pub fn follow(&mut self, topic: &str, partition: i32, end: i64) -> Result<()> {
+        let at = self.topic(topic)?;
+        let index = self.partition_of_row(at, partition)?;
+        self.topics[at].partitions[index].end = Some(end);
         Ok(())
     }
 

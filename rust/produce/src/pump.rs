@@ -198,12 +198,17 @@ impl Producer {
                     break;
                 }
                 bytes += full.bytes.len();
-                let place = (*at, *index);
-                batches.push((place, &topic.name, *index as i32, &full.bytes));
+                batches.push(ToSend {
+                    place: (*at, *index),
+                    topic: &topic.name,
+                    partition: *index as i32,
+                    bytes: &full.bytes,
+                    expected_end: self.recipe.keeps_offsets.then_some(full.expected_end),
+                });
             }
             let count = batches.len();
             // A request names each topic once.
-            batches.sort_by_key(|batch| batch.0);
+            batches.sort_by_key(|batch| batch.place);
             let id = self.options.transactional_id.as_deref();
             let timeout = self.options.client.request_timeout;
             let sent = lane.send(Instant::now(), id, timeout, &batches);

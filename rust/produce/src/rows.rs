@@ -2,10 +2,10 @@
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::{
-    Int32Type, TimestampMicrosecondType, TimestampMillisecondType, TimestampNanosecondType,
+    Int32Type, Int64Type, TimestampMicrosecondType, TimestampMillisecondType, TimestampNanosecondType,
 };
 use arrow_array::{
-    Array, BinaryArray, Int32Array, LargeBinaryArray, LargeStringArray, ListArray, RecordBatch,
+    Array, BinaryArray, Int32Array, Int64Array, LargeBinaryArray, LargeStringArray, ListArray, RecordBatch,
     StringArray, StructArray,
 };
 use arrow_schema::{DataType, TimeUnit};
@@ -129,6 +129,7 @@ pub(crate) struct Rows<'a> {
     partition: Option<&'a Int32Array>,
     headers: Option<Headers<'a>>,
     timestamp: Option<Times<'a>>,
+    offset: Option<&'a Int64Array>,
 }
 
 /// One of them.
@@ -140,6 +141,7 @@ pub(crate) struct Row<'a> {
     pub partition: Option<i32>,
     /// Milliseconds.
     pub timestamp: Option<i64>,
+    pub offset: Option<i64>,
 }
 
 impl<'a> Rows<'a> {
@@ -162,6 +164,10 @@ impl<'a> Rows<'a> {
             let wrong = || wrong_type("partition", "an int", array.data_type());
             array.as_primitive_opt::<Int32Type>().ok_or_else(wrong)
         });
+        let offset = find("offset").map(|array| {
+            let wrong = || wrong_type("offset", "a bigint", array.data_type());
+            array.as_primitive_opt::<Int64Type>().ok_or_else(wrong)
+        });
         Ok(Rows {
             count: batch.num_rows(),
             key: bytes("key")?,
@@ -172,6 +178,7 @@ impl<'a> Rows<'a> {
             partition: partition.transpose()?,
             headers: find("headers").map(Headers::of).transpose()?,
             timestamp: find("timestamp").map(Times::of).transpose()?,
+            offset: offset.transpose()?,
         })
     }
 
@@ -195,6 +202,10 @@ impl<'a> Rows<'a> {
             topic,
             partition: partition.map(|column| column.value(row)),
             timestamp: self.timestamp.and_then(|column| column.get(row)),
+            offset: self
+                .offset
+                .filter(|column| column.is_valid(row))
+                .map(|column| column.value(row)),
         })
     }
 }

@@ -55,7 +55,8 @@ fn handle(cx: &mut Context, client: &mut Client, frame: &mut [u8]) -> Handled {
     let (old_clients, events) = (&cx.services.old_clients, &cx.services.events);
     old_clients.note(&mut client.context, &header, events, cx.now.mono_ms);
     api_versions::note_software(&mut client.context, &header, &frame[body_start..]);
-    if api_key == key::PRODUCE && row.advertises(api_version) {
+    let is_produce = api_key == key::PRODUCE || api_key == key::PRODUCE_AT;
+    if is_produce && row.advertises(api_version) {
         if client.produces.is_full() {
             return Err(Halt::Wait(Hold::Order));
         }

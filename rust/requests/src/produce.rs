@@ -2,7 +2,10 @@
 //!
 //! Message sets of versions 0 to 2 become a batch at the validators, never on a network thread
 //! (old-clients.md).
+//!
+//! ProduceAt appends batches at the offsets that they bring, if the log ends where it says.
 
+mod at_offsets;
 pub mod back_pressure;
 pub mod delayed_produce;
 pub mod inline_validation;
@@ -50,6 +53,12 @@ use pyrklog_storage::muted_queue::Admission;
 /// Verdicts whose memory is kept for the next request.
 const KEPT_VERDICTS_MAX: usize = 256;
 
+/// `acks` of all replicas in sync.
+const ACKS_ALL: i16 = -1;
+
+/// Stands for any other `acks` of ProduceAt. 0 is answered, too: a copy needs to know its end.
+const ACKS_REFUSED: i16 = i16::MIN;
+
 /// Client id that may write to internal topics, as in Kafka.
 pub const ADMIN_CLIENT_ID: &str = "__admin_client";
 
@@ -74,12 +83,20 @@ pub fn handle(
 ) -> Handled {
     let api_version = arrival.header.api_version;
     let mut request = std::mem::take(&mut cx.produce_request);
-    let handled = match request.decode(frame, arrival.body_start, api_version) {
+    let keeps_offsets = arrival.header.api_key == key::PRODUCE_AT;
+    let decoded = match keeps_offsets {
+        true => request.decode_at(frame, arrival.body_start, api_version),
+        false => request.decode(frame, arrival.body_start, api_version),
+    };
+    let handled = match decoded {
         Err(error) => Err(Close::Protocol(format!("Produce v{api_version}: {error}")).into()),
         Ok(()) => {
             let mut params = ProduceParams {
                 header: arrival.header,
-                acks: request.acks,
+                acks: match keeps_offsets && request.acks != ACKS_ALL {
+                    true => ACKS_REFUSED,
+                    false => request.acks,
+                },
                 has_transactional_id: request.transactional_id.is_some(),
                 may_write_internal: arrival.is_admin,
                 place: cx.place_of(client),
@@ -395,6 +412,7 @@ fn append(
         None => {
             let mut rules = Rules::new(&partition.topic.settings().log, params.header.api_version);
             rules.record_errors_max = record_errors_max;
+            rules.keeps_offsets = item.wanted.expected_end.is_some();
             validate_produce(records, &rules, cx.now.wall_ms).map_err(|error| *error)?
         }
     };
@@ -411,6 +429,7 @@ fn append(
     let topic = &partition.topic.name;
     let entry = Entry {
         info,
+        expected_end: item.wanted.expected_end,
         index: item.position as u32,
         proof,
         refused_before: work.queue.refused.before(topic, item.wanted.index, info),
@@ -425,6 +444,8 @@ fn append(
 /// A validated batch.
 struct Entry<'b> {
     info: &'b BatchInfo,
+    /// Of a batch that brings its offsets.
+    expected_end: Option<i64>,
     /// Its position in the request.
     index: u32,
     proof: Proof,
@@ -444,7 +465,7 @@ fn append_locked(
     let mut state = partition.lock();
     let leader_epoch = state.leader_epoch;
     state.led()?;
-    if params.acks == -1 && !state.has_min_isr() {
+    if params.acks == ACKS_ALL && !state.has_min_isr() {
         let (count, min_isr) = (state.isr.len(), state.min_isr());
         let message = format!("{count} in-sync replicas; min.insync.replicas asks for {min_isr}");
         return Err(Refusal::with(ErrorCode::NOT_ENOUGH_REPLICAS, message));
@@ -460,9 +481,13 @@ fn append_locked(
         let verified = state.led()?.producers().check_verified(info, entry.proof);
         verified.map_err(|error| Refusal::with(error.code(), error.to_string()))?;
     }
+    let origin = match entry.expected_end {
+        None => Origin::Client,
+        Some(end) => at_offsets::origin(info, state.led()?.log_end_offset(), end)?,
+    };
     let appended = state
         .led()?
-        .append(batch, info, Origin::Client, leader_epoch, cx.now.wall_ms)
+        .append(batch, info, origin, leader_epoch, cx.now.wall_ms)
         .map_err(|error| refusal_of_append(&error, &state, waits_for))?;
     state.appended(&appended, &**partition.dir(), &mut cx.outbox);
     let due = waits_for.and_then(|what| {

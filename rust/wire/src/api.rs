@@ -164,6 +164,8 @@ apis! {
     BROKER_HEALTH = 20_004: BrokerHealth 0..=0, 0, Python, Tools;
     GROUP_LAG = 20_005: GroupLag 0..=0, 0, Python, Tools;
     PARTITION_OFFSETS = 20_006: PartitionOffsets 0..=0, 0, Python, ToolsBetweenBrokers;
+    // Its version is that of the Produce whose body it has.
+    PRODUCE_AT = 20_007: ProduceAt 11..=11, 9, Rust, Tools;
 }
 
 /// The row of an API key, `None` if not served.

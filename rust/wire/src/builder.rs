@@ -96,6 +96,16 @@ impl BatchBuilder {
         self.header.record_count
     }
 
+    /// The offset behind the last record.
+    pub fn end_offset(&self) -> i64 {
+        self.header.base_offset + i64::from(self.next_offset_delta)
+    }
+
+    /// The first offset.
+    pub fn first_offset(&self) -> i64 {
+        self.header.base_offset
+    }
+
     /// Bytes of the batch so far.
     pub fn size_bytes(&self) -> usize {
         self.bytes.len()

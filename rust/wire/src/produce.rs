@@ -7,12 +7,18 @@
 //! record batches, transactional id; 5 log start offset; 8 record errors (KIP-467); 9 flexible; 10
 //! hints to the current leader (KIP-951); 11 TRANSACTION_ABORTABLE; 12 enrols its partitions in
 //! the transaction (KIP-890).
+//!
+//! ProduceAt, a private API, has the body of version 11. Each batch brings its own base offset, and
+//! each partition says where its log is to end before: else it is refused (mirroring.md).
 
 mod repeated;
 mod request;
 mod response;
 
-pub use request::{ProducePartition, ProduceRequest, ProduceTopic, TopicToProduce, encode_request};
+pub use request::{
+    PartitionToProduceAt, ProducePartition, ProduceRequest, ProduceTopic, TopicToProduce,
+    encode_request, encode_request_at,
+};
 pub use response::{
     ProducePartitionResponse, ProduceResponse, ProduceResponseWriter, ProduceTopicResponse,
     RecordError,

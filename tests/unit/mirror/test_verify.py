@@ -248,3 +248,39 @@ def test_each_partition_is_compared_or_told_whatever_has_become_of_others() -> N
         ("lost", 0): (Other.GONE, "target"),
         ("lost", 1): (Other.GONE, "target"),
     }
+
+
+@pytest.mark.parametrize("is_compacted", [False, True])
+def test_a_mirror_that_keeps_offsets_is_compared_with_them(is_compacted: bool) -> None:
+    some: list[Pair] = [(b"a", b"1"), (b"b", b"2"), (b"c", None)]
+    same: Any = side(*some, first=5)
+    later: Any = side(*some, first=6)
+    for other, keeps, difference in (
+        (side(*some, first=5), True, False),
+        (later, False, False),
+        (later, True, True),
+    ):
+        copy: Any = other
+        verdict = compare(same, copy, is_compacted=is_compacted, keeps=keeps)
+        assert bool(verdict.difference) == difference, verdict
+    if not is_compacted:
+        assert "other offsets at source offsets 5 to 7" in verdict.difference
+
+
+def test_sides_of_kept_offsets_are_of_the_same_offsets(monkeypatch: pytest.MonkeyPatch) -> None:
+    """From the later of both beginnings, to where the target's log ends."""
+    starts = {"t": {("t", 0): 30}, "east.t": {("east.t", 0): 50}}
+
+    def look(_admin: object, names: set[str]) -> Any:
+        (name,) = names
+        logs = Logs(starts[name], {}, {})
+        return verify._Found({name: 1}, frozenset(), logs)
+
+    monkeypatch.setattr(verify, "_look", look)
+    admin = ClusterAdmin(Cluster("east", "h:1"), 1.0)
+    known = {("t", 0): Progress("east.t", 90, 3, 80, target_begin=10, begin=10)}
+    [(here, there)] = verify.sides(admin, admin, known, keeps=True).sides.values()
+    assert (here.begin, here.end, here.has_lost) == (50, 80, False)
+    assert (there.begin, there.end, there.has_lost) == (50, 80, False)
+    [(here, there)] = verify.sides(admin, admin, known).sides.values()
+    assert (here.begin, here.end, there.begin, there.end) == (10, 90, 10, 80)

@@ -20,6 +20,7 @@ from tests.unit.testing.test_frames import frame_of
 CODE = ErrorCode.NOT_LEADER_OR_FOLLOWER
 APIS = {
     "Produce": data.PRODUCE,
+    "ProduceAt": data.PRODUCE_AT,
     "Fetch": data.FETCH,
     "ListOffsets": data.LIST_OFFSETS,
     "OffsetForLeaderEpoch": data.OFFSET_FOR_LEADER_EPOCH,

@@ -9,7 +9,9 @@ use pyrklog_wire::membership::Membership;
 use pyrklog_wire::metadata::{MetadataRequest, MetadataRequestTopic};
 use pyrklog_wire::offset_commit::OffsetCommitRequest;
 use pyrklog_wire::offset_for_leader_epoch::{EpochPartition, EpochRequest, EpochTopic};
-use pyrklog_wire::produce::{ProduceRequest, TopicToProduce, encode_request};
+use pyrklog_wire::produce::{
+    PartitionToProduceAt, ProduceRequest, TopicToProduce, encode_request, encode_request_at,
+};
 
 use super::Facts;
 use crate::script::Script;
@@ -23,6 +25,7 @@ const PARTITIONS_MAX: usize = 3;
 pub fn write(script: &mut Script<'_>, key: i16, version: i16, out: &mut Vec<u8>) -> Facts {
     match key {
         key::PRODUCE => produce(script, version, out),
+        key::PRODUCE_AT => produce_at(script, out),
         key::FETCH => fetch(script, version, out),
         key::LIST_OFFSETS => list_offsets(script, version, out),
         key::METADATA => metadata(script, version, out),
@@ -68,6 +71,47 @@ fn produce(script: &mut Script<'_>, version: i16, out: &mut Vec<u8>) -> Facts {
         .map(|((name, _), partitions)| TopicToProduce { name, partitions })
         .collect();
     encode_request(out, version, id.as_deref(), acks, timeout_ms, &topics);
+    facts
+}
+
+fn produce_at(script: &mut Script<'_>, out: &mut Vec<u8>) -> Facts {
+    let timeout_ms = script.i32();
+    let topics = script.list(TOPICS_MAX, |script| {
+        let partitions = script.list(PARTITIONS_MAX, |script| {
+            (script.i32(), script.i64(), script.bytes(30))
+        });
+        (script.topic(), partitions)
+    });
+    let mut facts = vec![format!("{timeout_ms}")];
+    for (name, partitions) in &topics {
+        facts.push(name.clone());
+        facts.extend(partitions.iter().map(|one| format!("{one:?}")));
+    }
+    let to_write: Vec<(&str, Vec<PartitionToProduceAt<'_>>)> = topics
+        .iter()
+        .map(|(name, partitions)| {
+            let partitions = partitions.iter().map(|one| PartitionToProduceAt {
+                index: one.0,
+                expected_end: one.1,
+                records: &one.2,
+            });
+            (name.as_str(), partitions.collect())
+        })
+        .collect();
+    encode_request_at(out, timeout_ms, &to_write);
+    facts
+}
+
+pub fn produce_at_facts(request: &ProduceRequest, frame: &[u8]) -> Facts {
+    let mut facts = vec![format!("{}", request.timeout_ms)];
+    for topic in &request.topics {
+        facts.push(topic.name.text(frame).to_owned());
+        for one in request.partitions_of(topic) {
+            let records = one.records.map_or(&[][..], |span| span.of(frame));
+            let end = one.expected_end.unwrap_or(-1);
+            facts.push(format!("{:?}", (one.index, end, records)));
+        }
+    }
     facts
 }
 

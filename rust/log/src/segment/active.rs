@@ -81,6 +81,11 @@ impl ActiveSegment {
             || !fits_relative(batch.last_offset, self.base_offset())
     }
 
+    /// Whether the segment's indexes can have this offset.
+    pub fn spans(&self, offset: i64) -> bool {
+        fits_relative(offset, self.base_offset())
+    }
+
     /// Age of the segment by batch timestamps, or by the clock without any.
     fn waited_ms(&self, timestamp: i64, now_ms: i64) -> i64 {
         match self.first_timestamp {

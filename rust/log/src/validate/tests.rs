@@ -1,5 +1,6 @@
 mod codecs;
 mod old_formats;
+mod own_offsets;
 mod timestamps;
 
 use super::*;

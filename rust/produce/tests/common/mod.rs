@@ -82,6 +82,9 @@ pub struct State {
     /// (API, broker) in order.
     pub asked: Vec<(i16, i32)>,
     pub largest_batch: usize,
+    /// Of ProduceAt: the offsets in each partition, and where it ends.
+    pub offsets: BTreeMap<i32, Vec<i64>>,
+    pub log_ends: BTreeMap<i32, i64>,
     script: Script,
 }
 
@@ -115,6 +118,8 @@ impl FakeCluster {
             requests: HashMap::new(),
             asked: Vec::new(),
             largest_batch: 0,
+            offsets: BTreeMap::new(),
+            log_ends: BTreeMap::new(),
             script: Box::new(script),
         }));
         // They end with the process: a test has only a few.
@@ -159,6 +164,7 @@ impl FakeCluster {
             delivery_timeout: Duration::from_secs(20),
             transactional_id: None,
             transaction_timeout_ms: 60_000,
+            keeps_offsets: false,
         }
     }
 
@@ -264,6 +270,7 @@ fn answer(
         key::API_VERSIONS => answer_versions(state, out, version),
         key::METADATA => answer_metadata(state, out, body, version),
         key::PRODUCE => answer_produce(state, out, version, broker, frame, body_at, reply),
+        key::PRODUCE_AT => answer_produce_at(state, out, version, broker, frame, body_at, reply),
         key::FIND_COORDINATOR => {
             let response = FindCoordinatorResponse {
                 throttle_ms: 0,
@@ -458,6 +465,56 @@ fn answer_produce(
         writer.partition(answer);
     }
     writer.end(0, &[]);
+}
+
+fn answer_produce_at(
+    state: &mut State,
+    out: &mut Vec<u8>,
+    version: i16,
+    broker: i32,
+    frame: &[u8],
+    body_at: usize,
+    reply: Reply,
+) {
+    let mut request = ProduceRequest::default();
+    request.decode_at(frame, body_at, version).unwrap();
+    assert_eq!((request.acks, request.transactional_id), (-1, None));
+    let mut answers = Vec::new();
+    for partition in &request.partitions {
+        let index = partition.index;
+        let batch = partition.records.unwrap().of(frame);
+        let end = state.log_ends.get(&index).copied().unwrap_or(0);
+        let code = match reply {
+            Reply::Error(code) => code,
+            _ if state.leaders[index as usize] != broker => ErrorCode::NOT_LEADER_OR_FOLLOWER,
+            _ if batch.len() > state.batch_bytes_max => ErrorCode::MESSAGE_TOO_LARGE,
+            _ if partition.expected_end != Some(end) => ErrorCode::OFFSET_OUT_OF_RANGE,
+            _ => append_at(state, index, batch),
+        };
+        answers.push(ProducePartitionResponse::failed(index, code));
+    }
+    let topics = usize::from(!answers.is_empty());
+    let mut writer = ProduceResponseWriter::begin(out, version, topics);
+    if topics > 0 {
+        writer.topic(TOPIC, answers.len());
+    }
+    for answer in &answers {
+        writer.partition(answer);
+    }
+    writer.end(0, &[]);
+}
+
+fn append_at(state: &mut State, index: i32, batch: &[u8]) -> ErrorCode {
+    verify_crc(batch).unwrap();
+    let header = BatchHeader::parse(batch).unwrap();
+    assert_eq!((header.producer_id, header.base_sequence), (-1, -1));
+    let log = state.offsets.entry(index).or_default();
+    for record in Records::new(&batch[HEADER_LEN..]) {
+        log.push(header.base_offset + i64::from(record.unwrap().offset_delta));
+    }
+    let end = header.base_offset + i64::from(header.last_offset_delta) + 1;
+    state.log_ends.insert(index, end);
+    ErrorCode::NONE
 }
 
 /// As a broker: a batch that is there already is a success, and one that leaves a gap is refused.

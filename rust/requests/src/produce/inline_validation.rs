@@ -39,6 +39,7 @@ pub fn validate(
         let records = span.of_mut(frame);
         let rules = Rules {
             expanded_bytes_max: cx.services.validators.expanded_max_bytes,
+            keeps_offsets: wanted.expected_end.is_some(),
             ..Rules::new(&partition.topic.settings().log, api_version)
         };
         let is_old = api_version < BATCHES_SINCE;

@@ -2,10 +2,14 @@
 #![allow(missing_docs)] // Docs say what the protocol's own names do not.
 
 use super::{BATCHES_SINCE, FLEXIBLE_SINCE, check_version};
+use crate::api::{self, key};
 use crate::error::Result;
 use crate::reader::Reader;
 use crate::span::{Span, clear_reusable};
 use crate::writer::Writer;
+
+/// Of a partition of ProduceAt: where the log is to end before.
+const EXPECTED_END_TAG: u32 = 0;
 
 /// A Produce request as spans of its frame. Reuse it: [`ProduceRequest::decode`] keeps its vectors'
 /// memory.
@@ -37,6 +41,8 @@ pub struct ProducePartition {
     pub index: i32,
     /// The record batches, or a message set below version 3, unchecked; `None` for null.
     pub records: Option<Span>,
+    /// Of ProduceAt: where the log is to end before, -1 if the request does not say; else `None`.
+    pub expected_end: Option<i64>,
 }
 
 impl ProduceRequest {
@@ -48,6 +54,40 @@ impl ProduceRequest {
     /// unspecified.
     pub fn decode(&mut self, frame: &[u8], body_start: usize, version: i16) -> Result<()> {
         check_version(version)?;
+        self.read(frame, body_start, version, |reader| {
+            reader.skip_tags()?;
+            Ok(None)
+        })
+    }
+
+    /// Decodes a ProduceAt request in the same way: the body of a flexible Produce, in which each
+    /// partition has the tagged field 0, an INT64.
+    ///
+    /// # Errors
+    /// `UnsupportedVersion` of a version that is not flexible, else as [`ProduceRequest::decode`].
+    pub fn decode_at(&mut self, frame: &[u8], body_start: usize, version: i16) -> Result<()> {
+        api::check_version(key::PRODUCE_AT, FLEXIBLE_SINCE, version)?;
+        self.read(frame, body_start, version, |reader| {
+            let mut end = -1;
+            reader.tags(|tag, field| {
+                if tag == EXPECTED_END_TAG {
+                    end = field.i64()?;
+                }
+                Ok(tag == EXPECTED_END_TAG)
+            })?;
+            Ok(Some(end))
+        })
+    }
+
+    /// `read_end` reads what a partition's tagged fields say.
+    #[inline]
+    fn read(
+        &mut self,
+        frame: &[u8],
+        body_start: usize,
+        version: i16,
+        read_end: impl Fn(&mut Reader<'_>) -> Result<Option<i64>>,
+    ) -> Result<()> {
         clear_reusable(&mut self.topics);
         clear_reusable(&mut self.partitions);
         let mut reader = Reader::of_request(frame, body_start, version >= FLEXIBLE_SINCE);
@@ -65,11 +105,12 @@ impl ProduceRequest {
             for _ in 0..partition_count {
                 let index = reader.i32()?;
                 let records = reader.nullable_bytes_span()?;
-                reader.skip_tags()?;
+                let expected_end = read_end(&mut reader)?;
                 self.partitions.push(ProducePartition {
                     topic,
                     index,
                     records,
+                    expected_end,
                 });
             }
             reader.skip_tags()?;
@@ -116,6 +157,39 @@ pub fn encode_request(
             writer.i32(*index);
             writer.nullable_bytes(*records);
             writer.no_tags();
+        });
+        writer.no_tags();
+    });
+    writer.no_tags();
+}
+
+/// A partition of a ProduceAt request to be written.
+#[derive(Clone, Copy, Debug)]
+pub struct PartitionToProduceAt<'a> {
+    pub index: i32,
+    /// Where the log is to end before.
+    pub expected_end: i64,
+    /// One batch.
+    pub records: &'a [u8],
+}
+
+/// Appends the body of a ProduceAt request: topics with their partitions, for all replicas in sync.
+pub fn encode_request_at(
+    out: &mut Vec<u8>,
+    timeout_ms: i32,
+    topics: &[(&str, Vec<PartitionToProduceAt<'_>>)],
+) {
+    let mut writer = Writer::new(out, true);
+    writer.nullable_string(None);
+    writer.i16(-1);
+    writer.i32(timeout_ms);
+    writer.array(topics, |writer, (name, partitions)| {
+        writer.string(name);
+        writer.array(partitions, |writer, partition| {
+            writer.i32(partition.index);
+            writer.nullable_bytes(Some(partition.records));
+            writer.tag_count(1);
+            writer.tagged_field(EXPECTED_END_TAG, |field| field.i64(partition.expected_end));
         });
         writer.no_tags();
     });

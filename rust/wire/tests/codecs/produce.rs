@@ -210,3 +210,42 @@ fn records_can_be_patched_in_the_frame() {
     assert_eq!(request.partitions[0].records.unwrap().of(&frame), [9, 9, 9]);
     assert_eq!(request.partitions[1].records, None);
 }
+
+#[test]
+fn partitions_of_produce_at_say_where_their_logs_end() {
+    use pyrklog_wire::produce::PartitionToProduceAt;
+    let partition = |index, expected_end| PartitionToProduceAt {
+        index,
+        expected_end,
+        records: b"batch",
+    };
+    let topics = [
+        ("a", vec![partition(0, 0), partition(3, i64::MAX)]),
+        ("b", vec![partition(1, -7)]),
+    ];
+    let mut frame = vec![0xee; 9];
+    produce::encode_request_at(&mut frame, 700, &topics);
+    let mut request = ProduceRequest::default();
+    request.decode_at(&frame, 9, 11).unwrap();
+    assert_eq!((request.acks, request.timeout_ms), (-1, 700));
+    let found: Vec<_> = request
+        .partitions
+        .iter()
+        .map(|part| (part.topic, part.index, part.expected_end))
+        .collect();
+    let expected = [(0, 0, Some(0)), (0, 3, Some(i64::MAX)), (1, 1, Some(-7))];
+    assert_eq!(found, expected);
+    // Ordinary brokers pass the field over, and ProduceAt needs it.
+    request.decode(&frame, 9, 11).unwrap();
+    assert!(request.partitions.iter().all(|part| part.expected_end.is_none()));
+    let mut plain = Vec::new();
+    let part: &[(i32, Option<&[u8]>)] = &[(0, None)];
+    let named = TopicToProduce { name: "a", partitions: part };
+    produce::encode_request(&mut plain, 11, None, -1, 0, &[named]);
+    request.decode_at(&plain, 0, 11).unwrap();
+    assert_eq!(request.partitions[0].expected_end, Some(-1));
+    for version in [-1, 8, 12] {
+        let refused = request.decode_at(&plain, 0, version);
+        assert!(matches!(refused, Err(DecodeError::UnsupportedVersion { .. })), "{version}");
+    }
+}
