@@ -24,16 +24,19 @@ _TEXTS = {
 }
 _TOPIC_ID = re.compile(r"[A-Za-z0-9_-]{22}")
 _TOPIC_NAME = re.compile(r"[A-Za-z0-9._-]{1,249}")
+LIKE_A_PATTERN = re.compile(r"[*+?|^$()\[\]{}\\]")
 _NUMBERS = ("threads", "batch_rows", "batch_bytes", "memory_bytes", "large_bytes")
 
 
 def core_topics(topics: object) -> list[tuple[str, list[int] | None]]:
     """Partitions by topic; None for all."""
-    if isinstance(topics, str):
-        return [(topics, None)]
-    names: list[Any] = list(topics) if _is_listed(topics) else [None]
+    given = [topics] if isinstance(topics, str) else topics
+    names: list[Any] = list(given) if _is_listed(given) else [None]
     if not all(isinstance(name, str) for name in names):
         raise TypeError(f"topics is {topics!r}; it takes {_TOPICS}")
+    for name in names:
+        if LIKE_A_PATTERN.search(name):
+            raise ValueError(f"no topic has the name {name!r}; a pattern is re.compile({name!r})")
     partitions = topics if isinstance(topics, Mapping) else {}
     return [(name, _partitions(name, partitions.get(name))) for name in dict.fromkeys(names)]
 

@@ -20,7 +20,7 @@ from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from pyrklog.scanning import ListedOffset, LogTruncatedError, ScanError, scan
 from pyrklog.scanning.scan import OWN_TOPICS
-from pyrklog.spark import agreement
+from pyrklog.spark import agreement, unreached
 from pyrklog.spark.connection import ABSENT_S, Connection
 from pyrklog.spark.offsets import Position, TopicPartition
 from pyrklog.spark.places import Kind, Place
@@ -43,6 +43,7 @@ _WAIT_FIRST_S = 0.05
 _WAIT_MOST_S = 1.0
 # Of the first try.
 _ANSWER_FIRST_S = 1.0
+_LEFT_LEAST_S = 0.1
 
 Key = TypeVar("Key")
 
@@ -96,7 +97,8 @@ class KafkaCluster:
         try:
             metadata = self._admin().list_topics(timeout=self._connection.timeout_s)
         except KafkaException as error:
-            raise ClusterError(f"topics cannot be listed: {_text(error)}") from error
+            why = _why(error, self._connection, None)
+            raise ClusterError(f"topics cannot be listed: {why}") from error
         return sorted(name for name in metadata.topics if name not in INTERNAL_TOPICS)
 
     def describe(self, names: list[str], expected: Mapping[str, TopicView]) -> dict[str, TopicView]:
@@ -171,7 +173,7 @@ class KafkaCluster:
             }
 
         def look_again(some: list[TopicPartition]) -> None:
-            self._refresh()
+            self._refresh(asking.left_s)
             if asking.waited_s >= ABSENT_S:
                 self._require(some)
 
@@ -240,11 +242,11 @@ class KafkaCluster:
                 raise ClusterError(str(error)) from error
         return self._client
 
-    def _refresh(self) -> None:
+    def _refresh(self, left_s: float) -> None:
         """librdkafka asks the leader or controller that it last heard of, and does not look for a
-        new one when that one refuses or is away."""
+        new one when that one refuses or is away. ``left_s`` is what the question has left."""
         try:
-            self._admin().list_topics(timeout=self._connection.request_timeout_s)
+            self._admin().list_topics(timeout=min(self._connection.request_timeout_s, left_s))
         except KafkaException as error:
             logger.info("metadata is not refreshed: %s", _text(error))
 
@@ -283,6 +285,7 @@ class _Asking(Generic[Key]):
     ) -> None:
         self._failure = failure
         self._ask = ask
+        self._connection = connection
         self._timeout_s = connection.timeout_s
         self._request_timeout_s = connection.request_timeout_s
         self._begin_s = time.monotonic()
@@ -293,6 +296,11 @@ class _Asking(Generic[Key]):
     @property
     def waited_s(self) -> float:
         return time.monotonic() - self._begin_s
+
+    @property
+    def left_s(self) -> float:
+        """Of the time for the question, and enough for an answer that is on its way."""
+        return max(_LEFT_LEAST_S, self._timeout_s - self.waited_s)
 
     def answers(
         self, keys: list[Key], look_again: Callable[[list[Key]], None]
@@ -320,11 +328,11 @@ class _Asking(Generic[Key]):
         known_absent: Set[Key],
         is_doubtful: Callable[[Key, object], bool],
         confirm: Callable[[list[Key]], Set[Key]],
-        refresh: Callable[[], None],
+        refresh: Callable[[float], None],
     ) -> dict[Key, object]:
         """Of those that exist. Absence and doubtful answers are believed when they came for
-        ``ABSENT_S``, of those names that ``confirm`` gives. ``refresh`` is called after failures.
-        Raises ClusterError."""
+        ``ABSENT_S``, of those names that ``confirm`` gives. ``refresh`` is called after failures,
+        with the time that is left. Raises ClusterError."""
         found: dict[Key, object] = {}
         while True:
             failed: list[Key] = []
@@ -349,7 +357,7 @@ class _Asking(Generic[Key]):
                 return found
             self._pause()
             if failed or is_over:
-                refresh()
+                refresh(self.left_s)
 
     def _believed(
         self, doubtful: dict[Key, object], confirm: Callable[[list[Key]], Set[Key]]
@@ -381,7 +389,9 @@ class _Asking(Generic[Key]):
 
     def _raise_if_lasting(self, key: Key, error: KafkaException) -> None:
         if self._is_late() or not _may_pass(_error(error)):
-            raise ClusterError(f"{self._failure.format(key)}: {_text(error)}") from error
+            topic = key.topic if isinstance(key, TopicPartition) else str(key)
+            why = _why(error, self._connection, topic)
+            raise ClusterError(f"{self._failure.format(key)}: {why}") from error
 
     def _pause(self) -> None:
         time.sleep(self._wait_s)
@@ -426,6 +436,26 @@ def _error(exception: KafkaException) -> KafkaError:
 def _text(exception: KafkaException) -> str:
     text: str = _error(exception).str()
     return text
+
+
+# librdkafka waited for somebody, and does not say for whom, nor what is wrong there.
+_UNANSWERED = frozenset(
+    {
+        KafkaError._TRANSPORT,
+        KafkaError._TIMED_OUT,
+        KafkaError._ALL_BROKERS_DOWN,
+        KafkaError.REQUEST_TIMED_OUT,
+    }
+)
+
+
+def _why(exception: KafkaException, connection: Connection, topic: str | None) -> str:
+    """The rest of a sentence."""
+    if _error(exception).code() in _UNANSWERED:
+        found = unreached.reason(connection, topic)
+        if found is not None:
+            return found
+    return _text(exception)
 
 
 def _topic_view(answer: object) -> TopicView:

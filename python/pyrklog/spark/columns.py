@@ -32,6 +32,10 @@ _COLUMNS: tuple[tuple[str, DataType], ...] = (
     ("timestampType", IntegerType()),
 )
 _VALUE = "value"
+_WHERE_FIELDS_ARE = (
+    "with decode the fields of values are in the column value: "
+    'schema("value struct<id: bigint, name: string>"), then select("value.*")'
+)
 _HEADER = StructType([StructField("key", StringType()), StructField("value", BinaryType())])
 _HEADERS = ("headers", ArrayType(_HEADER))
 
@@ -47,7 +51,9 @@ def schema(*, with_headers: bool, value: StructType | None = None) -> StructType
     return StructType([StructField(name, own.get(name, kind)) for name, kind in columns])
 
 
-def check_schema(asked: StructType, value: StructType | None = None) -> None:
+def check_schema(
+    asked: StructType, value: StructType | None = None, *, is_decoded: bool = False
+) -> None:
     """Accepts some of the columns, in any order, with their own types; of ``value``, which decoded
     ones have, some of the fields. Raises SchemaError, which names all mistakes."""
     known = dict((*_COLUMNS, _HEADERS))
@@ -66,6 +72,8 @@ def check_schema(asked: StructType, value: StructType | None = None) -> None:
     ]
     if not asked.fields and value is None:
         mistakes.append("a schema without columns cannot be read")
+    if is_decoded and any(field.name not in known for field in asked.fields):
+        mistakes.append(_WHERE_FIELDS_ARE)
     if mistakes:
         raise SchemaError("\n".join(mistakes))
 

@@ -72,7 +72,10 @@ def _arguments(decoding: Decoding, asked: StructType | None) -> dict[str, Any]:
 
 def struct_of(text: str) -> StructType:
     """Of Spark's JSON. Raises ValueError with the rest of a sentence."""
-    wanted = "option schema: it can be infer, or what StructType.json() gives"
+    wanted = (
+        "option schema: it can be infer, or what StructType.json() gives, such as "
+        'StructType.fromDDL("id LONG, name STRING").json()'
+    )
     try:
         found = StructType.fromJson(json.loads(text))
     except Exception as error:

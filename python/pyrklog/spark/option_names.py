@@ -59,8 +59,12 @@ WITHOUT_EFFECT = (
 
 # Refused by name, with what is meant instead.
 NOT_OF_READS = {
+    "checkpointLocation": "it is of writeStream",
     "delivery": "it is of writes",
+    "queryName": "it is of writeStream",
     "topic": "it is of writes; to read, use subscribe",
+    "txnAppId": "it is of writes",
+    "txnVersion": "it is of writes",
 }
 
 KAFKA_USED = (

@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
+from pyrklog.scanning.arguments import LIKE_A_PATTERN
 from pyrklog.spark.admission import Limits
 from pyrklog.spark.connection import Connection
 from pyrklog.spark.decode_options import Decoding, decoding
@@ -269,6 +270,8 @@ def _connection(given: Given) -> Connection:
 
 def _topics(text: str) -> tuple[str, ...]:
     names = [name.strip() for name in text.split(",")]
+    if LIKE_A_PATTERN.search(text):
+        raise ValueError("no topic can have this name; a pattern is for option subscribePattern")
     found = tuple(dict.fromkeys(topic_name(name) for name in names if name))
     if not found:
         raise ValueError("it names no topic")

@@ -17,6 +17,15 @@ OURS = ("delivery", "failOnDataLoss", "txnAppId", "txnVersion")
 # Spark gives a stream's options to its sink, too.
 OF_SPARK = ("checkpointLocation", "queryName")
 
+# Refused by name, with what is meant instead.
+NOT_OF_WRITES = {
+    "commitGroup": "it is of reads",
+    "decode": "it is of reads: make values of columns by to_json(struct(...))",
+    "maxOffsetsPerTrigger": "it is of reads",
+    "startingOffsets": "it is of reads",
+    "subscribe": "it is of reads; to write, use topic",
+}
+
 KAFKA_USED = (
     "acks",
     "batch.size",
@@ -82,6 +91,7 @@ SPELLING = {
         *WITHOUT_EFFECT,
         *OURS,
         *OF_SPARK,
+        *NOT_OF_WRITES,
         *(KAFKA_PREFIX + name for name in _KAFKA_ALL),
     )
 }
@@ -90,13 +100,16 @@ SPELLING = {
 
 def mistake_in(name: str) -> str | None:
     """Why an option of this name, in lower case, is refused, as a sentence; None if it is known."""
+    known = SPELLING.get(name)
+    if known in NOT_OF_WRITES:
+        return f"option {known}: {NOT_OF_WRITES[known]}"
     if name.startswith(KAFKA_PREFIX):
         bare = name.removeprefix(KAFKA_PREFIX)
         if bare.startswith(KAFKA_SECURITY_PREFIXES) and bare not in SECURITY_OPTIONS:
             return security_mistake(bare)
         if bare in KAFKA_REFUSED:
             return f"option {name}: {KAFKA_REFUSED[bare]}"
-    if name in SPELLING:
+    if known is not None:
         return None
     if name == "path":
         return "a sink takes no path: use option topic, or a column topic"

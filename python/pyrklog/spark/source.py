@@ -68,8 +68,9 @@ class PyrklogSource(DataSource):
         if fields is not None:
             return fields
         self._is_sampled = True
+        options = parse(self.options, is_stream=False)
         try:
-            return sampled(parse(self.options, is_stream=False), found)
+            return sampled(options, found)
         except Exception as error:
             error.add_note(f"A schema was to be inferred from a sample; {_STREAM}")
             raise
@@ -131,6 +132,6 @@ def _check(asked: StructType, options: SourceOptions) -> None:
         if is_judged(found):
             asking = "badRecords" if found.bad_records is not None else f"onBad={found.on_bad}"
             raise SchemaError(f"{asking} needs to know what fits: ask for value, or give a schema")
-        check_schema(asked)
+        check_schema(asked, is_decoded=True)
         return
-    check_schema(asked, fields)
+    check_schema(asked, fields, is_decoded=True)

@@ -85,6 +85,8 @@ def test_another_type_is_told_by_the_arguments_name(
         ({"columns": ["value", "key", "value"]}, "columns names 'value' twice"),
         ({"topics": {"t": [0, -1]}}, "topic t cannot have a partition -1"),
         ({"topics": {"t": [2**31]}}, "topic t cannot have a partition 2147483648"),
+        ({"topics": "t.*"}, "no topic has the name 't.*'; a pattern is re.compile('t.*')"),
+        ({"topics": ["t", "(u|v)"]}, "no topic has the name '(u|v)'; a pattern is re.compile("),
         ({"start": "beginning"}, "'beginning' is no place in a partition: 'earliest', 'latest', "),
         ({"start": {"greetings": {"0": 1}}}, "a place is given for greetings-0, which is not read"),
         ({"topic_ids": {"t": "x" * 21}}, f"topic_ids has {'x' * 21!r} for topic t, which is no"),

@@ -12,7 +12,7 @@ import pytest
 from confluent_kafka import OFFSET_INVALID, KafkaError, KafkaException, TopicCollection, Uuid
 
 from pyrklog.scanning import LeaderNotAvailableError, ListedOffset, LogTruncatedError
-from pyrklog.spark import agreement, cluster
+from pyrklog.spark import agreement, cluster, unreached
 from pyrklog.spark.cluster import ClusterError, GoneError, KafkaCluster
 from pyrklog.spark.connection import Connection
 from pyrklog.spark.decisions import TOPIC
@@ -42,6 +42,7 @@ class FakeAdmin:
         self.asked: list[list[object]] = []
         self.isolation: object = None
         self.refreshed = 0
+        self.refresh_s: list[float] = []
         self.timeouts_s: list[float] = []
 
     def describe_topics(
@@ -61,8 +62,9 @@ class FakeAdmin:
             for one in question
         }
 
-    def list_topics(self, **_: object) -> object:
+    def list_topics(self, *, timeout: float) -> object:
         self.refreshed += 1
+        self.refresh_s.append(timeout)
         brokers = {1: SimpleNamespace(host="h", port=1), 2: SimpleNamespace(host="::1", port=2)}
         names = dict.fromkeys(["b", "a", *INTERNAL])
         return SimpleNamespace(topics=names, brokers=brokers)
@@ -277,11 +279,39 @@ def test_a_refusal_is_told_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(admin.asked) == 1
 
 
-def test_questions_end_with_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked, _ = connected(
+@pytest.mark.parametrize(
+    ("found", "told"),
+    [
+        ("broker h:1: cannot connect", "a-0 cannot be listed: broker h:1: cannot connect$"),
+        (None, "a-0 cannot be listed: Local: Broker transport failure$"),
+    ],
+)
+def test_questions_end_with_the_time_and_the_reason(
+    monkeypatch: pytest.MonkeyPatch, found: str | None, told: str
+) -> None:
+    looked: list[str | None] = []
+
+    def reason(connection: Connection, topic: str | None) -> str | None:
+        looked.append(topic)
+        return found
+
+    monkeypatch.setattr(unreached, "reason", reason)
+    asked, admin = connected(
         monkeypatch, {A0: [KafkaError._TRANSPORT] * 99}, Connection("h:1", timeout_s=0.01)
     )
-    with pytest.raises(ClusterError, match="a-0"):
+    with pytest.raises(ClusterError, match=told):
+        asked.offsets({A0: LATEST})
+    assert looked == ["a"]
+    assert all(left_s <= 0.1 for left_s in admin.refresh_s)
+
+
+def test_a_refusal_needs_no_look(monkeypatch: pytest.MonkeyPatch) -> None:
+    def reason(*_: object) -> str:
+        raise AssertionError("asked")
+
+    monkeypatch.setattr(unreached, "reason", reason)
+    asked, _ = connected(monkeypatch, {A0: [KafkaError.TOPIC_AUTHORIZATION_FAILED]})
+    with pytest.raises(ClusterError, match="authorization"):
         asked.offsets({A0: LATEST})
 
 

@@ -204,8 +204,14 @@ def test_columns_of_decoded_values() -> None:
     for told, kind in wrong.items():
         with pytest.raises(SchemaError, match=told):
             check_schema(StructType([StructField("value", kind)]), POINT)
-    with pytest.raises(SchemaError, match="there is no column z"):
-        check_schema(StructType([StructField("z", StringType())]), POINT)
+    flat = StructType([StructField("z", StringType())])
+    for fields in (POINT, None):
+        with pytest.raises(SchemaError, match="there is no column z") as caught:
+            check_schema(flat, fields, is_decoded=True)
+        assert "fields of values are in the column value" in str(caught.value)
+    with pytest.raises(SchemaError) as caught:
+        check_schema(flat)
+    assert "decode" not in str(caught.value)
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from pyrklog.spark import pipelines
-from pyrklog.spark.pipelines.__main__ import PROGRAMS, parser
+from pyrklog.spark.pipelines.__main__ import PROGRAMS, missing, parser
 
 FOLDER = Path(pipelines.__file__).parent
 WHERE = ["windows", "h:1", "folder"]
@@ -47,6 +47,7 @@ def test_times_are_read(text: str, expected: int) -> None:
         (["--every=-1s"], "argument --every: '-1s' is no time"),
         (["--records", "0"], "argument --records: '0' is not a whole number of 1 or more"),
         (["--records", "x"], "argument --records: 'x' is not a whole number of 1 or more"),
+        (["--mirror", "there"], "argument --mirror: 'there' is not HOST:PORT"),
     ],
 )
 def test_what_is_no_time_or_number_is_refused_at_once(
@@ -56,3 +57,32 @@ def test_what_is_no_time_or_number_is_refused_at_once(
         parser().parse_args([*WHERE, *arguments])
     assert ended.value.code == 2
     assert said in capsys.readouterr().err
+
+
+def test_a_broker_is_an_address(capsys: pytest.CaptureFixture[str]) -> None:
+    assert parser().parse_args(["windows", "h:1, i:2", "folder"]).bootstrap == "h:1,i:2"
+    with pytest.raises(SystemExit):
+        parser().parse_args(["windows", "localhost", "folder"])
+    assert "argument bootstrap: 'localhost' is not HOST:PORT" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("name", "absent", "told"),
+    [
+        ("windows", "pyspark", 'windows needs pyspark: pip install "pyrklog[spark]"'),
+        ("windows", "psycopg", None),
+        ("upserts", "psycopg", 'upserts needs psycopg: pip install "pyrklog[postgres]"'),
+        ("lake", "deltalake", 'lake needs deltalake: pip install "pyrklog[delta]"'),
+        ("silences", "google.protobuf", 'silences needs google.protobuf: pip install "pyrklog[st'),
+    ],
+)
+def test_what_is_not_installed_is_told(name: str, absent: str, told: str | None) -> None:
+    def is_there(module: str) -> object:
+        if module != absent:
+            return object()
+        if "." in module:
+            raise ModuleNotFoundError(module)
+        return None
+
+    found = missing(name, is_there)
+    assert found is None if told is None else (found or "").startswith(told)

@@ -97,7 +97,9 @@ def test_an_application_has_a_sink_for_each_topic() -> None:
     ("options", "told"),
     [
         ({"delivry": "x"}, "there is no option delivry of the sink; did you mean delivery?"),
-        ({"subscribe": "t"}, "there is no option subscribe of the sink"),
+        ({"subscribe": "t"}, "option subscribe: it is of reads; to write, use topic"),
+        ({"decode": "json"}, "option decode: it is of reads: make values of columns by to_json"),
+        ({"minPartitions": "2"}, "there is no option minpartitions of the sink"),
         ({"path": "t"}, "a sink takes no path: use option topic, or a column topic"),
         ({"delivery": "once"}, "it can be at_least_once or exactly_once"),
         ({"topic": "a,b"}, "no topic can have the name 'a,b'"),
