@@ -28,7 +28,7 @@ from benches import (
 )
 from benches.against_kafka import amount, count
 from benches.alone import Benchmark
-from benches.brokers import ROOT, BenchError, Broker, Pyrklog, free_port
+from benches.brokers import ROOT, Broker, Pyrklog, free_port
 from benches.effort import Effort, Row
 from benches.figures import Figure, goal
 from benches.produce_cases import Work, produce

@@ -5,6 +5,7 @@ import itertools
 import threading
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 from benches import process
 from benches.brokers import BenchError, Broker
@@ -84,20 +85,26 @@ class Scraper(threading.Thread):
             raise self._failure
 
 
-def each_ms(rest_cpu_s: Sequence[float], scraped_cpu_s: Sequence[float], count: int) -> list[float]:
+@dataclass(frozen=True)
+class Stretch:
+    cpu_s: float
+    seconds: float
+
+
+def each_ms(rest: Sequence[Stretch], scraped: Sequence[Stretch], count: int) -> list[float]:
     """CPU of one answer in ms, for each stretch with ``count`` of them: beyond what the broker
-    takes in as long a stretch of rest."""
-    rest = sum(rest_cpu_s) / len(rest_cpu_s)
-    return [1e3 * (cpu_s - rest) / count for cpu_s in scraped_cpu_s]
+    takes for as long at rest."""
+    at_rest = sum(one.cpu_s for one in rest) / sum(one.seconds for one in rest)
+    return [1e3 * (one.cpu_s - at_rest * one.seconds) / count for one in scraped]
 
 
 def cost_ms(broker: Broker, port: int, paths: Iterator[str], count: int) -> list[float]:
     """CPU of one answer to ``paths``, in ms: two stretches, before and after which the broker
-    rests for as long."""
+    rests for about as long."""
     connection = Connection(port)
     connection.ask(next(paths))  # loads what the first answer needs
 
-    def stretch(asks: bool) -> float:
+    def stretch(asks: bool) -> Stretch:
         before = process.usage(broker.pid).cpu_s
         began = time.monotonic()
         for number in range(count):
@@ -105,7 +112,8 @@ def cost_ms(broker: Broker, port: int, paths: Iterator[str], count: int) -> list
             if asks:
                 connection.ask(next(paths))
         time.sleep(max(0.0, began + count * _APART_S - time.monotonic()))
-        return process.usage(broker.pid).cpu_s - before
+        cpu_s = process.usage(broker.pid).cpu_s - before
+        return Stretch(cpu_s, time.monotonic() - began)
 
     try:
         first, *scraped, last = [stretch(asks) for asks in (False, True, True, False)]

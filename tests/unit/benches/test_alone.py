@@ -1,16 +1,18 @@
 """Benchmarks without a reference broker: goals, tables, files, turns, space."""
 
 import json
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
 from rich.console import Console
 
-from benches import alone, figures, many_groups, metrics_cost, scrapes, testing_speed
+from benches import alone, figures, many_groups, metrics_cost, scheduling, scrapes, testing_speed
 from benches.alone import Benchmark
 from benches.brokers import BenchError, Pyrklog
 from benches.figures import Figure, goal
 from benches.metrics_cost import Pair, Plan, Turn
+from benches.scrapes import Stretch
 
 FIGURES = [
     Figure("produce, MB/s, with / without", (0.991, 0.96, 1.01), goal(">=", 0.98, ratio=True)),
@@ -34,6 +36,12 @@ def test_the_table_has_every_measurement() -> None:
     ]
 
 
+@pytest.fixture(autouse=True)
+def unchanged_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A test does not change how the kernel schedules."""
+    monkeypatch.setattr(scheduling, "without_autogroups", lambda: nullcontext("as it is"))
+
+
 def benchmark(disk_bytes: int = 1, found: list[Figure] | None = None) -> Benchmark:
     def measure(folder: Path, console: Console) -> list[Figure]:
         assert folder.is_dir()
@@ -51,7 +59,7 @@ def test_a_run_leaves_its_figures_and_nothing_else(tmp_path: Path) -> None:
     assert {path.name for path in tmp_path.iterdir()} == {"results.json", "table.md"}
     written = json.loads((tmp_path / "results.json").read_text())
     assert written["settings"] == {"pairs": 3}
-    assert written["environment"]["cores"]
+    assert written["environment"]["scheduling"] == "as it is"
     assert written["figures"] == [
         {
             "name": "produce, MB/s, with / without",
@@ -88,8 +96,11 @@ def test_a_disk_that_is_too_full_is_refused(
 
 
 def turn(produce: tuple[float, float], fetch: tuple[float, float], own_mb: int) -> Turn:
-    rows = [dict(zip(("mb_per_s", "cpu_s_per_gb"), row, strict=True)) for row in (produce, fetch)]
-    return Turn(*rows, own_bytes=own_mb * 1_000_000)
+    produced, fetched = (
+        {"mb_per_s": mb_per_s, "cpu_s_per_gb": cpu_s_per_gb}
+        for mb_per_s, cpu_s_per_gb in (produce, fetch)
+    )
+    return Turn(produced, fetched, own_mb * 1_000_000)
 
 
 def test_ratios_and_memory_are_those_within_a_pair() -> None:
@@ -149,7 +160,9 @@ def test_details_are_asked_for_in_turn() -> None:
 
 
 def test_a_scrape_costs_what_is_beyond_rest() -> None:
-    assert scrapes.each_ms((0.1, 0.3), [0.7, 0.6], 100) == pytest.approx([5.0, 4.0])
+    rest = [Stretch(cpu_s=0.1, seconds=10), Stretch(cpu_s=0.3, seconds=10)]
+    scraped = [Stretch(cpu_s=0.7, seconds=10), Stretch(cpu_s=0.6, seconds=20)]
+    assert scrapes.each_ms(rest, scraped, 100) == pytest.approx([5.0, 2.0])
 
 
 def test_groups_spread_over_all_partitions() -> None:
