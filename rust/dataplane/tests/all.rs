@@ -42,6 +42,7 @@ mod moves_of_old_formats;
 mod offset_commits;
 mod old_clients;
 mod older_copies;
+mod produce_at;
 mod pushed;
 mod reboot;
 mod refused;

@@ -1,8 +1,6 @@
 //! ProduceAt: batches at offsets of their own, if the log ends where the request says.
 
-mod harness;
-
-use harness::*;
+use crate::harness::*;
 use pyrklog_dataplane::seam::TicketOutcome;
 use pyrklog_wire::ErrorCode;
 use pyrklog_wire::api::key;
