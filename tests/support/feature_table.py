@@ -54,11 +54,11 @@ SECTIONS: dict[str, tuple[Row, ...]] = {
         Row("Read-only", YES, NO, NO, NO, "`profile create --read-only`"),
         Row(
             "Universal dry-run",
-            PARTLY,
+            YES,
             PARTLY,
             NO,
             PARTLY,
-            "`--dry-run` of all that changes a cluster, except `mirror run`",
+            "`--dry-run` of all that changes a cluster",
         ),
         Row("pytest plug-in", YES, NO, NO, NO, "the fixtures `pyrklog`, `pyrklog_cluster`"),
         Row("Dashboards shipped", YES, NO, NO, YES, "`deploy grafana`, `deploy alerts`"),
@@ -170,7 +170,7 @@ _BOTTOM = f"""## What {PARTLY} means
 | JSON everywhere | Kafka's `kafka-log-dirs.sh` and `kafka-reassign-partitions.sh` speak JSON, no other does; kcat prints records and metadata so, offsets by time not |
 | CSV | `kafka-consumer-groups.sh --export`; no table else |
 | Profiles | kcat reads a cluster's properties from a file. Kafka's `--command-config` does not choose the cluster |
-| Universal dry-run | Kafka: `kafka-consumer-groups.sh --reset-offsets`, and plans. pyrklog: not `mirror run`, and of what changes this machine alone not `arena`, `dev`, `profile`, `log export-kraft` |
+| Universal dry-run | Kafka: `kafka-consumer-groups.sh --reset-offsets`, and plans. pyrklog's commands that change this machine alone (`arena`, `dev`, `profile`, `log export-kraft`) have none |
 | Format verbs | the console consumer prints chosen fields in its own form |
 | Avro and Protobuf | Debian's kcat is built without Avro. pyrklog decodes in Python and Spark, not on the command line |
 | Message export | the console consumer's lines cannot tell a line break in a value |
