@@ -35,7 +35,7 @@ from tests.support.kafka_tools import KafkaTools
 
 pytestmark = [
     pytest.mark.jvm,
-    pytest.mark.skipif(shutil.which("kcat") is None, reason="kcat is not installed (Debian's kcat)"),
+    pytest.mark.skipif(shutil.which("kcat") is None, reason="kcat is not installed (Debian's)"),
 ]
 NewBroker = Callable[..., TestBroker]
 OF_NO_CLUSTER = ("bench", "deploy", "completion", "consume", "doctor", "serve")
@@ -256,7 +256,8 @@ def test_universal_dry_run(
 def test_pytest_plug_in(claim: Claims, others: OtherTools, tmp_path: Path) -> None:
     """More of it is in tests/testing/test_plugin.py."""
     (tmp_path / "test_it.py").write_text(
-        "def test_it(pyrklog, pyrklog_topic):\n    assert pyrklog.records(pyrklog_topic.name) == []\n"
+        "def test_it(pyrklog, pyrklog_topic):\n"
+        "    assert pyrklog.records(pyrklog_topic.name) == []\n"
     )
     words = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(tmp_path)]
     plugins = [one.value for one in entry_points(group="pytest11")]

@@ -26,7 +26,7 @@ from tests.support.waiting import wait_until
 
 pytestmark = [
     pytest.mark.jvm,
-    pytest.mark.skipif(shutil.which("kcat") is None, reason="kcat is not installed (Debian's kcat)"),
+    pytest.mark.skipif(shutil.which("kcat") is None, reason="kcat is not installed (Debian's)"),
 ]
 ALL = {1, 2, 3}
 RECORDS = 200
@@ -215,7 +215,7 @@ def test_byte_rate_skew(
     claim: Claims, dev: Dev, topic: str, make: Make, others: OtherTools
 ) -> None:
     make(3, 1)
-    [leader] = [one["leader"] for one in partitions_of(dev, topic).values() if one["partition"] == 0]
+    leader = partitions_of(dev, topic)[0]["leader"]
     producer = Producer({"bootstrap.servers": dev.bootstrap})
     is_over = threading.Event()
 
@@ -259,8 +259,8 @@ def test_reassignment_plan(
     theirs = tmp_path / "theirs.json"
     theirs.write_text(told.lines[-1])
     for plan in (ours, theirs):
-        members = {one for item in json.loads(plan.read_text())["partitions"] for one in item["replicas"]}
-        assert members <= {1, 2}
+        items = json.loads(plan.read_text())["partitions"]
+        assert {one for item in items for one in item["replicas"]} <= {1, 2}
     assert "(not done)" in dev("cluster", "reassign", "apply", str(theirs), "--dry-run")
     execute = ("--execute", "--reassignment-json-file", str(ours))
     assert tools("reassign-partitions", *at, *execute).status == 0
@@ -282,7 +282,8 @@ def test_plan_with_bytes_and_time(
 ) -> None:
     make(3, 2)
     told = dev.full("cluster", "reassign", "plan", "-t", topic, "--brokers", "1,2").stderr
-    assert re.search(r"moves \d of 3 partitions · copies \d+ \w?B · about .* at 50 MB/s", told), told
+    wanted = r"moves \d of 3 partitions · copies \d+ \w?B · about .* at 50 MB/s"
+    assert re.search(wanted, told), told
     move = tmp_path / "topics.json"
     move.write_text(json.dumps({"version": 1, "topics": [{"topic": topic}]}))
     words = ("--generate", "--broker-list", "1,2", "--topics-to-move-json-file", str(move))
@@ -441,8 +442,9 @@ def test_state_log_merge(
     files = []
     for number in (1, 2):
         file = tmp_path / f"state-change{number}.log"
-        lines = [f"[2024-01-31 12:00:0{n},000] TRACE of {number}: [t,0]" for n in (number, number + 2)]
-        file.write_text("".join(f"{line}\n" for line in lines))
+        times = (number, number + 2)
+        lines = [f"[2024-01-31 12:00:0{second},000] TRACE of {number}: [t,0]\n" for second in times]
+        file.write_text("".join(lines))
         files.append(str(file))
     merged = tools("state-change-log-merger", "--logs", ",".join(files), "--topic", "t")
     found = [line for line in merged.lines if "TRACE" in line]

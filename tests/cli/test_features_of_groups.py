@@ -24,7 +24,7 @@ from tests.support.waiting import wait_until
 
 pytestmark = [
     pytest.mark.jvm,
-    pytest.mark.skipif(shutil.which("kcat") is None, reason="kcat is not installed (Debian's kcat)"),
+    pytest.mark.skipif(shutil.which("kcat") is None, reason="kcat is not installed (Debian's)"),
 ]
 COMMITTED = {0: 4, 1: 10, 2: 1}
 EACH = 10

@@ -1,5 +1,5 @@
-"""Rows of the feature table (docs/using/compared.md) about records: what each tool reads and writes,
-on a broker of ours and on Apache Kafka."""
+"""Rows of the feature table (docs/using/compared.md) about records: what each tool reads and
+writes, on a broker of ours and on Apache Kafka."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tests.support.protobuf import DESCRIPTORS, part
 
 pytestmark = [
     pytest.mark.jvm,
-    pytest.mark.skipif(shutil.which("kcat") is None, reason="kcat is not installed (Debian's kcat)"),
+    pytest.mark.skipif(shutil.which("kcat") is None, reason="kcat is not installed (Debian's)"),
 ]
 CLIENT = Confluent()
 NOW_MS = time.time_ns() // 1_000_000 - 60_000

@@ -1,4 +1,4 @@
-"""What the tests of the feature table try the other tools with, and how they claim what they saw."""
+"""What the tests of the feature table try others with, and how they claim what they saw."""
 
 from __future__ import annotations
 

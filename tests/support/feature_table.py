@@ -1,14 +1,14 @@
 """What pyrklog, Apache Kafka's tools and kcat can do: the rows of docs/using/compared.md.
 
-Each row has a test of its name, in one of ``MODULES``, which does it with pyrklog, tries the others,
-and claims what it found; tests/cli/test_feature_table.py holds page, rows and tests against each
-other. ``python -m tests.support.feature_table`` writes the page.
+Each row has a test of its name in one of ``MODULES``, which does it with pyrklog, tries the others,
+and claims what it found. tests/cli/test_feature_table.py holds page, rows and tests against each
+other. ``python -m tests.support.feature_table`` writes the page's tables.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -23,10 +23,12 @@ MODULES = (
 )
 
 YES, PARTLY, NO = "●", "◐", "–"
+BEGIN = "<!-- Made by `python -m tests.support.feature_table`. -->"
+END = "<!-- The end of what is made. -->"
 
 
 class Row(NamedTuple):
-    """``rpk`` is what its documentation says: nothing here tries it. ``how`` is pyrklog's way."""
+    """``rpk`` is tried by nothing. ``how`` is pyrklog's way."""
 
     name: str
     pyrklog: str
@@ -128,7 +130,10 @@ BY_SLUG = {row.slug: row for row in ROWS}
 
 
 def page() -> str:
-    return "\n".join([_TOP, *_tables(), _BOTTOM])
+    """The page's own text, with the tables in their place."""
+    before, _, rest = PAGE.read_text().partition(BEGIN)
+    _, _, behind = rest.partition(END)
+    return "\n".join([before + BEGIN, "", *_tables(), END + behind])
 
 
 def _tables() -> Iterator[str]:
@@ -141,50 +146,6 @@ def _tables() -> Iterator[str]:
             yield f"| {' | '.join(cells)} |"
         yield ""
 
-
-def missing() -> Iterable[Row]:
-    """What pyrklog does not have, or only in part."""
-    return [row for row in ROWS if row.pyrklog != YES]
-
-
-_TOP = f"""# Beside other tools
-
-What `pyrklog` can do, beside Apache Kafka 3.9's command-line tools and Debian's kcat 1.7.1. {YES}
-yes, {PARTLY} in part, {NO} no.
-
-Each row is a test of its name (`tests/cli/test_feature*.py`, `tests/spark/test_feature_of_spark.py`)
-that does it with pyrklog, on a broker of ours and, where any Kafka will do, on Apache Kafka; that
-does it with the others where they can, and compares; and that looks through the options of all of
-Apache's tools and of kcat where they cannot. The page is made from what the tests claim
-(`python -m tests.support.feature_table`), and a test compares the two.
-
-**The column of rpk is tried by nothing.** No public package registry has rpk, so it says what
-Redpanda's documentation said when the page was written. Consoles (Redpanda Console, Kafbat, CMAK)
-are left out for the same reason.
-"""
-
-_BOTTOM = f"""## What {PARTLY} means
-
-| feature | |
-|-|-|
-| JSON everywhere | Kafka's `kafka-log-dirs.sh` and `kafka-reassign-partitions.sh` speak JSON, no other does; kcat prints records and metadata so, offsets by time not |
-| CSV | `kafka-consumer-groups.sh --export`; no table else |
-| Profiles | kcat reads a cluster's properties from a file. Kafka's `--command-config` does not choose the cluster |
-| Universal dry-run | Kafka: `kafka-consumer-groups.sh --reset-offsets`, and plans. pyrklog's commands that change this machine alone (`arena`, `dev`, `profile`, `log export-kraft`) have none |
-| Format verbs | the console consumer prints chosen fields in its own form |
-| Avro and Protobuf | Debian's kcat is built without Avro. pyrklog decodes in Python and Spark, not on the command line |
-| Message export | the console consumer's lines cannot tell a line break in a value |
-| Mirror with group offsets | MirrorMaker 2 writes at least once by default and needs Connect workers (`tests/mirror/test_mirrormaker.py` runs it) |
-| Lag history built in | how far a group was behind an hour ago is in Prometheus, not in the broker |
-| Change replication factor | Kafka's tool takes a plan that has been written by hand |
-| Progress in percent, cancel | `--verify` says *still in progress*; `--cancel` cancels |
-| Replica verification | Kafka's tool fetches every record, and knows no end; `log verify` compares digests that brokers make |
-| State-log merge | Kafka's tool reads files, and only lines that name a partition as `[topic,0]` |
-| KIP-714 exposed | `kafka-client-metrics.sh` says what clients shall push; what they push goes to a plug-in of Java |
-| Cache and disk by topic | `topic describe` and `kafka-log-dirs.sh` tell bytes on the disk |
-
-What is missing altogether is in [what is left out](../skipped.md).
-"""
 
 if __name__ == "__main__":
     PAGE.write_text(page())

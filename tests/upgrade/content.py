@@ -106,7 +106,8 @@ class _Writer:
         for partition, codec in enumerate(CODECS):
             producer = self._producer(**{"compression.type": codec, "linger.ms": 100})
             for number in range(20):
-                producer.produce("codecs", b"%s %d " % (codec.encode(), number) * 8, b"k", partition)
+                value = b"%s %d " % (codec.encode(), number) * 8
+                producer.produce("codecs", value, b"k", partition)
             assert producer.flush(TIMEOUT_S) == 0
 
     def _compacted(self) -> None:
@@ -118,9 +119,8 @@ class _Writer:
         self._put("compacted", [(b"%d" % key, None) for key in range(KEYS // 2)])
         self._put("compacted", [(b"filler", b"%d " % number * 200) for number in range(10)])
         consumer = self._reader()
-        wait_until(
-            lambda: self._count(consumer, "compacted") < ROUNDS * KEYS // 2, "`compacted` is not compacted"
-        )
+        few = ROUNDS * KEYS // 2
+        wait_until(lambda: self._count(consumer, "compacted") < few, "nothing is compacted")
         consumer.close()
         # From now on it stays as it is.
         self._alter("topic", "compacted", **{"min.cleanable.dirty.ratio": "0.99"})
