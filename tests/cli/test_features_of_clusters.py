@@ -231,7 +231,7 @@ def test_byte_rate_skew(
     finally:
         is_over.set()
         writing.join()
-    rates = {one["broker"]: one["bytes_per_s"] for one in found["brokers"]}
+    rates = {one["broker"]: one["rate"] for one in found["brokers"]}
     assert rates[leader] > 0
     assert {rate for number, rate in rates.items() if number != leader} == {0}
     others.lack("skew", "bytes per second of")
@@ -397,7 +397,7 @@ def test_replica_verification(
     make(1, 3)
     wait_for_isr(dev, topic, ALL)
     [found] = dev.items("log", "verify", topic)
-    assert found["result"] == "same"
+    assert found["status"] == "equal"
     assert "max lag is 0" in first_verdict(dev.bootstrap, topic)
     others.kcat_lacks("replica")
     claim(pyrklog=YES, kafka=PARTLY, kcat=NO)
@@ -436,7 +436,7 @@ def test_state_log_merge(
 ) -> None:
     make(1, 3)
     told = dev.items("log", "merge-state", "--topic", topic, "--partition", "0")
-    assert {one["broker"] for one in told} == ALL
+    assert len({one["source"] for one in told}) == len(ALL)
     assert [one["at"] for one in told] == sorted(one["at"] for one in told)
     # Kafka's reads files, and lines that name the partition as brokers of long ago did.
     files = []

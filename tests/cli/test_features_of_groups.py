@@ -206,7 +206,7 @@ def test_cache_and_disk_by_topic(
     create(run, topic)
     fill(broker.bootstrap, topic, 1, 100)
     [found] = json.loads(run("topic", "describe", topic, "-o", "json"))["items"]
-    ours = found["partitions"][0]["size_bytes"]
+    ours = found["partitions"][0]["size"]
     words = ("--describe", "--topic-list", topic)
     told = tools("log-dirs", "--bootstrap-server", broker.bootstrap, *words)
     directories = json.loads(told.lines[-1])["brokers"][0]["logDirs"]
