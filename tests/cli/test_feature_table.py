@@ -128,7 +128,7 @@ def test_json_everywhere(
     assert found.startswith(f"{filled} [0] offset "), "no JSON"
     told_dirs = tools("log-dirs", "--describe", "--bootstrap-server", broker.bootstrap)
     assert json.loads(told_dirs.lines[-1])["brokers"]
-    for name in ("topics", "consumer-groups", "configs", "transactions"):
+    for name in ("topics", "consumer-groups", "configs", "delete-records"):
         assert "json" not in others.kafka[name].lower()
     claim(pyrklog=YES, kafka=PARTLY, kcat=PARTLY)
 

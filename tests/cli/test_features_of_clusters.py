@@ -4,7 +4,6 @@ started: three brokers and a ZooKeeper."""
 from __future__ import annotations
 
 import json
-import os
 import re
 import shutil
 import subprocess
@@ -129,9 +128,7 @@ def test_multi_broker_real_no_docker(claim: Claims, dev: Dev, topic: str, make: 
     claim(pyrklog=YES, kafka=NO, kcat=NO)
 
 
-def test_chaos_verbs(
-    claim: Claims, dev: Dev, topic: str, make: Make, others: OtherTools
-) -> None:
+def test_chaos_verbs(claim: Claims, dev: Dev, topic: str, make: Make, others: OtherTools) -> None:
     """More of it is in tests/cluster/test_dev.py."""
     make(3, 3)
     for stop, state, go_on in (("pause", "paused", "resume"), ("isolate", "isolated", "heal")):
@@ -204,7 +201,7 @@ def test_count_skew(
     [found] = dev.items("topic", "skew", topic, "--by", "leaders")
     ours = {one["broker"]: one["leaders"] for one in found["brokers"]}
     lines = tools("topics", *at, "--describe", "--topic", topic).lines
-    leaders = [int(at[1]) for line in lines if (at := re.search(r"Leader: (\d)", line))]
+    leaders = [int(led[1]) for line in lines if (led := re.search(r"Leader: (\d)", line))]
     assert ours == {number: leaders.count(number) for number in ALL}
     assert "max/mean" in dev("topic", "skew", topic, "--by", "replicas")
     others.lack("skew")
@@ -374,9 +371,7 @@ def test_health_wait_and_watch(
     claim(pyrklog=YES, kafka=NO, kcat=NO)
 
 
-def test_restart_safe(
-    claim: Claims, dev: Dev, topic: str, make: Make, others: OtherTools
-) -> None:
+def test_restart_safe(claim: Claims, dev: Dev, topic: str, make: Make, others: OtherTools) -> None:
     make(3, 2)
     wait_until(lambda: dev.full("cluster", "health").exit_code == 0, "it is not healthy")
     assert dev("cluster", "restart-safe", "1").startswith("yes")

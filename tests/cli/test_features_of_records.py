@@ -21,6 +21,7 @@ from tests.support.feature_claims import Claims, OtherTools, kcat
 from tests.support.feature_table import NO, PARTLY, YES
 from tests.support.groups import create_topic, fill
 from tests.support.kafka_tools import KafkaTools
+from tests.support.mirroring import Pair, commit, rows
 from tests.support.protobuf import DESCRIPTORS, part
 
 pytestmark = [
@@ -100,9 +101,7 @@ def test_lossless_json_pipe(
     claim(pyrklog=YES, kafka=NO, kcat=NO)
 
 
-def test_tombstones(
-    claim: Claims, either: str, run: Run, topic: str, tools: KafkaTools
-) -> None:
+def test_tombstones(claim: Claims, either: str, run: Run, topic: str, tools: KafkaTools) -> None:
     create(run, topic)
     run("produce", topic, "--tombstone", "-k", "ours")
     kcat("-b", either, "-P", "-t", topic, "-Z", "-K:", stdin="theirs:\n")
@@ -119,30 +118,26 @@ def test_avro_and_protobuf(
     claim: Claims, either: str, run: Run, topic: str, others: OtherTools
 ) -> None:
     """Not on the command line; in Python more of it is in tests/scan."""
-    create(run, topic, "-p", "2")
+    messages = f"{topic}-messages"
+    for one in (topic, messages):
+        create(run, one)
     fields = [{"name": "id", "type": "long"}, {"name": "name", "type": "string"}]
     schema = {"type": "record", "name": "Order", "fields": fields}
     order = {"id": 7, "name": "seven"}
     CLIENT.produce(either, topic, [Record(None, encoded(schema, order))])
-    CLIENT.produce(either, topic, [Record(None, part(1, 7) + part(2, "seven"))], partition=1)
+    CLIENT.produce(either, messages, [Record(None, part(1, 7) + part(2, "seven"))])
 
-    def read(partition: int, **decoding: Any) -> Any:
-        scan = pyrklog.scan(
-            topic,
-            bootstrap_servers=either,
-            partitions=[partition],
-            columns=["value"],
-            **decoding,
-        )
+    def read(name: str, **decoding: Any) -> Any:
+        scan = pyrklog.scan(name, bootstrap_servers=either, columns=["value"], **decoding)
         [row] = scan.reader().read_all().to_pylist()
         return row["value"]
 
-    assert read(0, decode="avro", schema=schema) == order
-    typed = read(1, decode="protobuf", schema=DESCRIPTORS, message="shop.Order")
+    assert read(topic, decode="avro", schema=schema) == order
+    typed = read(messages, decode="protobuf", schema=DESCRIPTORS, message="shop.Order")
     assert (typed["id"], typed["name"]) == (7, "seven")
     assert "No such option" in run("consume", topic, "--schema", "x", code=2)
     words = ("-C", "-t", topic, "-e", "-q", "-s", "value=avro", "-r", "http://127.0.0.1:1")
-    assert b"without" in kcat("-b", either, *words, code=1).lower()
+    assert b"lacks avro" in kcat("-b", either, *words, code=1).lower()
     others.kafka_lacks("avro", "protobuf")
     claim(pyrklog=PARTLY, kafka=NO, kcat=NO)
 

@@ -19,9 +19,7 @@ pytestmark = [pytest.mark.jvm, pytest.mark.spark]
 EACH = 10
 
 
-def test_jar_free_spark_visible_lag(
-    spark: Any, bootstrap: str, topic: str, tmp_path: Path
-) -> None:
+def test_jar_free_spark_visible_lag(spark: Any, bootstrap: str, topic: str, tmp_path: Path) -> None:
     """The session has none of Kafka's jars; Spark's own connector commits to no group."""
     assert not list(Path(pyrklog.__file__).parent.rglob("*.jar"))
     create_topic(bootstrap, topic, 2)

@@ -86,7 +86,7 @@ SECTIONS: dict[str, tuple[Row, ...]] = {
         Row("Bulk DLQ redrive", YES, NO, NO, NO, "`redrive`"),
         Row("Segment dump", YES, YES, NO, NO, "`log dump`"),
         Row("Mirror with group offsets", YES, PARTLY, NO, PARTLY, "`mirror run --groups`"),
-        Row("Jar-free Spark, visible lag", YES, NO, NO, NO, "`format(\"pyrklog\")`, `commitGroup`"),
+        Row("Jar-free Spark, visible lag", YES, NO, NO, NO, '`format("pyrklog")`, `commitGroup`'),
         Row("Search budget and resume", NO, NO, NO, NO, "the console's; not there yet"),
         Row("Capped tail, drop count", NO, NO, NO, NO, "the console's; not there yet"),
     ),

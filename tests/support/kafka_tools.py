@@ -37,7 +37,13 @@ CLASSES = {
     "state-change-log-merger": "kafka.tools.StateChangeLogMerger",
 }
 """Scripts of Kafka's bin/ without "kafka-" -> their main classes; the last has no script."""
+_ENDED = ""
 _PROGRAM = Path(__file__).with_name("KafkaTools.java")
+_TELL_WITHOUT = (
+    "producer-perf-test",
+    "state-change-log-merger",
+)
+"""They tell their options without any: one does not know --help, the others end the machine."""
 _STATUS = re.compile(r"exit (-?\d+)")
 
 
@@ -90,6 +96,7 @@ class KafkaTools:
         assert self._process.stdout is not None
         for line in self._process.stdout:
             self._lines.put(line)
+        self._lines.put(_ENDED)
 
     def __exit__(self, *_: object) -> None:
         self._process.kill()
@@ -114,6 +121,7 @@ class KafkaTools:
         try:
             while not (told and _STATUS.fullmatch(told[-1].rstrip())):
                 told.append(self._lines.get(timeout=timeout_s))
+                assert told[-1] != _ENDED, f"{line} ended the virtual machine: {''.join(told)}"
         except queue.Empty:
             raise AssertionError(f"{line} does not end: {''.join(told)}") from None
         # What an earlier tool's threads still said comes before the line itself.
@@ -124,6 +132,6 @@ class KafkaTools:
 
     def help(self, name: str) -> str:
         """Its options, as it tells them."""
-        found = self(name, "--help").text
-        assert "--" in found, f"{name} has no help: {found}"
-        return found
+        told = self(name, *(() if name in _TELL_WITHOUT else ("--help",))).text
+        assert "--" in told, f"{name} has no help: {told}"
+        return told

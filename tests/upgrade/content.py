@@ -5,6 +5,7 @@ Everything goes through clients, so that a later version can make its own fixtur
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from confluent_kafka import Consumer, Producer, TopicPartition
@@ -18,15 +19,16 @@ from tests.support.raw_client import RawClient
 from tests.support.transactions import produce_by_turns, producer_of, wait_until_ended
 from tests.support.waiting import wait_until
 
-SMALL = {"segment.bytes": "4000", "index.interval.bytes": "256"}
+SMALL = {"segment.bytes": "1500", "index.interval.bytes": "256"}
 """Several segments with indexes from few records."""
 COMPACTED = {
     **SMALL,
+    "segment.bytes": "4000",
     "cleanup.policy": "compact",
     "min.cleanable.dirty.ratio": "0.01",
     "delete.retention.ms": "86400000",
 }
-BROKER_OPTIONS = {
+BROKER_OPTIONS: dict[str, str | int | bool] = {
     "log.cleaner.backoff.ms": 200,
     "log.retention.check.interval.ms": 1_000,
     "offsets.topic.num.partitions": 3,
@@ -38,6 +40,8 @@ TIMED = 1_700_000_000_000
 OPEN_FOR_MS = 900_000
 IDEMPOTENT_BATCHES = 3
 PLAIN_RECORDS = 60
+READ = PLAIN_RECORDS // 3
+"""What ``readers`` have read of each partition of ``plain``: the first half."""
 KEYS = 10
 ROUNDS = 30
 
@@ -65,9 +69,10 @@ class _Writer:
         self._options()
         self._groups()
 
-    def _create(self, name: str, partitions: int = 1, **options: str) -> None:
-        config = {key.replace("_", "."): value for key, value in options.items()}
-        new = NewTopic(name, partitions, self._replicas, config=config)
+    def _create(
+        self, name: str, partitions: int = 1, options: Mapping[str, str] | None = None
+    ) -> None:
+        new = NewTopic(name, partitions, self._replicas, config=dict(options or {}))
         self._admin.create_topics([new])[name].result(TIMEOUT_S)
         for one in self._bootstrap.split(","):
             self._wait_until_led(one, name, partitions)
@@ -85,7 +90,7 @@ class _Writer:
 
     def _plain(self) -> None:
         """Segments, indexes, keys, headers, nulls, and values that are no text."""
-        self._create("plain", 3, **SMALL)
+        self._create("plain", 3, SMALL)
         producer = self._producer()
         for number in range(PLAIN_RECORDS):
             key = None if number % 7 == 0 else b"key %d" % number
@@ -112,7 +117,7 @@ class _Writer:
 
     def _compacted(self) -> None:
         """With tombstones, and compacted by now."""
-        self._create("compacted", **COMPACTED)
+        self._create("compacted", options=COMPACTED)
         for number in range(ROUNDS):
             pairs = [(b"%d" % key, b"%d of %d " % (number, key) * 8) for key in range(KEYS)]
             self._put("compacted", pairs)
@@ -125,7 +130,7 @@ class _Writer:
         # From now on it stays as it is.
         self._alter("topic", "compacted", **{"min.cleanable.dirty.ratio": "0.99"})
 
-    def _put(self, topic: str, pairs: list[tuple[bytes, bytes | None]]) -> None:
+    def _put(self, topic: str, pairs: Sequence[tuple[bytes, bytes | None]]) -> None:
         producer = self._producer()
         for key, value in pairs:
             producer.produce(topic, value, key, 0)
@@ -153,7 +158,7 @@ class _Writer:
 
     def _transactional(self) -> None:
         """Committed and aborted ones, offsets committed in one, and one that stays open."""
-        self._create("transactional", **SMALL)
+        self._create("transactional", options=SMALL)
         produce_by_turns(self._bootstrap, "transactional", 7)
         self._create("opened")
         name = "with-offsets"
@@ -177,11 +182,11 @@ class _Writer:
 
     def _timed(self) -> None:
         """Timestamps out of order, and the broker's own."""
-        self._create("timed", retention_ms="-1")
+        self._create("timed", options={"retention.ms": "-1"})
         producer = self._producer()
         for number in (0, 3, 1, 2, 5, 4):
             producer.produce("timed", b"%d" % number, timestamp=TIMED + 1_000 * number)
-        self._create("appended", **{"message.timestamp.type": "LogAppendTime"})
+        self._create("appended", options={"message.timestamp.type": "LogAppendTime"})
         producer.produce("appended", b"when?", timestamp=TIMED)
         assert producer.flush(TIMEOUT_S) == 0
 
@@ -215,7 +220,7 @@ class _Writer:
         consumer = Consumer({**settings, "group.id": "readers", "enable.auto.commit": False})
         consumer.subscribe(["plain"])
         wait_until(lambda: consumer.poll(0.1), "nothing to read")
-        places = [TopicPartition("plain", at, 3 + at, "note %d" % at) for at in range(3)]
+        places = [TopicPartition("plain", at, READ, f"note {at}") for at in range(3)]
         consumer.commit(offsets=places, asynchronous=False)
         consumer.close()
         for group in ("offsets-only", "forgotten"):

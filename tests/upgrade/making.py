@@ -28,8 +28,10 @@ NUMBERS = (1, 2, 3)
 NODES = "zookeeper.json"
 UNWRITTEN = "unwritten"
 """A topic whose last records are in the block cache alone."""
+WRITTEN = 5
 BEHIND = 20
-_KEEP_BACK: dict[str, str | int | bool] = {
+Options = dict[str, str | int | bool]
+_KEEP_BACK: Options = {
     "pyrklog.cache.flush.ms": 3_600_000,
     "pyrklog.cache.flush.bytes": 1_000_000_000,
 }
@@ -41,11 +43,14 @@ def make_alone(folder: Path, fixtures: Path) -> None:
     """``clean`` after an orderly end, ``killed`` after ``kill -9`` with records in memory only."""
     data, arenas = folder / ALONE, folder / ARENAS
     arenas.mkdir(parents=True)
-    options = {**BROKER_OPTIONS, "pyrklog.cache.dir": str(arenas)}
+    options: Options = {**BROKER_OPTIONS, "pyrklog.cache.dir": str(arenas)}
     broker = TestBroker(data, faults=False, options=options).start()
     write(broker.bootstrap)
     broker.restart()
+    # What comes now is timed: the broker has seen where the logs ended.
+    assert lag_of(broker.bootstrap, "readers")["records"] == 0
     write_on(broker.bootstrap, idempotent=True)
+    _begin_unwritten(broker.bootstrap)
     _wait_for_history(data)
     seen = _manifest(broker.bootstrap)
     assert broker.stop() == 0
@@ -62,14 +67,24 @@ def _manifest(bootstrap: str) -> Seen:
     return {"at": round(time.time()), "lag": lag_of(bootstrap, "readers"), **observe(bootstrap)}
 
 
+def _begin_unwritten(bootstrap: str) -> None:
+    with wire.Connection(bootstrap) as connection:
+        assert wire.create_topic(connection, UNWRITTEN) == 0
+        for number in range(WRITTEN):
+            _write_unwritten(connection, number)
+
+
+def _write_unwritten(connection: wire.Connection, number: int) -> None:
+    sent = wire.record_batch([b"%d" % number])
+    assert wire.produce(connection, UNWRITTEN, sent) == wire.Produced(0, number)
+
+
 def _fill_unwritten(broker: TestBroker) -> dict[str, int]:
     """Writes until the files lack something; returns the ends of file and log."""
     folder = broker.data / "logs" / f"{UNWRITTEN}-0"
     with wire.Connection(broker.bootstrap) as connection:
-        assert wire.create_topic(connection, UNWRITTEN) == 0
-        for number in range(_TRIES):
-            sent = wire.record_batch([b"%d" % number])
-            assert wire.produce(connection, UNWRITTEN, sent) == wire.Produced(0, number)
+        for number in range(WRITTEN, _TRIES):
+            _write_unwritten(connection, number)
             written = written_end(folder)
             if number > written + BEHIND:
                 return {"file": written, "log": number + 1}
@@ -104,6 +119,7 @@ def make_cluster(address: str, folder: Path, fixtures: Path) -> None:
         for broker in cluster.brokers.values():
             broker.restart()
         wait_until(lambda: cluster.registered() == set(NUMBERS), "a broker is missing")
+        assert lag_of(cluster.bootstrap, "readers")["records"] == 0
         write_on(cluster.bootstrap, idempotent=False)
         seen = _manifest(cluster.bootstrap)
         for broker in cluster.brokers.values():
@@ -131,12 +147,17 @@ def tree(store: KazooClient, path: str = "/") -> dict[str, str]:
     return found
 
 
-def load(store: KazooClient, nodes: Mapping[str, str]) -> None:
-    for path, content in sorted(nodes.items()):
-        if path == "/":
-            store.ensure_path(path)
-        else:
-            store.create(path, content.encode(), makepath=True)
+def load(address: str, nodes: Mapping[str, str]) -> None:
+    """``address`` ends with the chroot, which does not exist yet."""
+    host, _, chroot = address.partition("/")
+    store = KazooClient(host)
+    store.start()
+    try:
+        for path, content in sorted(nodes.items()):
+            store.create(f"/{chroot}{path}".rstrip("/"), content.encode(), makepath=True)
+    finally:
+        store.stop()
+        store.close()
 
 
 def save(place: Path, folder: Path, seen: Seen) -> None:

@@ -8,10 +8,16 @@ from __future__ import annotations
 
 import hashlib
 import struct
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
 
-from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, TopicCollection, TopicPartition
+from confluent_kafka import (
+    Consumer,
+    ConsumerGroupTopicPartitions,
+    KafkaError,
+    TopicCollection,
+    TopicPartition,
+)
 from confluent_kafka.admin import AdminClient
 
 from pyrklog.protocol.configs import (
@@ -43,7 +49,10 @@ _DEFAULT, _STATIC = 5, 4
 _OFFSET_FOR_LEADER_EPOCH = 23
 _SHOWN_BYTES = 40
 
+ISOLATIONS = ("read_uncommitted", "read_committed")
+
 Seen = dict[str, Any]
+Place = tuple[str, int]
 
 
 def observe(bootstrap: str) -> Seen:
@@ -53,7 +62,7 @@ def observe(bootstrap: str) -> Seen:
     wait_until(lambda: _is_settled(admin), "a replica is missing")
     names = sorted(name for name in admin.list_topics(timeout=TIMEOUT_S).topics if name[0] != "_")
     return {
-        "topics": {name: _topic(bootstrap, admin, name) for name in names},
+        "topics": _topics(bootstrap, admin, names),
         "options": dict(_options(places[0], admin, names)),
         **observe_coordinators(bootstrap),
     }
@@ -76,64 +85,78 @@ def _is_settled(admin: AdminClient) -> bool:
 # --- topics --------------------------------------------------------------------------------------
 
 
-def _topic(bootstrap: str, admin: AdminClient, name: str) -> Seen:
-    told = admin.describe_topics(TopicCollection([name]))[name].result(TIMEOUT_S)
-    partitions = {}
-    for one in sorted(told.partitions, key=lambda one: int(one.id)):
-        leader = f"{one.leader.host}:{one.leader.port}"
-        partitions[str(one.id)] = {
-            "replicas": [replica.id for replica in one.replicas],
-            **_offsets(bootstrap, name, one.id),
-            "epochs": _epochs(leader, name, one.id),
-            "producers": _producers(leader, name, one.id),
-            "records": read(bootstrap, name, one.id, "read_uncommitted"),
-            "committed": [
-                int(line.split()[0]) for line in read(bootstrap, name, one.id, "read_committed")
-            ],
+def _topics(bootstrap: str, admin: AdminClient, names: list[str]) -> Seen:
+    told = admin.describe_topics(TopicCollection(names))
+    found = {name: told[name].result(TIMEOUT_S) for name in names}
+    places = [(name, one.id) for name, topic in found.items() for one in topic.partitions]
+    everything, committed = (read(bootstrap, places, isolation) for isolation in ISOLATIONS)
+    return {
+        name: {
+            "id": str(topic.topic_id),
+            "partitions": {
+                str(one.id): {
+                    "replicas": [replica.id for replica in one.replicas],
+                    "start": everything[name, one.id].start,
+                    "end": everything[name, one.id].end,
+                    "stable": committed[name, one.id].end,
+                    "records": everything[name, one.id].records,
+                    "committed": [int(line.split()[0]) for line in committed[name, one.id].records],
+                    **_of_leader(f"{one.leader.host}:{one.leader.port}", name, one.id),
+                }
+                for one in sorted(topic.partitions, key=lambda one: int(one.id))
+            },
         }
-    return {"id": str(told.topic_id), "partitions": partitions}
+        for name, topic in found.items()
+    }
 
 
-def _offsets(bootstrap: str, topic: str, partition: int) -> Seen:
-    found = {}
-    for isolation, name in (("read_uncommitted", "end"), ("read_committed", "stable")):
-        consumer = _consumer(bootstrap, isolation)
-        place = TopicPartition(topic, partition)
-        found["start"], found[name] = consumer.get_watermark_offsets(place, TIMEOUT_S)
-        consumer.close()
-    return found
+class Log(NamedTuple):
+    """``end``: where readers of this isolation end; a line for each record."""
+
+    start: int
+    end: int
+    records: list[str]
 
 
-def _consumer(bootstrap: str, isolation: str) -> Consumer:
-    return Consumer(
+def read(bootstrap: str, places: Sequence[Place], isolation: str) -> dict[Place, Log]:
+    """All that such a reader can see of these partitions."""
+    consumer = Consumer(
         {
             "bootstrap.servers": bootstrap,
             "group.id": "nobody",
             "enable.auto.commit": False,
             "enable.partition.eof": True,
+            "enable.metrics.push": False,
             "isolation.level": isolation,
-            "auto.offset.reset": "earliest",
             "check.crcs": True,
         }
     )
-
-
-def read(bootstrap: str, topic: str, partition: int, isolation: str) -> list[str]:
-    """All records of a partition, each as a line."""
-    consumer = _consumer(bootstrap, isolation)
-    consumer.assign([TopicPartition(topic, partition, 0)])
-    found = []
     try:
-        while True:
+        found = {}
+        for place in places:
+            start, end = consumer.get_watermark_offsets(TopicPartition(*place), TIMEOUT_S)
+            found[place] = Log(start, end, [])
+        consumer.assign([TopicPartition(*place, found[place].start) for place in places])
+        left = set(places)
+        while left:
             message = consumer.poll(TIMEOUT_S)
-            assert message is not None, f"no end of {topic}-{partition} after {found}"
-            if message.error() is not None:
-                return found
-            parts = [message.offset(), message.timestamp()[1], _shown(message.key())]
-            headers = [f"{name}={_shown(content)}" for name, content in message.headers() or ()]
-            found.append(" ".join(map(str, [*parts, _shown(message.value()), *headers])))
+            assert message is not None, f"no end of {left}"
+            place = message.topic(), message.partition()
+            error = message.error()
+            if error is None:
+                found[place].records.append(_line(message))
+            else:
+                assert error.code() == KafkaError._PARTITION_EOF, error
+                left.discard(place)
+        return found
     finally:
         consumer.close()
+
+
+def _line(message: Any) -> str:
+    parts = [message.offset(), message.timestamp()[1], _shown(message.key())]
+    headers = [f"{name}={_shown(content)}" for name, content in message.headers() or ()]
+    return " ".join(map(str, [*parts, _shown(message.value()), *headers]))
 
 
 def _shown(content: bytes | None) -> str:
@@ -142,6 +165,13 @@ def _shown(content: bytes | None) -> str:
     if len(content) > _SHOWN_BYTES:
         return f"{len(content)}:{hashlib.sha256(content).hexdigest()[:16]}"
     return ascii(content.decode("latin-1")).replace(" ", "\\x20")
+
+
+def _of_leader(leader: str, topic: str, partition: int) -> Seen:
+    return {
+        "epochs": _epochs(leader, topic, partition),
+        "producers": _producers(leader, topic, partition),
+    }
 
 
 def _epochs(leader: str, topic: str, partition: int) -> dict[str, int]:

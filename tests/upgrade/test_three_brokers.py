@@ -37,7 +37,7 @@ def test_a_cluster_goes_on(
     nodes = json.loads((folder / NODES).read_text())
     environment = clock_of(seen, tmp_path / "clock").environment
     cluster = new_cluster(environment=environment, **cluster_options())
-    load(cluster.store, nodes)
+    load(cluster.zookeeper, nodes)
     assert tree(cluster.store) == nodes
     as_left_here(cluster, folder)
     cluster.start()
