@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from pyrklog.base.problems import Problem
-from pyrklog.cli.failures import CliError, Exit, refuse_empty
+from pyrklog.cli.failures import CliError, Exit, counted, refuse_empty
 from pyrklog.cli.mirror_clusters import Sides, admins, fail, places, probe, with_sides
 from pyrklog.cli.options import (
     Output,
@@ -73,6 +73,7 @@ def run(
     heartbeat_s: float | None = option(
         "--heartbeats SECONDS", "Write MirrorMaker's heartbeats this often.", None, min=0.1
     ),
+    dry_run: bool = option("--dry-run", "Only say which topics would be copied.", False),
 ) -> None:
     """Copy topics until Ctrl-C, and go on where it was the next time."""
     from pyrklog.cli.produce import refuse_codec
@@ -104,9 +105,33 @@ def run(
             timeout_s=options.timeout_s,
             offsets=Offsets(offsets),
         )
-        _run(options, wanted)
+        if dry_run:
+            _tell_plan(options, wanted)
+        else:
+            _run(options, wanted)
     except MirrorError as error:
         fail(error)
+
+
+def _tell_plan(options: Settings, wanted: "Options") -> None:
+    """Changes nothing at either cluster."""
+    from pyrklog.cli.admin_common import say
+    from pyrklog.cli.mirror_told import Said
+    from pyrklog.mirror import Mirror
+
+    # They have the rights that a run needs, too.
+    admins(options, wanted.source, wanted.target)
+    look = Mirror(wanted, Said(wanted.names, options)).look()
+    if not look.topics:
+        say(options, "nothing would be copied: no topic matches")
+    for topic, count in sorted(look.topics.items()):
+        name = wanted.names.at_target(topic)
+        there = look.at_target.get(name)
+        more = "which would be created"
+        if there is not None:
+            has = f"which has {counted(there, 'partition')}"
+            more = has if there >= count else f"{has} and would get {count - there} more"
+        say(options, f"{topic}: {counted(count, 'partition')} would be copied to {name}, {more}")
 
 
 def _run(options: Settings, wanted: "Options") -> None:

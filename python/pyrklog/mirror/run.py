@@ -185,6 +185,11 @@ class Mirror:
         """Whether topics that were asked for are not mirrored."""
         return self._topics.too_long
 
+    def look(self) -> Look:
+        """What a first run would copy, and what the target has; nothing is changed there. Raises
+        MirrorError."""
+        return self._topics.look()
+
     def run(self) -> None:
         """Raises MirrorError."""
         wait_s = WAIT_MIN_S
