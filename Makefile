@@ -1,7 +1,7 @@
 # The only commands a newcomer needs. Each sets up what it needs in .venv, .cache and target, and
 # nothing outside this checkout but the package managers' own caches. Needed: Python 3.11+ with
 # venv, Rust 1.89+ and a C compiler; JDK 17 and Maven for test, test-faults, test-long,
-# parity-answers, bench and zookeeper; JDK 17 for demo and test-checker.
+# parity-answers, bench and zookeeper; JDK 17 for demo, test-checker and test-alerts.
 
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
@@ -50,10 +50,12 @@ KILLS ?= 30
 FUZZ_SCRIPTS ?= 8000
 FUZZ_EXAMPLES ?= 500
 SIM_SEEDS ?= 10000
+# Of `make test-alerts`: load without a fault.
+SERVICE_SECONDS ?= 600
 # Of `make fuzz`, each target.
 FUZZ_SECONDS ?= 60
 
-.PHONY: build run zookeeper test lint check-alerts promtool-there test-rust test-python parity-answers test-faults test-checker test-long test-soak simulate fuzz bench demo wheel clean help
+.PHONY: build run zookeeper test lint check-alerts promtool-there test-rust test-python parity-answers test-faults test-checker test-long test-soak test-alerts simulate fuzz bench demo wheel clean help
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -96,7 +98,7 @@ test-rust: ## cargo's tests of all crates but the binding, which has no logic
 # A file's tests stay together: they share brokers and clusters. The units come last, and fill what
 # one of the processes has left. Many tests wait for brokers: three processes keep two cores busy.
 test-python: $(CORE) $(SIM_CORE) .venv/.dev dist/.made .cache/kafka.done .cache/kafka4.done .cache/streams.done .cache/connect.done .cache/spark.done .cache/zookeeper.done .cache/postgres.done $(OLD_CLIENTS) ## pytest in three processes, or in one with PYTEST_ARGS
-	$(BIN)/pytest --ignore=tests/faults --benchmark-disable -m "not long" \
+	$(BIN)/pytest --ignore=tests/faults --ignore=tests/service --benchmark-disable -m "not long" \
 	  $(if $(PYTEST_ARGS),$(PYTEST_ARGS),-n 3 --dist loadfile --no-loadscope-reorder --durations=40)
 
 parity-answers: $(CORE) .venv/.dev .cache/kafka.done ## asks Apache Kafka the requests of tests/parity anew, and keeps its answers
@@ -129,6 +131,9 @@ test-long: $(CORE) $(SIM_CORE) .venv/.dev ## more of everything, under three hou
 test-soak: SOAK_SECONDS = 3600
 test-soak: $(CORE) .venv/.dev ## mixed load for an hour, or SOAK_SECONDS, within the memory bound
 	SOAK_SECONDS=$(SOAK_SECONDS) $(BIN)/pytest -s tests/faults/test_soak.py $(PYTEST_ARGS)
+
+test-alerts: $(CORE) .venv/.dev .cache/prometheus.done ## a real Prometheus and SERVICE_SECONDS of load, then a fault for each alert; an hour, as root
+	SERVICE_SECONDS=$(SERVICE_SECONDS) $(BIN)/pytest -s tests/service $(PYTEST_ARGS)
 
 simulate: $(CORE) $(SIM_CORE) .venv/.dev ## SIM_SEEDS seeds of the simulation, then the injected bugs
 	$(BIN)/python -m tests.sim --seeds $(SIM_SEEDS) --shrink --keep-going
@@ -213,6 +218,12 @@ dist/.made: $(RUST) $(PACKAGE) pyproject.toml .venv/.build-tools
 	rm -rf .cache/$* && mkdir -p .cache/$*
 	mvn --batch-mode --quiet --file $< org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy-dependencies \
 	  -DincludeScope=runtime -DoutputDirectory=$(CURDIR)/.cache/$*
+	touch $@
+
+# Debian's Prometheus, and a file system that can hang: unpacked there, not installed.
+.cache/prometheus.done: ci/debian_tools.py
+	rm -rf .cache/prometheus && mkdir -p .cache/prometheus
+	$(PYTHON) $< .cache/prometheus
 	touch $@
 
 # A Python client beside the one of the same name in .venv.

@@ -17,12 +17,11 @@ from tests.support.waiting import wait_until
 
 class FailingDisk:
     def __init__(self, tools: Path, folder: Path, files: Path) -> None:
-        """Mounts it on ``folder``, with its files in ``files``; makes both. Needs root."""
+        """Mounts it on ``folder``, which it makes, with its files in ``files``. Needs root."""
         self.folder = folder
         self.files = files
         self._tools = tools
         folder.mkdir(parents=True)
-        files.mkdir(parents=True)
         self._process: subprocess.Popen[bytes] | None = None
         self.mount()
 

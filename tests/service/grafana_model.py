@@ -16,12 +16,15 @@ PANEL_TYPES = frozenset({"row", "timeseries", "stat"})
 UNITS = frozenset({"short", "Bps", "bytes", "s", "reqps", "percentunit", "ops"})
 """Of Grafana's ids of units, those that we use."""
 SOURCE = {"type": "prometheus", "uid": "${datasource}"}
-ALL = "$__all"
 RATE_INTERVAL_S = 16
 """As Grafana for an hour: a step of 15 s and one scrape, or four scrapes."""
 _VARIABLE = re.compile(r"\$(?:\{(\w+)\}|(\w+))")
 _LABEL_VALUES = re.compile(r"label_values\((.+),\s*(\w+)\)")
 BUILT_IN = frozenset({"__rate_interval", "__all"})
+NEEDS_A_FAULT = {
+    ("pyrklog-cluster", "Findings"): "brokers that are well find nothing wrong with themselves",
+}
+"""Panels that are empty where all is well, by dashboard and title, and why."""
 
 
 class PanelQuery(NamedTuple):

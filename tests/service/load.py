@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable, Mapping
 from typing import Any, Self
 
-from confluent_kafka import Consumer, Producer
+from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
 
 TOPIC = "orders"
 GROUP = "billing"
@@ -19,8 +19,13 @@ TOPIC_OPTIONS: Mapping[str, str] = {
 _PAUSE_S = 0.05
 _RECORDS = 4
 _VALUE = bytes(500)
-"""With these 40 kB a second: a disk of 16 GiB lasts for days, so none is about to be full."""
-_CLIENT: Mapping[str, Any] = {"log_level": 0, "reconnect.backoff.max.ms": 500}
+"""With these each producer writes 20 kB a second: little, as the machine has other things to do."""
+_CLIENT: Mapping[str, Any] = {
+    "log_level": 0,
+    "reconnect.backoff.max.ms": 500,
+    # A broker that hangs holds up nobody for a minute.
+    "socket.timeout.ms": 6_000,
+}
 
 
 class Repeated:
@@ -121,6 +126,14 @@ class Reader:
             }
         )
         self._consumer.subscribe([topic])
+
+    def read_again(self, count: int) -> None:
+        """Reads on, and from the beginning after so many records."""
+        self.step()
+        if self.read >= count:
+            self.read = 0
+            for one in self._consumer.assignment():
+                self._consumer.seek(TopicPartition(one.topic, one.partition, OFFSET_BEGINNING))
 
     def step(self) -> None:
         # Errors are passing ones: brokers come back, and the client finds them.

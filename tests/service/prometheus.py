@@ -9,7 +9,7 @@ import urllib.error
 import urllib.parse
 import urllib.request
 from collections.abc import Mapping, Sequence
-from math import ceil, isnan
+from math import ceil, isnan, nan
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +20,6 @@ from tests.service.grafana_model import LabelValues
 from tests.support.waiting import wait_until_serves
 
 _START_S = 60
-_LOOKBACK = "3s"
-"""After so long without a sample a series is gone. Those of a target that fails are at once."""
 
 
 class QueryError(Exception):
@@ -42,7 +40,6 @@ class Prometheus:
                     f"--config.file={folder / 'prometheus.yml'}",
                     f"--storage.tsdb.path={folder / 'data'}",
                     f"--web.listen-address={self._address}",
-                    f"--query.lookback-delta={_LOOKBACK}",
                 ],
                 stdin=subprocess.DEVNULL,
                 stdout=target,
@@ -79,9 +76,10 @@ class Prometheus:
         return [(one["metric"], float(one["value"][1])) for one in found]
 
     def number(self, expr: str) -> float:
-        """The value of a query that has one."""
-        ((_, value),) = self.now(expr)
-        return value
+        """The value of a query that has one at most; NaN without one."""
+        found = self.now(expr)
+        assert len(found) <= 1, found
+        return found[0][1] if found else nan
 
     def has_data(self, expr: str, seconds: float = 60) -> bool:
         """Whether it has had a number lately. Raises QueryError for what is no PromQL."""

@@ -8,7 +8,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -22,16 +22,16 @@ from tests.service.durations import longest_s, shortened_rules
 from tests.service.failing_disk import FailingDisk
 from tests.service.load import Load
 from tests.service.prometheus import Prometheus
-from tests.support.cluster_clients import in_sync
-from tests.support.faults.disks import can_mount
+from tests.support.faults.disks import Disk, can_mount
 from tests.support.faults.wired_cluster import NUMBERS, WiredCluster, wired_cluster
 from tests.support.waiting import wait_until
 
 ROOT = Path(__file__).parents[2]
 TOOLS = ROOT / ".cache" / "prometheus"
 RULES = "pyrklog-alerts.yml"
-DISK_BYTES = 16 << 30
-"""The limit of a file system in memory, which takes no more than its files."""
+DISK_BYTES = 256 << 30
+"""The limit of a file system in memory, which takes no more than its files. So large that what the
+tests write does not look as if the disk were full within a day."""
 CACHE_BYTES = 96 << 20
 """Little above what counts as small (64 MiB)."""
 ODD = 3
@@ -46,6 +46,7 @@ OPTIONS: dict[str, Any] = {
     "replica.socket.timeout.ms": 10_000,
     # Leaders move back when a test is at its end, so that an alert about it can be waited for.
     "auto.leader.rebalance.enable": False,
+    "transaction.state.log.num.partitions": 4,
 }
 
 
@@ -56,8 +57,11 @@ class Watched:
         self.folder = folder
         self.cluster = cluster
         self.disk = disk
+        self.brokers = cluster.brokers
+        self.admin = AdminClient({"bootstrap.servers": cluster.bootstrap, "log_level": 0})
         self.prometheus: Prometheus
         self.load: Load
+        self._longest_s = 0
         self._ports = {number: free_port() for number in NUMBERS}
         for number, broker in cluster.brokers.items():
             broker.options |= OPTIONS
@@ -103,10 +107,6 @@ class Watched:
 
     # --- the cluster -----------------------------------------------------------------------------
 
-    @property
-    def admin(self) -> AdminClient:
-        return AdminClient({"bootstrap.servers": self.cluster.bootstrap, "log_level": 0})
-
     def create(self, topic: str, placed: Sequence[Sequence[int]], **options: str) -> None:
         """``placed``: the brokers of each partition's replicas. ``options`` with ``_`` for dots."""
         config = {name.replace("_", "."): value for name, value in options.items()}
@@ -123,6 +123,10 @@ class Watched:
             yield
         finally:
             self.admin.delete_topics([topic])[topic].result(60)
+
+    def log_dirs(self, number: int) -> list[Path]:
+        own = [self.cluster.log_dir(number)]
+        return [*own, self.disk.folder] if number == ODD else own
 
     def restart(self, number: int) -> None:
         """An orderly end, and a start."""
@@ -168,22 +172,24 @@ class Watched:
         wait_until(is_quiet, lambda: f"alerts go on: {active}", self._longest_s + SETTLED_S)
 
     def _is_whole(self) -> bool:
-        admin = self.admin
-        try:
-            topics = [name for name in admin.list_topics(timeout=10).topics]
-            wanted = [one for topic in topics for one in in_sync(admin, topic).values()]
-        except (KafkaException, KeyError):
-            return False
-        replicated = self.prometheus.number(
+        """By what each broker tells of the partitions that it leads."""
+        answering = self.prometheus.number(f'sum(up{{job="{scraping.JOB}"}})')
+        behind = self.prometheus.number(
             "sum(kafka_server_replicamanager_underreplicatedpartitions)"
+            " + max(kafka_controller_kafkacontroller_offlinepartitionscount)"
         )
-        return bool(wanted) and replicated == 0
+        return answering == len(NUMBERS) and behind == 0
 
     def _prefer(self) -> None:
         uneven = self.prometheus.number(
             "max(kafka_controller_kafkacontroller_preferredreplicaimbalancecount)"
         )
         if uneven:
+            self.elect_preferred()
+
+    def elect_preferred(self) -> None:
+        """Tries it; a controller that moves is asked again by the caller's next try."""
+        with suppress(KafkaException):
             self.admin.elect_leaders(ElectionType.PREFERRED, None).result(30)
 
     def goes_on(self, seconds: float) -> None:
@@ -202,15 +208,17 @@ def watched_cluster(folder: Path) -> Iterator[Watched]:
     """All started and under load. The load has been read once."""
     assert can_mount(), "disks that fill up, hang and fail need root"
     with wired_cluster(folder, "watched") as cluster, ExitStack() as ended:
-        tools = TOOLS / "root" if (TOOLS / "root").exists() else TOOLS
         data = cluster.brokers[ODD].data
-        disk = FailingDisk(tools, data / "failing", data / "failing-files")
+        files = Disk(data / "failing-files", DISK_BYTES)
+        ended.callback(files.close)
+        disk = FailingDisk(TOOLS, data / "failing", files.folder)
         ended.callback(disk.close)
         shipped = folder / "monitoring"
         shipped.mkdir()
         watched = Watched(shipped, cluster, disk)
         watched.write_files()
-        ended.callback(cluster.close)
+        for broker in cluster.brokers.values():
+            ended.callback(broker.close)  # before the disk goes
         cluster.start()
         placed = [[1 + (n + m) % 3 for m in range(3)] for n in range(load.PARTITIONS)]
         watched.create(
@@ -219,7 +227,7 @@ def watched_cluster(folder: Path) -> Iterator[Watched]:
         watched.load = Load(cluster.bootstrap)
         ended.callback(watched.load.close)
         wait_until(lambda: watched.load.read > 0, "nothing is read")
-        prometheus = program(tools, "prometheus")
+        prometheus = program(TOOLS, "prometheus")
         watched.prometheus = Prometheus(prometheus, shipped, watched.configuration())
         ended.callback(watched.prometheus.close)
         yield watched
