@@ -1,8 +1,8 @@
 """Programs of Debian's packages, unpacked below a folder rather than installed.
 
-``python ci/debian_tools.py FOLDER`` leaves what `tests/service` runs: Prometheus, and bindfs, a file
-system that can hang or fail. Without apt the programs must be on the PATH; else it exits with 1 and
-says what is missing.
+``python ci/debian_tools.py FOLDER`` leaves there what `tests/service` runs: Prometheus, and bindfs,
+a file system that can hang or fail. Without apt the programs must be on the PATH; else it exits
+with 1 and says what is missing.
 """
 
 from __future__ import annotations

@@ -134,11 +134,12 @@ def clock_ahead(watched: Watched) -> Iterator[None]:
 def little_shared_memory(watched: Watched) -> Iterator[None]:
     memory = Disk(watched.folder / "little-memory", SMALL_CACHE_BYTES)
     options = watched.cluster.brokers[OTHER].options
+    before = options["pyrklog.cache.dir"]
     options["pyrklog.cache.dir"] = str(memory.folder)
     try:
         watched.restart(OTHER)
         yield
     finally:
-        del options["pyrklog.cache.dir"]
+        options["pyrklog.cache.dir"] = before
         watched.restart(OTHER)
         memory.close()

@@ -121,7 +121,8 @@ def cache_too_small(watched: Watched) -> Iterator[None]:
         bootstrap = watched.cluster.bootstrap
         writer = Writer(bootstrap, HOT, value=HOT_VALUE, records=5)
         clients.enter_context(Repeated(writer.step, 0.1, writer.close))
-        wait_until(lambda: writer.acknowledged * len(HOT_VALUE) > 2 * CACHE_BYTES, "it is slow", 180)
+        much = 2 * CACHE_BYTES // len(HOT_VALUE)
+        wait_until(lambda: writer.acknowledged > much, "it is slow", 180)
         clients.enter_context(_from_the_beginning(bootstrap))
         yield
     watched.cluster.brokers[victim].options["pyrklog.cache.max.bytes"] = 4 * CACHE_BYTES

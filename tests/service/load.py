@@ -33,7 +33,10 @@ class Repeated:
     it, and is raised by ``close``."""
 
     def __init__(
-        self, step: Callable[[], None], pause_s: float = 0.0, close: Callable[[], None] = lambda: None
+        self,
+        step: Callable[[], None],
+        pause_s: float = 0.0,
+        close: Callable[[], None] = lambda: None,
     ) -> None:
         self._step, self._close, self._pause_s = step, close, pause_s
         self._ended = threading.Event()

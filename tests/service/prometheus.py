@@ -9,7 +9,7 @@ import urllib.error
 import urllib.parse
 import urllib.request
 from collections.abc import Mapping, Sequence
-from math import ceil, isnan, nan
+from math import isnan, nan
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,9 @@ from tests.service.grafana_model import LabelValues
 from tests.support.waiting import wait_until_serves
 
 _START_S = 60
+_SETTLED_S = 1
+"""An alert that has just ended is told by the evaluation before."""
+_LABELS_LEFT_OUT = ("alertname", "__name__", "job", "severity")
 
 
 class QueryError(Exception):
@@ -83,11 +86,20 @@ class Prometheus:
 
     def has_data(self, expr: str, seconds: float = 60) -> bool:
         """Whether it has had a number lately. Raises QueryError for what is no PromQL."""
+        found = self._between(expr, time.time() - seconds, step_s=5)
+        return any(not isnan(value) for _, values in found for value in values)
+
+    def _between(
+        self, expr: str, start: float, step_s: int = 1
+    ) -> list[tuple[Mapping[str, str], list[float]]]:
+        """Labels and values of each series since a time."""
         end = time.time()
-        found = self._ask("query_range", query=expr, start=end - seconds, end=end, step=1)
-        return any(
-            not isnan(float(value)) for one in found["result"] for _, value in one["values"]
-        )
+        if start > end:
+            return []
+        found = self._ask("query_range", query=expr, start=start, end=end, step=step_s)["result"]
+        return [
+            (one["metric"], [float(value) for _, value in one["values"]]) for one in found
+        ]
 
     def label_values(self, asked: LabelValues) -> Sequence[str]:
         """As Grafana's ``label_values``."""
@@ -107,23 +119,13 @@ class Prometheus:
 
     def fired(self, since: float) -> set[str]:
         """Alerts that have fired since a time, or do so now."""
-        window_s = max(1, ceil(time.time() - since))
-        found = self.now(
-            "count by (alertname) "
-            f'(count_over_time(ALERTS{{alertstate="firing"}}[{window_s}s]))'
-        )
+        found = self._between('ALERTS{alertstate="firing"}', since + _SETTLED_S)
         return {labels["alertname"] for labels, _ in found}
 
     def seen(self, since: float) -> dict[str, list[str]]:
-        """Alerts that were active since a time, with the labels of each; for messages."""
-        window_s = max(1, ceil(time.time() - since))
-        found = self.now(f"count_over_time(ALERTS[{window_s}s])")
+        """Alerts that were active since a time, with labels and for how long; for messages."""
         told: dict[str, list[str]] = {}
-        for labels, count in found:
-            rest = {
-                name: value
-                for name, value in labels.items()
-                if name not in ("alertname", "__name__", "job", "severity")
-            }
-            told.setdefault(labels["alertname"], []).append(f"{rest} in {count:.0f} samples")
+        for labels, values in self._between("ALERTS", since):
+            rest = {name: value for name, value in labels.items() if name not in _LABELS_LEFT_OUT}
+            told.setdefault(labels["alertname"], []).append(f"{rest} for {len(values)} s")
         return told

@@ -1,9 +1,9 @@
 """The shipped alerts and dashboards, by a real Prometheus at a real cluster under load.
 
-`make test-alerts`, about an hour. First ``SERVICE_SECONDS`` (600) without a fault: no alert fires, and
-every query of the dashboards has data. Then one fault after another: its alerts fire, no others do,
-and they end once it is undone. Durations of the rules are shortened (:mod:`.durations`); what they
-look at is what the brokers tell, and no metric is made up.
+`make test-alerts`, about an hour. First ``SERVICE_SECONDS`` (600) without a fault: no alert fires,
+and every query of the dashboards has data. Then one fault after another: its alerts fire, no others
+do, and they end once it is undone. Durations of the rules are shortened (:mod:`.durations`); what
+they look at is what the brokers tell, and no metric is made up.
 """
 
 from __future__ import annotations

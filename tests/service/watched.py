@@ -1,4 +1,4 @@
-"""Three brokers with ZooKeeper under load, and a Prometheus that watches them by the shipped files."""
+"""Three brokers with ZooKeeper under load, and a Prometheus that goes by the shipped files."""
 
 from __future__ import annotations
 
@@ -35,10 +35,13 @@ tests write does not look as if the disk were full within a day."""
 CACHE_BYTES = 96 << 20
 """Little above what counts as small (64 MiB)."""
 ODD = 3
-"""The broker whose second log directory is the disk that fails. Faults hit this one, or the next."""
+"""The broker whose second log directory is the disk that fails."""
 OTHER = 2
+"""The broker that most other faults hit."""
 SETTLED_S = 180.0
 OPTIONS: dict[str, Any] = {
+    # In a container, too.
+    "pyrklog.cache.dir": "/dev/shm",
     "pyrklog.cache.max.bytes": CACHE_BYTES,
     # Faults must not make sessions end that they do not mean, on a busy machine too.
     "zookeeper.session.timeout.ms": 6_000,
