@@ -99,7 +99,7 @@ def controller_dies_without_zookeeper(watched: Watched) -> Iterator[None]:
 @contextmanager
 def two_clusters_in_a_job(watched: Watched) -> Iterator[None]:
     target = f"127.0.0.1:{free_port()}"
-    options = {"pyrklog.http.listener": target, "pyrklog.cache.max.bytes": 0}
+    options: dict[str, str | int] = {"pyrklog.http.listener": target, "pyrklog.cache.max.bytes": 0}
     with TestBroker(watched.folder / "lone", faults=False, options=options):
         watched.scrape(scraping.JOB, [*watched.targets, target])
         try:

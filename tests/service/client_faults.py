@@ -86,13 +86,12 @@ def _set_connections_max(admin: AdminClient, count: int | None) -> None:
 @contextmanager
 def connections_at_limit(watched: Watched) -> Iterator[None]:
     open_now = f'pyrklog_connections{{instance="{watched.target(OTHER)}"}}'
-    admin = watched.admin
-    _set_connections_max(admin, round(watched.prometheus.number(open_now)) + ROOM)
+    _set_connections_max(watched.admin, round(watched.prometheus.number(open_now)) + ROOM)
     try:
         with _flood(watched, FLOOD):
             yield
     finally:
-        _set_connections_max(admin, None)
+        _set_connections_max(watched.admin, None)
 
 
 @contextmanager
@@ -149,11 +148,11 @@ def _wait_until_caught_up(watched: Watched, group: str) -> None:
 
 
 @contextmanager
-def _deleted_at_last(admin: AdminClient, group: str) -> Iterator[None]:
+def _deleted_at_last(watched: Watched, group: str) -> Iterator[None]:
     try:
         yield
     finally:
-        admin.delete_consumer_groups([group])[group].result(60)
+        watched.admin.delete_consumer_groups([group])[group].result(60)
 
 
 @contextmanager
@@ -167,7 +166,7 @@ def consumers_stop(watched: Watched) -> Iterator[None]:
         wait_until(lambda: reader.read > 0, "it reads nothing")
         return thread
 
-    with _deleted_at_last(watched.admin, group):
+    with _deleted_at_last(watched, group):
         reading().close()
         try:
             yield
@@ -182,7 +181,7 @@ def transaction_hangs(watched: Watched) -> Iterator[None]:
     topic, group, bootstrap = "payments", "settlement", watched.cluster.bootstrap
     with (
         watched.topic(topic, [[1, 2, 3]]),
-        _deleted_at_last(watched.admin, group),
+        _deleted_at_last(watched, group),
         ExitStack() as clients,
     ):
         writer = Writer(bootstrap, topic)
@@ -207,11 +206,10 @@ def transaction_hangs(watched: Watched) -> Iterator[None]:
 @contextmanager
 def topic_too_wide(watched: Watched) -> Iterator[None]:
     """For one answer of /metrics/detail."""
-    admin = watched.admin
-    admin.create_topics([NewTopic("wide", WIDE_PARTITIONS, 1)])["wide"].result(120)
+    watched.admin.create_topics([NewTopic("wide", WIDE_PARTITIONS, 1)])["wide"].result(120)
     try:
         watched.scrape("wide", [watched.target(OTHER)])
         yield
     finally:
         watched.scrape("wide", [])
-        admin.delete_topics(["wide"])["wide"].result(120)
+        watched.admin.delete_topics(["wide"])["wide"].result(120)

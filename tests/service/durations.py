@@ -9,6 +9,8 @@ number of seconds is compared with (``..._seconds{...} > 900``). Everything else
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
+from itertools import groupby
 from typing import Any
 
 import yaml
@@ -61,3 +63,8 @@ def longest_s(text: str) -> int:
     rules = [rule for group in file["groups"] for rule in group["rules"]]
     windows = [seconds(one) for rule in rules for one in _WINDOW.findall(rule["expr"])]
     return max(*(seconds(rule["for"]) for rule in rules), *windows)
+
+
+def longest_silence_s(up: Sequence[float]) -> int:
+    """Of a target's `up`, second by second."""
+    return max(len(list(run)) if not is_up else 0 for is_up, run in groupby(up))

@@ -86,10 +86,10 @@ class Prometheus:
 
     def has_data(self, expr: str, seconds: float = 60) -> bool:
         """Whether it has had a number lately. Raises QueryError for what is no PromQL."""
-        found = self._between(expr, time.time() - seconds, step_s=5)
+        found = self.between(expr, time.time() - seconds, step_s=5)
         return any(not isnan(value) for _, values in found for value in values)
 
-    def _between(
+    def between(
         self, expr: str, start: float, step_s: int = 1
     ) -> list[tuple[Mapping[str, str], list[float]]]:
         """Labels and values of each series since a time."""
@@ -97,9 +97,7 @@ class Prometheus:
         if start > end:
             return []
         found = self._ask("query_range", query=expr, start=start, end=end, step=step_s)["result"]
-        return [
-            (one["metric"], [float(value) for _, value in one["values"]]) for one in found
-        ]
+        return [(one["metric"], [float(value) for _, value in one["values"]]) for one in found]
 
     def label_values(self, asked: LabelValues) -> Sequence[str]:
         """As Grafana's ``label_values``."""
@@ -119,13 +117,13 @@ class Prometheus:
 
     def fired(self, since: float) -> set[str]:
         """Alerts that have fired since a time, or do so now."""
-        found = self._between('ALERTS{alertstate="firing"}', since + _SETTLED_S)
+        found = self.between('ALERTS{alertstate="firing"}', since + _SETTLED_S)
         return {labels["alertname"] for labels, _ in found}
 
     def seen(self, since: float) -> dict[str, list[str]]:
         """Alerts that were active since a time, with labels and for how long; for messages."""
         told: dict[str, list[str]] = {}
-        for labels, values in self._between("ALERTS", since):
+        for labels, values in self.between("ALERTS", since):
             rest = {name: value for name, value in labels.items() if name not in _LABELS_LEFT_OUT}
             told.setdefault(labels["alertname"], []).append(f"{rest} for {len(values)} s")
         return told

@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 
 from tests.service import load
+from tests.service.durations import longest_silence_s
 from tests.service.fault_table import FAULTS
 from tests.service.faults import Fault
 from tests.service.grafana_model import NEEDS_A_FAULT, PanelQuery, expanded, wrong_with
@@ -30,6 +31,8 @@ SECONDS = float(os.environ.get("SERVICE_SECONDS", "600"))
 FIRES_S = 240.0
 """A minute until a broker looks at a disk, the longest `for` of two minutes, and a busy machine."""
 FAULT_S = 900.0
+SILENT_S_MAX = 2
+"""A scrape has a second. On a busy machine one is late, and the next may be."""
 DETAIL_S = 180.0
 """A query of the dashboards looks at growth from minute to minute."""
 
@@ -47,13 +50,6 @@ def dashboards(watched: Watched) -> list[dict[str, Any]]:
     return [json.loads(Path(path).read_text()) for path in paths]
 
 
-def answered(watched: Watched, since: float) -> dict[str, float]:
-    """The share of scrapes that were answered, by broker."""
-    window_s = max(1, int(time.time() - since))
-    found = watched.prometheus.now(f'avg_over_time(up{{job="pyrklog"}}[{window_s}s])')
-    return {labels["instance"]: share for labels, share in found}
-
-
 @pytest.mark.timeout(SECONDS + FAULT_S)
 def test_nothing_fires_under_load(watched: Watched) -> None:
     watched.settle()
@@ -65,7 +61,12 @@ def test_nothing_fires_under_load(watched: Watched) -> None:
     assert watched.prometheus.fired(begun) == set(), watched.prometheus.seen(begun)
     failed = [one for one in watched.prometheus.rules().values() if one["health"] != "ok"]
     assert not failed
-    assert answered(watched, begun) == dict.fromkeys(watched.targets, 1.0)
+    silences = {
+        labels["instance"]: longest_silence_s(values)
+        for labels, values in watched.prometheus.between('up{job="pyrklog"}', begun)
+    }
+    assert set(silences) == set(watched.targets)
+    assert max(silences.values()) <= SILENT_S_MAX, silences
     assert watched.load.acknowledged > acknowledged
     assert watched.load.read > read
 

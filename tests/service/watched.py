@@ -12,8 +12,8 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from confluent_kafka import KafkaException
-from confluent_kafka.admin import AdminClient, ElectionType, NewTopic
+from confluent_kafka import ElectionType, KafkaException
+from confluent_kafka.admin import AdminClient, NewTopic
 
 from ci.debian_tools import program
 from pyrklog.testing.broker import free_port
@@ -61,7 +61,6 @@ class Watched:
         self.cluster = cluster
         self.disk = disk
         self.brokers = cluster.brokers
-        self.admin = AdminClient({"bootstrap.servers": cluster.bootstrap, "log_level": 0})
         self.prometheus: Prometheus
         self.load: Load
         self._longest_s = 0
@@ -109,6 +108,11 @@ class Watched:
         return scraping.configuration(template, load.TOPIC, load.GROUP, files)
 
     # --- the cluster -----------------------------------------------------------------------------
+
+    @property
+    def admin(self) -> AdminClient:
+        """A new one: librdkafka does not look for a controller that has changed."""
+        return AdminClient({"bootstrap.servers": self.cluster.bootstrap, "log_level": 0})
 
     def create(self, topic: str, placed: Sequence[Sequence[int]], **options: str) -> None:
         """``placed``: the brokers of each partition's replicas. ``options`` with ``_`` for dots."""
@@ -191,7 +195,7 @@ class Watched:
             self.elect_preferred()
 
     def elect_preferred(self) -> None:
-        """Tries it; a controller that moves is asked again by the caller's next try."""
+        """Tries it; while the controller moves, the caller tries again."""
         with suppress(KafkaException):
             self.admin.elect_leaders(ElectionType.PREFERRED, None).result(30)
 

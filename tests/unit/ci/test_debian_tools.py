@@ -60,9 +60,7 @@ def test_a_package_that_apt_does_not_have_is_named(tmp_path: Path) -> None:
     executable(tmp_path / "dpkg-deb")
     done = run(tmp_path / "tools", tmp_path)
     assert done.returncode == 1
-    assert done.stderr == (
-        "apt-get has no prometheus: E: no lists; `apt-get update` may help\n"
-    )
+    assert done.stderr == ("apt-get has no prometheus: E: no lists; `apt-get update` may help\n")
 
 
 def test_the_unpacked_program_comes_before_that_of_the_path(

@@ -11,6 +11,7 @@ from tests.service.durations import (
     FACTOR,
     LEAST_S,
     longest_s,
+    longest_silence_s,
     seconds,
     shortened,
     shortened_expr,
@@ -66,3 +67,11 @@ def test_no_rule_takes_longer_than_two_minutes() -> None:
     assert longest_s(SHIPPED) == 3600
     assert longest_s(shortened_rules(SHIPPED)) == 3600 / FACTOR
     assert LEAST_S < 3600 / FACTOR
+
+
+@pytest.mark.parametrize(
+    ("up", "expected"),
+    [([1.0, 1.0], 0), ([1.0, 0.0, 1.0, 0.0], 1), ([0.0, 0.0, 1.0, 0.0], 2), ([0.0] * 3, 3)],
+)
+def test_the_longest_silence_of_a_target(up: list[float], expected: int) -> None:
+    assert longest_silence_s(up) == expected
