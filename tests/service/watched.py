@@ -64,6 +64,7 @@ class Watched:
         self.prometheus: Prometheus
         self.load: Load
         self._longest_s = 0
+        self._admin: AdminClient
         self._ports = {number: free_port() for number in NUMBERS}
         for number, broker in cluster.brokers.items():
             broker.options |= OPTIONS
@@ -111,8 +112,10 @@ class Watched:
 
     @property
     def admin(self) -> AdminClient:
-        """A new one: librdkafka does not look for a controller that has changed."""
-        return AdminClient({"bootstrap.servers": self.cluster.bootstrap, "log_level": 0})
+        """A new one, as librdkafka does not look for a controller that has changed. It is kept: a
+        client ends with the last reference, also while it waits for an answer."""
+        self._admin = AdminClient({"bootstrap.servers": self.cluster.bootstrap, "log_level": 0})
+        return self._admin
 
     def create(self, topic: str, placed: Sequence[Sequence[int]], **options: str) -> None:
         """``placed``: the brokers of each partition's replicas. ``options`` with ``_`` for dots."""
