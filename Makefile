@@ -1,7 +1,7 @@
 # The only commands a newcomer needs. Each sets up what it needs in .venv, .cache and target, and
 # nothing outside this checkout but the package managers' own caches. Needed: Python 3.11+ with
 # venv, Rust 1.89+ and a C compiler; JDK 17 and Maven for test, test-faults, test-long,
-# parity-answers, bench, zookeeper and test-lag; JDK 17 for demo and test-checker.
+# parity-answers, bench, zookeeper and test-lag; JDK 17 for demo, test-checker and test-alerts.
 
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
@@ -52,10 +52,12 @@ FUZZ_EXAMPLES ?= 500
 SIM_SEEDS ?= 10000
 # Of `make test-lag`: burrow (needs apt, or Burrow on the PATH), kafka_exporter (needs Go).
 LAG_TOOLS ?= burrow
+# Of `make test-alerts`: load without a fault.
+SERVICE_SECONDS ?= 600
 # Of `make fuzz`, each target.
 FUZZ_SECONDS ?= 60
 
-.PHONY: build run zookeeper test lint check-alerts promtool-there test-rust test-python parity-answers test-faults test-checker test-long test-soak test-lag simulate fuzz bench demo wheel clean help
+.PHONY: build run zookeeper test lint check-alerts promtool-there test-rust test-python parity-answers test-faults test-checker test-long test-soak test-lag test-alerts simulate fuzz bench demo wheel clean help
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -135,6 +137,9 @@ test-soak: $(CORE) .venv/.dev ## mixed load for an hour, or SOAK_SECONDS, within
 test-lag: $(CORE) .venv/.dev .cache/kafka.done ## our lag beside that of LAG_TOOLS and of Apache's tool, at known rates
 	$(PYTHON) ci/lag_tools.py .cache $(LAG_TOOLS)
 	LAG_TOOLS="$(LAG_TOOLS)" $(BIN)/pytest -s tests/service/test_lag_exporters.py $(PYTEST_ARGS)
+
+test-alerts: $(CORE) .venv/.dev .cache/prometheus.done ## a real Prometheus and SERVICE_SECONDS of load, then a fault for each alert; an hour, as root
+	SERVICE_SECONDS=$(SERVICE_SECONDS) $(BIN)/pytest -s tests/service --ignore=tests/service/test_lag_exporters.py $(PYTEST_ARGS)
 
 simulate: $(CORE) $(SIM_CORE) .venv/.dev ## SIM_SEEDS seeds of the simulation, then the injected bugs
 	$(BIN)/python -m tests.sim --seeds $(SIM_SEEDS) --shrink --keep-going
@@ -219,6 +224,12 @@ dist/.made: $(RUST) $(PACKAGE) pyproject.toml .venv/.build-tools
 	rm -rf .cache/$* && mkdir -p .cache/$*
 	mvn --batch-mode --quiet --file $< org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy-dependencies \
 	  -DincludeScope=runtime -DoutputDirectory=$(CURDIR)/.cache/$*
+	touch $@
+
+# Debian's Prometheus, and a file system that can hang: unpacked there, not installed.
+.cache/prometheus.done: ci/debian_tools.py
+	rm -rf .cache/prometheus && mkdir -p .cache/prometheus
+	$(PYTHON) $< .cache/prometheus
 	touch $@
 
 # A Python client beside the one of the same name in .venv.

@@ -122,7 +122,7 @@ _CLUSTER = (
         "Leaders that end are not replaced, and topics are neither made nor altered. Reads and "
         "writes go on.",
         (
-            "PyrklogZooKeeperLost: without ZooKeeper there is no controller.",
+            "PyrklogZooKeeperLost: without ZooKeeper a controller that ends is not replaced.",
             "The brokers' logs: `controller_failed`, `zookeeper_connection_lost`.",
         ),
         (
