@@ -37,8 +37,8 @@ def listed(
     state = State(Origin("a", "b", "prefix"), known)
     sides: Any = {key: (Fake(*key), Fake(*key)) for key in [*differing, *same]}
 
-    def compared(source: Any, target: Any, *, is_compacted: bool) -> Verdict:
-        assert not is_compacted
+    def compared(source: Any, target: Any, *, is_compacted: bool, keeps: bool) -> Verdict:
+        assert not is_compacted and not keeps
         difference = "records" if source in differing else ""
         name, number = source
         return Verdict(name, number, f"east.{target.topic}", difference=difference)
@@ -46,7 +46,7 @@ def listed(
     admin = Fake("", 0)
     monkeypatch.setattr(command, "admins", lambda *_: (admin, admin))
     monkeypatch.setattr(status, "stored", lambda *_: state)
-    monkeypatch.setattr(verify, "sides", lambda *_: Compared(sides, others))
+    monkeypatch.setattr(verify, "sides", lambda *_, keeps: Compared(sides, others))
     monkeypatch.setattr(verify, "compare", compared)
     places = ("--from", "east=h:1", "--to", "west=h:2", "-o", "json")
     done = CliRunner().invoke(app, ["mirror", "verify", *places])

@@ -119,7 +119,7 @@ def main(arguments: Sequence[str]) -> None:
         usage.error("--watermark is of changes")
     lacks = missing(given.name)
     if lacks is not None:
-        usage.exit(1, f"error: {lacks}\n")
+        usage.exit(1, f"{usage.prog}: {lacks}\n")
     # These need PySpark, without which the usage can be told.
     from pyspark.sql import SparkSession
 
