@@ -11,7 +11,9 @@ from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 import pyrklog.spark
-from tests.support.jvm import SPARK_JARS
+from tests.support import jvm
+
+_WORKERS = Path(__file__).with_name("spark_workers")
 
 _kept: list[Any] = []
 
@@ -19,8 +21,8 @@ _kept: list[Any] = []
 def start_session(folder: Path) -> Any:
     """A session with two threads; one per process. The caller stops it."""
     stop_session_without_jars()
-    jars = sorted(SPARK_JARS.glob("*.jar"))
-    assert len(jars) == 4, f"no jars in {SPARK_JARS}: run `make .cache/spark.done`"
+    jars = sorted(jvm.SPARK_JARS.glob("*.jar"))
+    assert len(jars) == 4, f"no jars in {jvm.SPARK_JARS}: run `make .cache/spark.done`"
     return _builder(folder).config("spark.jars", ",".join(map(str, jars))).getOrCreate()
 
 
@@ -29,18 +31,22 @@ def session_without_jars(folder: Path, master: str = "local[2]") -> Any:
     a session and its first query take many seconds."""
     if _kept:
         return _kept[0]
-    python = sys.executable
-    paths = os.pathsep.join(filter(None, sys.path))
-    session = (
-        _builder(folder)
-        .master(master)
-        .config("spark.pyspark.python", python)
-        .config("spark.executorEnv.PYTHONPATH", paths)
-        .getOrCreate()
-    )
+    builder = _builder(folder).master(master).config("spark.pyspark.python", sys.executable)
+    for name, value in worker_environment().items():
+        builder = builder.config(f"spark.executorEnv.{name}", value)
+    session = builder.getOrCreate()
     pyrklog.spark.register(session)
     _kept.append(session)
     return session
+
+
+def worker_environment() -> dict[str, str]:
+    """Of Python workers: they find what this process finds, and their daemon imports it for all."""
+    return {
+        "PYTHONPATH": os.pathsep.join(filter(None, [str(_WORKERS), *sys.path])),
+        # No thread of the allocator's: a fork does not take it along.
+        "JE_ARROW_MALLOC_CONF": "background_thread:false",
+    }
 
 
 def stop_session_without_jars() -> None:
@@ -61,8 +67,7 @@ def _builder(folder: Path) -> Any:
         SparkSession.builder.master("local[2]")
         .appName("pyrklog-tests")
         .config("spark.ui.enabled", False)
-        # Short-lived: the better compiler would not pay.
-        .config("spark.driver.extraJavaOptions", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+        .config("spark.driver.extraJavaOptions", " ".join(jvm.FLAGS))
         .config("spark.driver.bindAddress", "127.0.0.1")
         .config("spark.driver.host", "127.0.0.1")
         .config("spark.sql.shuffle.partitions", 2)
