@@ -38,6 +38,9 @@ FUZZ_TARGETS := frames responses batches message_sets indexes snapshots checkpoi
 # Clients of before Kafka 0.11, for tests/clients/test_old_clients.py.
 OLD_CLIENTS := .cache/old-clients.done .cache/old-0.9.done .cache/old-0.10.done .cache/old-0.11.done
 
+# For a faster start of the Java processes of tests.
+CLASS_ARCHIVES := .cache/kafka.jsa .cache/spark.jsa
+
 # How much of each fault `make test-faults` tries; test-long tries ten times that and more.
 LOG_KILLS ?= 40
 LOG_CRASH_CASES ?= 3000
@@ -95,7 +98,7 @@ test-rust: ## cargo's tests of all crates but the binding, which has no logic
 
 # A file's tests stay together: they share brokers and clusters. The units come last, and fill what
 # one of the processes has left. Many tests wait for brokers: three processes keep two cores busy.
-test-python: $(CORE) $(SIM_CORE) .venv/.dev dist/.made .cache/kafka.done .cache/kafka4.done .cache/streams.done .cache/connect.done .cache/spark.done .cache/zookeeper.done .cache/postgres.done $(OLD_CLIENTS) ## pytest in three processes, or in one with PYTEST_ARGS
+test-python: $(CORE) $(SIM_CORE) .venv/.dev dist/.made .cache/kafka.done .cache/kafka4.done .cache/streams.done .cache/connect.done .cache/spark.done .cache/zookeeper.done .cache/postgres.done $(OLD_CLIENTS) $(CLASS_ARCHIVES) ## pytest in three processes, or in one with PYTEST_ARGS
 	$(BIN)/pytest --ignore=tests/faults --benchmark-disable -m "not long" \
 	  $(if $(PYTEST_ARGS),$(PYTEST_ARGS),-n 3 --dist loadfile --no-loadscope-reorder --durations=40)
 
@@ -214,6 +217,9 @@ dist/.made: $(RUST) $(PACKAGE) pyproject.toml .venv/.build-tools
 	mvn --batch-mode --quiet --file $< org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy-dependencies \
 	  -DincludeScope=runtime -DoutputDirectory=$(CURDIR)/.cache/$*
 	touch $@
+
+.cache/%.jsa: .cache/%.done tests/support/class_archives.py .venv/.dev | $(CORE)
+	PYTHONPATH=python $(BIN)/python -m tests.support.class_archives $*
 
 # A Python client beside the one of the same name in .venv.
 .cache/old-clients.done: ci/old-clients.txt .venv/.made

@@ -33,13 +33,26 @@ def command(main: str, *arguments: str, jars: Path = KAFKA_JARS) -> list[str]:
     """``main``: a class, or a file with a program, which is compiled when it runs first."""
     if not any(jars.glob("kafka-clients-*.jar")):
         raise FileNotFoundError(f"no jars in {jars}: run `make .cache/{jars.name}.done`")
+    # Jars come first: they have an archive, and a folder has none.
     classpath = str(jars / "*")
     if main.endswith(".java"):
         classpath = os.pathsep.join([classpath, str(_compiled(Path(main), jars))])
         main = Path(main).stem
     logging = f"-Dlog4j.configuration={_LOGGING.as_uri()}"
-    flags = (*FLAGS, "-Xmx512m")
+    flags = (*FLAGS, *archive_flags(jars), "-Xmx512m")
     return [java(), *flags, logging, "-cp", classpath, main, *arguments]
+
+
+def archive(jars: Path) -> Path:
+    """Where the classes of these jars are as :mod:`tests.support.class_archives` prepares them."""
+    return jars.with_name(f"{jars.name}.jsa")
+
+
+def archive_flags(jars: Path) -> tuple[str, ...]:
+    """For a process with these jars. An archive that does not fit is ignored without a word."""
+    if not archive(jars).exists():
+        return ()
+    return (f"-XX:SharedArchiveFile={archive(jars)}", "-Xlog:disable")
 
 
 def _compiled(source: Path, jars: Path) -> Path:

@@ -4,6 +4,7 @@ sessions with ours, which needs none."""
 import json
 import os
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,8 @@ from pyspark.sql import SparkSession
 import pyrklog.spark
 from tests.support import jvm
 
+END_S = 120
+"""It may write an archive of its classes."""
 _WORKERS = Path(__file__).with_name("spark_workers")
 
 _kept: list[Any] = []
@@ -26,12 +29,16 @@ def start_session(folder: Path) -> Any:
     return _builder(folder).config("spark.jars", ",".join(map(str, jars))).getOrCreate()
 
 
-def session_without_jars(folder: Path, master: str = "local[2]") -> Any:
+def session_without_jars(
+    folder: Path, master: str = "local[2]", java_flags: Sequence[str] = ()
+) -> Any:
     """As :func:`start_session`, with ``format("pyrklog")`` instead. It is kept for the next caller:
     a session and its first query take many seconds."""
     if _kept:
         return _kept[0]
-    builder = _builder(folder).master(master).config("spark.pyspark.python", sys.executable)
+    builder = (
+        _builder(folder, java_flags).master(master).config("spark.pyspark.python", sys.executable)
+    )
     for name, value in worker_environment().items():
         builder = builder.config(f"spark.executorEnv.{name}", value)
     session = builder.getOrCreate()
@@ -59,15 +66,16 @@ def stop_session_without_jars() -> None:
     SparkContext._gateway = SparkContext._jvm = None
     gateway.shutdown()
     gateway.proc.stdin.close()
-    gateway.proc.wait(30)
+    gateway.proc.wait(END_S)
 
 
-def _builder(folder: Path) -> Any:
+def _builder(folder: Path, java_flags: Sequence[str] = ()) -> Any:
+    flags = (*jvm.FLAGS, *jvm.archive_flags(jvm.SPARK_JARS), *java_flags)
     return (
         SparkSession.builder.master("local[2]")
         .appName("pyrklog-tests")
         .config("spark.ui.enabled", False)
-        .config("spark.driver.extraJavaOptions", " ".join(jvm.FLAGS))
+        .config("spark.driver.extraJavaOptions", " ".join(flags))
         .config("spark.driver.bindAddress", "127.0.0.1")
         .config("spark.driver.host", "127.0.0.1")
         .config("spark.sql.shuffle.partitions", 2)
