@@ -38,6 +38,16 @@ FUZZ_TARGETS := frames responses batches message_sets indexes snapshots checkpoi
 # Clients of before Kafka 0.11, for tests/clients/test_old_clients.py.
 OLD_CLIENTS := .cache/old-clients.done .cache/old-0.9.done .cache/old-0.10.done .cache/old-0.11.done
 
+# All that `make test` fetches, but crates.
+FETCHED := .venv/.dev .cache/kafka.done .cache/kafka4.done .cache/streams.done .cache/connect.done \
+  .cache/spark.done .cache/zookeeper.done .cache/postgres.done $(OLD_CLIENTS)
+
+# For a faster start of the Java processes of tests.
+CLASS_ARCHIVES := .cache/kafka.jsa .cache/spark.jsa
+
+# The crates that have Rust tests. All at once, since cargo builds one with other features alone.
+TESTED := --workspace --exclude pyrklog-bridge --locked
+
 # How much of each fault `make test-faults` tries; test-long tries ten times that and more.
 LOG_KILLS ?= 40
 LOG_CRASH_CASES ?= 3000
@@ -57,7 +67,7 @@ SERVICE_SECONDS ?= 600
 # Of `make fuzz`, each target.
 FUZZ_SECONDS ?= 60
 
-.PHONY: build run zookeeper test lint check-alerts promtool-there test-rust test-python parity-answers test-faults test-checker test-long test-soak test-lag test-alerts simulate fuzz bench demo wheel clean help
+.PHONY: build run zookeeper test fetched lint check-alerts promtool-there test-rust test-python parity-answers test-faults test-checker test-long test-soak test-lag test-alerts simulate fuzz bench demo wheel clean help
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -70,6 +80,8 @@ run: build ## starts a broker; LISTEN=HOST:PORT and DATA=DIR have defaults
 zookeeper: .cache/zookeeper.done ## ZooKeeper's jars (6 MB, by Maven) for `pyrklog dev`
 
 test: lint test-rust test-python ## everything: lints, Rust tests, Python tests with real clients
+
+fetched: $(FETCHED) ## what `make test` needs from the network, but crates
 
 lint: .venv/.dev ## format, lints, types, structure; all as errors
 	$(BIN)/ruff format --check $(CHECKED)
@@ -95,11 +107,11 @@ promtool-there:
 	       "Prometheus (Debian: prometheus; others: prometheus.io/download)" >&2; exit 1; }
 
 test-rust: ## cargo's tests of all crates but the binding, which has no logic
-	$(PYTHON) ci/rust_tests.py --workspace --exclude pyrklog-bridge --locked
+	$(PYTHON) ci/rust_tests.py $(TESTED)
 
 # A file's tests stay together: they share brokers and clusters. The units come last, and fill what
 # one of the processes has left. Many tests wait for brokers: three processes keep two cores busy.
-test-python: $(CORE) $(SIM_CORE) .venv/.dev dist/.made .cache/kafka.done .cache/kafka4.done .cache/streams.done .cache/connect.done .cache/spark.done .cache/zookeeper.done .cache/postgres.done $(OLD_CLIENTS) ## pytest in three processes, or in one with PYTEST_ARGS
+test-python: $(CORE) $(SIM_CORE) dist/.made $(FETCHED) $(CLASS_ARCHIVES) ## pytest in three processes, or in one with PYTEST_ARGS
 	$(BIN)/pytest --ignore=tests/faults --ignore=tests/service --benchmark-disable -m "not long" \
 	  $(if $(PYTEST_ARGS),$(PYTEST_ARGS),-n 3 --dist loadfile --no-loadscope-reorder --durations=40)
 
@@ -107,9 +119,8 @@ parity-answers: $(CORE) .venv/.dev .cache/kafka.done ## asks Apache Kafka the re
 	$(BIN)/python -m tests.parity
 
 test-faults: $(CORE) .venv/.dev .cache/kafka.done ## kills, power loss, failing disks, groups under churn, a fresh clone; under 30 minutes
-	LOG_KILLS=$(LOG_KILLS) LOG_CRASH_CASES=$(LOG_CRASH_CASES) \
-	  cargo test --locked -p pyrklog-log --test kills --test crash
-	FUZZ_SCRIPTS=$(FUZZ_SCRIPTS) cargo test --locked -p pyrklog-fuzz --test targets
+	LOG_KILLS=$(LOG_KILLS) LOG_CRASH_CASES=$(LOG_CRASH_CASES) FUZZ_SCRIPTS=$(FUZZ_SCRIPTS) \
+	  $(PYTHON) ci/rust_tests.py $(TESTED) --test kills --test crash --test targets
 	CHURN_SECONDS=$(CHURN_SECONDS) FUZZ_EXAMPLES=$(FUZZ_EXAMPLES) SOAK_SECONDS=$(SOAK_SECONDS) \
 	  HOSTS_ROUNDS=$(HOSTS_ROUNDS) BUSY_SECONDS=$(BUSY_SECONDS) HOSTILE_SECONDS=$(HOSTILE_SECONDS) \
 	  $(BIN)/pytest tests/faults tests/cluster/test_busy_machine.py $(PYTEST_ARGS)
@@ -231,6 +242,9 @@ dist/.made: $(RUST) $(PACKAGE) pyproject.toml .venv/.build-tools
 	rm -rf .cache/prometheus && mkdir -p .cache/prometheus
 	$(PYTHON) $< .cache/prometheus
 	touch $@
+
+.cache/%.jsa: .cache/%.done tests/support/class_archives.py .venv/.dev | $(CORE)
+	PYTHONPATH=python $(BIN)/python -m tests.support.class_archives $*
 
 # A Python client beside the one of the same name in .venv.
 .cache/old-clients.done: ci/old-clients.txt .venv/.made

@@ -29,6 +29,7 @@ from tests.support.faults.driver import FaultDriver
 from tests.support.waiting import wait_until
 
 LIBRARY, JAVA = "librdkafka", "java"
+_PROGRAM = Path(__file__).with_name("Copier.java")
 COPIERS = (LIBRARY, LIBRARY, JAVA)
 READERS = 2
 INTERNAL_PARTITIONS = 3
@@ -72,15 +73,12 @@ class Terms(NamedTuple):
 class Copiers:
     """A process of each; one that ends is started again as the next life of its name."""
 
-    def __init__(
-        self, terms: Terms, classes: Path, chance: random.Random, history: History
-    ) -> None:
+    def __init__(self, terms: Terms, chance: random.Random, history: History) -> None:
         self.fenced = 0
         """Zombies that ended by themselves."""
         self.said: list[str] = []
         """Last words of those that ended by themselves."""
         self._terms = terms
-        self._classes = classes
         self._chance = chance
         self._history = history
         self._lives = [0] * len(COPIERS)
@@ -100,7 +98,7 @@ class Copiers:
         if COPIERS[number] == JAVA:
             # A transactional id may change between the versions of the protocol.
             jars = self._chance.choice((jvm.KAFKA_JARS, jvm.KAFKA4_JARS))
-            command = jvm.command("Copier", *arguments, jars=jars, classes=self._classes)
+            command = jvm.command(str(_PROGRAM), *arguments, jars=jars)
         else:
             command = [sys.executable, "-m", "tests.checker.copier", *arguments]
         return ReportingProcess(command, f"{name}/{life}", self._history)
@@ -197,7 +195,7 @@ class GroupOffsets(Client):
 class CopyLoad:
     """Copies a topic while things are killed."""
 
-    def __init__(self, cluster: BrokerCluster, topic: str, folder: Path, seed: int) -> None:
+    def __init__(self, cluster: BrokerCluster, topic: str, seed: int) -> None:
         self.history = History()
         self.inputs = History()
         self.happened: Counter[str] = Counter()
@@ -214,8 +212,7 @@ class CopyLoad:
             CopyReader(*where, f"reader-{number}", self.history) for number in range(READERS)
         ]
         self._watcher = GroupOffsets(self._terms, "watcher", self.history)
-        classes = jvm.compile_program(Path(__file__).with_name("Copier.java"), folder / "classes")
-        self._copiers = Copiers(self._terms, classes, self._chance, self.history)
+        self._copiers = Copiers(self._terms, self._chance, self.history)
 
     def __enter__(self) -> Self:
         for client in self._clients():

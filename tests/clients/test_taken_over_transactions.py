@@ -24,6 +24,7 @@ from tests.support.waiting import PATIENCE_S
 
 pytestmark = [pytest.mark.jvm, pytest.mark.timeout(180)]
 
+PROGRAM = Path(__file__).with_name("TakeOver.java")
 JARS: Mapping[str, Path] = {"java-3.9": jvm.KAFKA_JARS, "java-4.0": jvm.KAFKA4_JARS}
 FENCED = {"threw ProducerFencedException", "threw InvalidProducerEpochException"}
 
@@ -110,12 +111,11 @@ def start(
     """Starts processes with one of the clients. They are named, and start once."""
     jars = JARS[request.param]
     folder = tmp_path_factory.mktemp("processes")
-    jvm.compile_program(Path(__file__).with_name("TakeOver.java"), folder, jars)
     started: dict[tuple[str, str], Process] = {}
 
     def start_one(bootstrap: str, name: str) -> Process:
         if (bootstrap, name) not in started:
-            command = jvm.command("TakeOver", bootstrap, jars=jars, classes=folder)
+            command = jvm.command(str(PROGRAM), bootstrap, jars=jars)
             log = folder / f"process{len(started)}.log"
             started[(bootstrap, name)] = Process(command, log)
         return started[(bootstrap, name)]

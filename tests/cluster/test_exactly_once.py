@@ -32,7 +32,7 @@ def test_records_are_copied_exactly_once(
 ) -> None:
     print(f"EXACTLY_ONCE_SEED={SEED}")
     cluster = new_cluster(**OPTIONS).start()
-    load = CopyLoad(cluster, topic, tmp_path, SEED)
+    load = CopyLoad(cluster, topic, SEED)
     kept = tmp_path / "history.jsonl"
     try:
         with load:

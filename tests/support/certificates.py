@@ -7,7 +7,7 @@ from typing import NamedTuple
 from tests.support import jvm
 
 _PASSWORD = "secret"
-_FLAGS = ("-J-XX:TieredStopAtLevel=1", "-J-XX:+UseSerialGC", "-J-Xshare:auto")
+_FLAGS = [f"-J{flag}" for flag in jvm.FLAGS]
 
 
 class Certificates(NamedTuple):

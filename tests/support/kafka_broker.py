@@ -42,6 +42,8 @@ class KafkaBroker:
             "controller.listener.names": "CONTROLLER",
             "log.dirs": str(self.data),
             "offsets.topic.replication.factor": "1",
+            # Fifty by default, which a broker makes for the first group.
+            "offsets.topic.num.partitions": "5",
             "transaction.state.log.replication.factor": "1",
             "transaction.state.log.num.partitions": "1",
             "transaction.state.log.min.isr": "1",

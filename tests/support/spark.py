@@ -4,6 +4,7 @@ sessions with ours, which needs none."""
 import json
 import os
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,11 @@ from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 import pyrklog.spark
-from tests.support.jvm import SPARK_JARS
+from tests.support import jvm
+
+END_S = 120
+"""It may write an archive of its classes."""
+_WORKERS = Path(__file__).with_name("spark_workers")
 
 _kept: list[Any] = []
 
@@ -19,28 +24,36 @@ _kept: list[Any] = []
 def start_session(folder: Path) -> Any:
     """A session with two threads; one per process. The caller stops it."""
     stop_session_without_jars()
-    jars = sorted(SPARK_JARS.glob("*.jar"))
-    assert len(jars) == 4, f"no jars in {SPARK_JARS}: run `make .cache/spark.done`"
+    jars = sorted(jvm.SPARK_JARS.glob("*.jar"))
+    assert len(jars) == 4, f"no jars in {jvm.SPARK_JARS}: run `make .cache/spark.done`"
     return _builder(folder).config("spark.jars", ",".join(map(str, jars))).getOrCreate()
 
 
-def session_without_jars(folder: Path, master: str = "local[2]") -> Any:
+def session_without_jars(
+    folder: Path, master: str = "local[2]", java_flags: Sequence[str] = ()
+) -> Any:
     """As :func:`start_session`, with ``format("pyrklog")`` instead. It is kept for the next caller:
     a session and its first query take many seconds."""
     if _kept:
         return _kept[0]
-    python = sys.executable
-    paths = os.pathsep.join(filter(None, sys.path))
-    session = (
-        _builder(folder)
-        .master(master)
-        .config("spark.pyspark.python", python)
-        .config("spark.executorEnv.PYTHONPATH", paths)
-        .getOrCreate()
+    builder = (
+        _builder(folder, java_flags).master(master).config("spark.pyspark.python", sys.executable)
     )
+    for name, value in worker_environment().items():
+        builder = builder.config(f"spark.executorEnv.{name}", value)
+    session = builder.getOrCreate()
     pyrklog.spark.register(session)
     _kept.append(session)
     return session
+
+
+def worker_environment() -> dict[str, str]:
+    """Of Python workers: they find what this process finds, and their daemon imports it for all."""
+    return {
+        "PYTHONPATH": os.pathsep.join(filter(None, [str(_WORKERS), *sys.path])),
+        # No thread of the allocator's: a fork does not take it along.
+        "JE_ARROW_MALLOC_CONF": "background_thread:false",
+    }
 
 
 def stop_session_without_jars() -> None:
@@ -53,16 +66,16 @@ def stop_session_without_jars() -> None:
     SparkContext._gateway = SparkContext._jvm = None
     gateway.shutdown()
     gateway.proc.stdin.close()
-    gateway.proc.wait(30)
+    gateway.proc.wait(END_S)
 
 
-def _builder(folder: Path) -> Any:
+def _builder(folder: Path, java_flags: Sequence[str] = ()) -> Any:
+    flags = (*jvm.FLAGS, *jvm.archive_flags(jvm.SPARK_JARS), *java_flags)
     return (
         SparkSession.builder.master("local[2]")
         .appName("pyrklog-tests")
         .config("spark.ui.enabled", False)
-        # Short-lived: the better compiler would not pay.
-        .config("spark.driver.extraJavaOptions", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+        .config("spark.driver.extraJavaOptions", " ".join(flags))
         .config("spark.driver.bindAddress", "127.0.0.1")
         .config("spark.driver.host", "127.0.0.1")
         .config("spark.sql.shuffle.partitions", 2)

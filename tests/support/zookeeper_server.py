@@ -26,7 +26,6 @@ _JARS = (
     "commons-io-*",
     "commons-cli-*",
 )
-_FLAGS = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto", "-Xmx256m")
 
 
 class ZooKeeperServer:
@@ -75,7 +74,7 @@ class ZooKeeperServer:
     def start(self) -> None:
         """Returns once it serves."""
         with (self.folder / "zoo.log").open("ab") as output:
-            command = [jvm.java(), *_FLAGS, "-cp", _classpath(), _MAIN]
+            command = [jvm.java(), *jvm.FLAGS, "-Xmx256m", "-cp", _classpath(), _MAIN]
             self._process = subprocess.Popen(
                 [*self._wrapper, *command, str(self.folder / "zoo.cfg")],
                 stdin=subprocess.DEVNULL,
