@@ -70,6 +70,10 @@ def check(pair: Pair, topic: str, wanted: Counter[bytes]) -> None:
     pair.verified()
 
 
+def wait_for_another(admin: AdminClient, topic: str, victim: int) -> None:
+    wait_until(lambda: leaders(admin, topic)[0] not in (victim, -1), "no new leader")
+
+
 @pytest.mark.parametrize("side", ["source", "target"])
 def test_a_broker_of_three_is_killed_in_the_middle(
     three: Three, new_broker: Callable[..., TestBroker], topic: str, side: str
@@ -87,7 +91,7 @@ def test_a_broker_of_three_is_killed_in_the_middle(
             admin = AdminClient({"bootstrap.servers": three.bootstrap})
             victim = leaders(admin, mine)[0]
             three.kill(victim)
-            wait_until(lambda: leaders(admin, mine)[0] not in (victim, -1), "no new leader")
+            wait_for_another(admin, mine, victim)
             assert values(pair.target, f"east.{topic}").total() < RECORDS, "killed too late"
             copied_more(pair, topic, there)
             three.start(victim)
@@ -120,7 +124,7 @@ def test_a_target_of_three_keeps_offsets_when_leaders_die(
                 if number == 0:
                     running.kill()
                     running.wait(PATIENCE_S)
-                wait_until(lambda: leaders(admin, target)[0] not in (victim, -1), "no new leader")
+                wait_for_another(admin, target, victim)
                 if number == 1:
                     there = copied_more(pair, topic, there)
                     assert running.poll() is None

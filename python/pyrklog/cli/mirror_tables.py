@@ -39,9 +39,7 @@ def status_listing(
         state = later
     cluster_id = state.origin.target_id if state.origin is not None else None
     offsets = state.origin.offsets if state.origin is not None else None
-    items = [
-        {**_status(row, rates), "offsets": offsets} for row in rows(source, state.partitions)
-    ]
+    items = [{**_status(row, rates), "offsets": offsets} for row in rows(source, state.partitions)]
     return Listing("pyrklog.mirror-status/1", STATUS, items, cluster_id)
 
 
@@ -70,8 +68,8 @@ def verify_listing(
     names: "Names", source: "ClusterAdmin", target: "ClusterAdmin", topics: "Patterns"
 ) -> Listing:
     """Raises MirrorError."""
-    from pyrklog.mirror.status import stored
     from pyrklog.mirror.names import Offsets
+    from pyrklog.mirror.status import stored
     from pyrklog.mirror.verify import Verdict, compare, sides
 
     state = stored(names, target)

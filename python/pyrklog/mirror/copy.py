@@ -226,9 +226,7 @@ class Copier:
         self.write([*of_partitions, *rows])
         self.progress.update(found)
 
-    def _first(
-        self, partition: Partition, position: int, topic_id: str, now_ms: int
-    ) -> Progress:
+    def _first(self, partition: Partition, position: int, topic_id: str, now_ms: int) -> Progress:
         target = self._names.at_target(partition[0])
         end = self.ends.get((target, partition[1]), 0)
         return Progress(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import NamedTuple
 
 from pyrklog.mirror.cluster import ClusterAdmin, Logs
@@ -207,4 +207,3 @@ class Keeping:
         )
         policies = (one.get("cleanup.policy", ("", False))[0] for one in options)
         return any("compact" in (policy or "") for policy in policies)
-

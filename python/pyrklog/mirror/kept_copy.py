@@ -69,9 +69,7 @@ class KeptCopier(Copier):
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
-        super().__init__(
-            names, writer, {}, {}, pace, size=size, due=due, clock=clock, sleep=sleep
-        )
+        super().__init__(names, writer, {}, {}, pace, size=size, due=due, clock=clock, sleep=sleep)
         self._offset_writer = offset_writer
         self._trim = trim
         self._followed: set[Partition] = set()
@@ -147,9 +145,7 @@ class KeptCopier(Copier):
             last = columns["offset"][one.end - 1].as_py()
             self._sent_ends[one.topic, one.partition] = last + 1
 
-    def _first(
-        self, partition: Partition, position: int, topic_id: str, now_ms: int
-    ) -> Progress:
+    def _first(self, partition: Partition, position: int, topic_id: str, now_ms: int) -> Progress:
         """What is kept begins where the source does, though the target's log is still empty."""
         found = super()._first(partition, position, topic_id, now_ms)
         return found._replace(target_begin=position)

@@ -225,4 +225,3 @@ def test_partitions_of_the_source_that_do_not_answer_wait() -> None:
     session.source._starts[1], session.source._ends[1], session.source.left_out = 0, 4, []
     session.adopt()
     assert session.copier.copyable({"t": [0, 1]}) == {"t": [0, 1]}
-
