@@ -133,7 +133,7 @@ test-soak: $(CORE) .venv/.dev ## mixed load for an hour, or SOAK_SECONDS, within
 	SOAK_SECONDS=$(SOAK_SECONDS) $(BIN)/pytest -s tests/faults/test_soak.py $(PYTEST_ARGS)
 
 test-alerts: $(CORE) .venv/.dev .cache/prometheus.done ## a real Prometheus and SERVICE_SECONDS of load, then a fault for each alert; an hour, as root
-	SERVICE_SECONDS=$(SERVICE_SECONDS) $(BIN)/pytest -s tests/service $(PYTEST_ARGS)
+	SERVICE_SECONDS=$(SERVICE_SECONDS) $(BIN)/pytest -s tests/service/test_alerts.py $(PYTEST_ARGS)
 
 simulate: $(CORE) $(SIM_CORE) .venv/.dev ## SIM_SEEDS seeds of the simulation, then the injected bugs
 	$(BIN)/python -m tests.sim --seeds $(SIM_SEEDS) --shrink --keep-going
