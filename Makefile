@@ -150,7 +150,7 @@ test-lag: $(CORE) .venv/.dev .cache/kafka.done ## our lag beside that of LAG_TOO
 	LAG_TOOLS="$(LAG_TOOLS)" $(BIN)/pytest -s tests/service/test_lag_exporters.py $(PYTEST_ARGS)
 
 test-alerts: $(CORE) .venv/.dev .cache/prometheus.done ## a real Prometheus and SERVICE_SECONDS of load, then a fault for each alert; an hour, as root
-	SERVICE_SECONDS=$(SERVICE_SECONDS) $(BIN)/pytest -s tests/service --ignore=tests/service/test_lag_exporters.py $(PYTEST_ARGS)
+	SERVICE_SECONDS=$(SERVICE_SECONDS) $(BIN)/pytest -s tests/service/test_alerts.py $(PYTEST_ARGS)
 
 simulate: $(CORE) $(SIM_CORE) .venv/.dev ## SIM_SEEDS seeds of the simulation, then the injected bugs
 	$(BIN)/python -m tests.sim --seeds $(SIM_SEEDS) --shrink --keep-going

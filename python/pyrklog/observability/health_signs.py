@@ -101,6 +101,8 @@ class BrokerSnapshot:
     cache_counted: tuple[Counted, Counted] | None = None
     open_files: OpenFiles | None = None
     """None: not known."""
+    cache_volume_bytes: int | None = None
+    """Size of the file system in memory that has the block cache. None: not known, or no cache."""
 
 
 def signs(broker: BrokerSnapshot) -> list[Reason]:
@@ -284,6 +286,8 @@ def _of_cache(broker: BrokerSnapshot) -> list[Reason]:
     limit = broker.statistics.get(CACHE_LIMIT)
     if limit is None or not broker.wants_cache:
         return []
+    if broker.cache_volume_bytes is not None:
+        limit = min(limit, broker.cache_volume_bytes)
     if limit < CACHE_SMALL_BYTES:
         what = f"broker {broker.broker} has no block cache"
         if limit:

@@ -11,6 +11,7 @@ import resource
 import shutil
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from pathlib import Path
 
 import trio
 
@@ -23,11 +24,13 @@ from pyrklog.observability.health_signs import (
     OpenFiles,
 )
 from pyrklog.observability.sources import Sources
+from pyrklog.plane.cache_place import cache_place
 
 STORE_SECONDS = 1.0
 DISK_SECONDS = 60.0
 DISK_READINGS_MAX = 120
 FILES_SECONDS = 60.0
+CACHE_VOLUME_SECONDS = 60.0
 COUNT_SECONDS = 30.0
 COUNTS_MAX = 11
 """With :data:`COUNT_SECONDS` five minutes."""
@@ -50,6 +53,14 @@ def read_open_files() -> OpenFiles | None:
         return None
     try:
         return OpenFiles(len(os.listdir("/proc/self/fd")), limit)
+    except OSError:
+        return None
+
+
+def read_cache_volume(directory: Path) -> int | None:
+    """Its size; None if it cannot be told."""
+    try:
+        return shutil.disk_usage(directory).total
     except OSError:
         return None
 
@@ -87,6 +98,9 @@ class HealthWatch:
         self._store_lost_at: float | None = None
         cache_max_bytes = sources.metadata.config.integer("pyrklog.cache.max.bytes")
         self._wants_cache = cache_max_bytes != 0
+        cache_dir = sources.metadata.config.string("pyrklog.cache.dir")
+        self._cache_dir = cache_place(cache_dir, cache_max_bytes).directory
+        self._cache_volume_bytes: int | None = None
 
     async def run(self) -> None:
         """Until cancelled."""
@@ -94,6 +108,8 @@ class HealthWatch:
             nursery.start_soon(self._watch_store)
             nursery.start_soon(self._count)
             nursery.start_soon(self._watch_files)
+            if self._cache_dir is not None:
+                nursery.start_soon(self._watch_cache_volume, self._cache_dir)
             for disk in self._disks:
                 nursery.start_soon(self._watch_disk, disk)
 
@@ -111,6 +127,7 @@ class HealthWatch:
             self._wants_cache,
             (counts[0], counts[-1]) if len(counts) > 1 else None,
             self._open_files,
+            self._cache_volume_bytes,
         )
 
     def store_away_seconds(self) -> float | None:
@@ -139,6 +156,14 @@ class HealthWatch:
         while True:
             self._open_files = await trio.to_thread.run_sync(read_open_files)
             await trio.sleep(FILES_SECONDS)
+
+    async def _watch_cache_volume(self, directory: Path) -> None:
+        """It may be made larger meanwhile."""
+        while True:
+            self._cache_volume_bytes = await trio.to_thread.run_sync(
+                read_cache_volume, directory, abandon_on_cancel=True
+            )
+            await trio.sleep(CACHE_VOLUME_SECONDS)
 
     async def _watch_disk(self, disk: _WatchedDisk) -> None:
         read = self._reader()

@@ -198,6 +198,14 @@ def test_a_small_cache_is_told_where_one_is_wanted() -> None:
     assert told(replace(none, wants_cache=False)) == []
     small = replace(WELL, statistics={"cache_limit_bytes": 32 * 2**20})
     assert "has 33.6 MB at most" in told(small)[0][2]
+
+
+def test_a_cache_is_as_small_as_the_memory_that_it_lies_in() -> None:
+    large = replace(WELL, statistics={"cache_limit_bytes": GB})
+    assert told(replace(large, cache_volume_bytes=2 * GB)) == []
+    assert told(replace(large, cache_volume_bytes=None)) == []
+    found = told(replace(large, cache_volume_bytes=32 * 2**20))
+    assert "has 33.6 MB at most" in found[0][2]
     assert told(replace(WELL, statistics={"cache_limit_bytes": 64 * 2**20})) == []
 
 

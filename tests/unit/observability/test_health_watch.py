@@ -1,6 +1,8 @@
 """What is remembered for health's sake, and that a hanging volume delays nothing."""
 
+import shutil
 import threading
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -17,6 +19,7 @@ from pyrklog.observability.health_watch import (
     ReadVolume,
     Volume,
     in_thread,
+    read_cache_volume,
     read_volume,
 )
 
@@ -69,6 +72,25 @@ async def test_nothing_is_known_at_first() -> None:
     assert seen.store_away_seconds is None
     assert seen.wants_cache
     assert not Watched(read_at_once, "pyrklog.cache.max.bytes=0").seen().wants_cache
+
+
+async def test_the_size_of_the_caches_file_system_is_known(
+    autojump_clock: trio.testing.MockClock, tmp_path: Path
+) -> None:
+    sets = (f"pyrklog.cache.dir={tmp_path}",)
+    with_cache, without = Watched(read_at_once, *sets), Watched(
+        read_at_once, *sets, "pyrklog.cache.max.bytes=0"
+    )
+    with trio.move_on_after(10):
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(with_cache.watch.run)
+            nursery.start_soon(without.watch.run)
+    assert with_cache.seen().cache_volume_bytes == shutil.disk_usage(tmp_path).total
+    assert without.seen().cache_volume_bytes is None
+
+
+def test_a_file_system_that_cannot_be_asked_is_unknown(tmp_path: Path) -> None:
+    assert read_cache_volume(tmp_path / "gone") is None
 
 
 async def test_the_absence_of_the_store_is_counted_from_its_beginning(
