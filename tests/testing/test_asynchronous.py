@@ -29,10 +29,17 @@ def test_a_broker_lives_as_long_as_its_block(loop: Loop, tmp_path: Path) -> None
             assert isinstance(broker, AsyncTestBroker)
             topic = await broker.create_topic(partitions=3)
             assert await broker.records(topic) == []
-            pid = broker.sync.pid
+            pid = broker.pid
             await broker.restart()
-            assert broker.sync.pid != pid
+            assert broker.pid == broker.sync.pid != pid
+            assert (broker.port, broker.data) == (broker.sync.port, tmp_path / "data")
             assert await broker.records(topic) == []
+            assert await broker.tail(topic, 1) == []
+            await broker.note("a word of the test")
+            assert "a word of the test" in "".join(broker.log)
+            assert broker.running
+            assert broker.events()
+            broker.signal(0)
             await broker.delete_topic(topic)
             with pytest.raises(LookupError):
                 await broker.records(topic)

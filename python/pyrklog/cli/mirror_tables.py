@@ -16,6 +16,7 @@ STATUS = columns(
     "topic, partition> PART, position>, end>, lag>, rate> REC/S, records>, skipped> LOST, state, "
     "at, target*, begin*>, bytes*>, offsets*"
 )
+TOPICS_TOLD = 5
 VERIFY = columns("topic, partition> PART, target, records>, result, keys*>, difference DIFFERENCE")
 
 
@@ -73,7 +74,9 @@ def verify_listing(
     from pyrklog.mirror.verify import Verdict, compare, sides
 
     state = stored(names, target)
-    chosen = set(topics.matching({topic for topic, _ in state.partitions}))
+    copied = {topic for topic, _ in state.partitions}
+    _refuse_unmatched(names, topics, copied)
+    chosen = set(topics.matching(copied))
     known = {key: one for key, one in sorted(state.partitions.items()) if key[0] in chosen}
     keeps = state.origin is not None and state.origin.offsets == Offsets.KEEP.value
     compared = sides(source, target, known, keeps=keeps)
@@ -92,6 +95,19 @@ def verify_listing(
     items = [verdicts[key] for key in known]
     cluster_id = state.origin.target_id if state.origin is not None else None
     return Listing("pyrklog.mirror-verify/1", VERIFY, items, cluster_id)
+
+
+def _refuse_unmatched(names: "Names", topics: "Patterns", copied: set[str]) -> None:
+    """Raises MirrorError: what is misspelt would look like what is the same."""
+    from pyrklog.mirror import MirrorError
+    from pyrklog.mirror.errors import Kind
+
+    for text in topics.unmatched(copied) if copied else ():
+        raise MirrorError(
+            f"mirror {names.mirror} has no topic that matches {topics.option} {text!r}",
+            f"it has {', '.join(sorted(copied)[:TOPICS_TOLD])}",
+            Kind.NOT_FOUND,
+        )
 
 
 def _compacted(admin: "ClusterAdmin", topics: set[str]) -> set[str]:

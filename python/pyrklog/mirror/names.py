@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 from enum import StrEnum
 
 from pyrklog.mirror.errors import Kind, MirrorError
@@ -18,7 +19,9 @@ NAME_MAX = 249
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,100}")
 _COMMA_MEANT = re.compile(r"\\.|\[\^?\]?(?:\\.|[^]\\])*\]|\{\d*,\d*\}", re.DOTALL)
 """Where a comma in a regular expression is no mistake."""
-_STATE = re.compile(r"pyrklog-mirror\.[a-zA-Z0-9_-]{1,100}\.state\.internal")
+_NEAR = 0.75
+"""As of the commands, which propose names too."""
+_STATE = re.compile(r"pyrklog-mirror\.([a-zA-Z0-9_-]{1,100})\.state\.internal")
 
 
 class Policy(StrEnum):
@@ -116,7 +119,13 @@ def is_internal(topic: str) -> bool:
 
 
 def is_state_topic(topic: str) -> bool:
-    return bool(_STATE.fullmatch(topic))
+    return mirror_of(topic) is not None
+
+
+def mirror_of(topic: str) -> str | None:
+    """The name of the mirror whose progress a topic has."""
+    found = _STATE.fullmatch(topic)
+    return None if found is None else found[1]
 
 
 def is_heartbeats(topic: str) -> bool:
@@ -144,6 +153,7 @@ class Patterns:
     def __init__(self, patterns: Sequence[str], option: str) -> None:
         """Raises MirrorError, with the option, for one that is none, and for lists."""
         self.texts = list(patterns)
+        self.option = option
         self._patterns = []
         for pattern in patterns:
             refuse_list(option, pattern)
@@ -159,6 +169,15 @@ class Patterns:
     def matching(self, names: Iterable[str]) -> list[str]:
         """Sorted."""
         return sorted(name for name in names if any(one.fullmatch(name) for one in self._patterns))
+
+    def unmatched(self, names: Iterable[str]) -> dict[str, str | None]:
+        """Those that match none of the names, each with a name that is like it."""
+        all_of = list(names)
+        lone = [one for one in self._patterns if not any(map(one.fullmatch, all_of))]
+        return {
+            one.pattern: next(iter(get_close_matches(one.pattern, all_of, 1, _NEAR)), None)
+            for one in lone
+        }
 
     def names(self, prefix: str, name: str) -> bool:
         """Whether a pattern matches a name that has this prefix in its own text, too."""

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from pyrklog.mirror.cluster import ClusterAdmin, Logs
 from pyrklog.mirror.errors import Kind, MirrorError
-from pyrklog.mirror.names import Names
+from pyrklog.mirror.names import Names, mirror_of
 from pyrklog.mirror.state import Partition, Progress, State, read_state
 from pyrklog.scanning import ScanError, UnknownTopicError
 
@@ -51,9 +51,11 @@ def stored(names: Names, target: ClusterAdmin) -> State:
     except ScanError as error:
         raise MirrorError(f"topic {names.state_topic} cannot be read: {error}") from error
     if state.origin is None:
+        found = [one for one in map(mirror_of, sorted(target.topics()[1])) if one is not None]
+        hint = f", which is one of {', '.join(found)}" if found else ""
         raise MirrorError(
             f"{target.cluster.alias} ({target.cluster.bootstrap}) knows no mirror {names.mirror}",
-            "give the alias or --name that `pyrklog mirror run` had",
+            f"give the alias of --from or the --name that `pyrklog mirror run` had{hint}",
             Kind.NOT_FOUND,
         )
     return state

@@ -16,6 +16,7 @@ from pyrklog.mirror.names import (
     Policy,
     chosen,
     is_heartbeats,
+    is_internal,
     is_state_topic,
 )
 from pyrklog.mirror.state import Partition, State, chain_of, read_state
@@ -122,6 +123,7 @@ class Topics:
         self._told_offline: frozenset[Partition] = frozenset()
         self._has_applied = False
         self._told_refused: set[str] = set()
+        self._told_unmatched: set[str] = set()
 
     @property
     def too_long(self) -> bool:
@@ -191,13 +193,29 @@ class Topics:
                 f"{self._names.source} can be given with --from"
             )
         self._too_long = too_long
-        loops = {topic for topic in matching if self._names.is_loop(topic)}
+        # Internal topics are nobody's to copy, whatever their names say.
+        loops = {
+            topic for topic in matching if self._names.is_loop(topic) and not is_internal(topic)
+        }
         for topic in sorted(loops - self._passed_over):
             self._note(
                 f"topic {topic} is not copied: its name has an alias of these clusters, and it is "
                 "taken for a copy from there; other aliases can be given with --from and --to"
             )
         self._passed_over |= loops
+        self._tell_unmatched(at_source)
+
+    def _tell_unmatched(self, at_source: Collection[str]) -> None:
+        """Once for each pattern: it may be misspelt."""
+        found = self._wanted.topics.unmatched(at_source)
+        for text, near in found.items():
+            if text not in self._told_unmatched:
+                hint = f"; did you mean {near}?" if near is not None else ""
+                later = "" if self._wanted.is_whole else ", so far"
+                self._note(
+                    f"no topic of {self._names.source} matches --topics {text!r}{later}{hint}"
+                )
+        self._told_unmatched |= set(found)
 
     def _tell_gone(self, topics: Sequence[str]) -> None:
         for gone in sorted((self._seen or set()) - set(topics)):

@@ -26,6 +26,7 @@ DELIVERIES = ("at_least_once", "exactly_once")
 
 _BYTES_MAX = 1 << 30
 _INT_MAX = 2**31 - 1
+VERSION_MAX = 2**63 - 1
 # Of ids of transactions, in which it is a part between slashes.
 _APP = re.compile(r"[A-Za-z0-9._-]{1,200}")
 
@@ -139,4 +140,8 @@ def _app(text: str) -> str:
 
 
 def _version(text: str) -> int:
-    return 0 if text == "0" else whole(text, 2**63 - 1)
+    """Numbers of batches begin at 0."""
+    try:
+        return 0 if text == "0" else whole(text, VERSION_MAX)
+    except ValueError:
+        raise ValueError(f"it can be a whole number from 0 to {VERSION_MAX}") from None

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
@@ -31,6 +32,32 @@ class AsyncTestBroker:
     @property
     def bootstrap(self) -> str:
         return self.sync.bootstrap
+
+    @property
+    def port(self) -> int:
+        return self.sync.port
+
+    @property
+    def data(self) -> Path:
+        return self.sync.data
+
+    @property
+    def pid(self) -> int:
+        return self.sync.pid
+
+    @property
+    def running(self) -> bool:
+        return self.sync.running
+
+    @property
+    def log(self) -> Sequence[str]:
+        return self.sync.log
+
+    def events(self, since: int = 0) -> list[dict[str, Any]]:
+        return self.sync.events(since)
+
+    def signal(self, number: int) -> None:
+        self.sync.signal(number)
 
     @property
     def clock(self) -> Clock:
@@ -91,6 +118,12 @@ class AsyncTestBroker:
 
     async def records(self, topic: str, *, timeout_s: float = 30.0) -> list[Record]:
         return await _in_thread(partial(self.sync.records, topic, timeout_s=timeout_s))
+
+    async def tail(self, topic: str, last: int, *, timeout_s: float = 30.0) -> list[Record]:
+        return await _in_thread(partial(self.sync.tail, topic, last, timeout_s=timeout_s))
+
+    async def note(self, text: str) -> None:
+        await _in_thread(partial(self.sync.note, text))
 
     async def wait_for(self, topic: str, count: int, *, timeout_s: float = 10.0) -> list[Record]:
         return await _in_thread(partial(self.sync.wait_for, topic, count, timeout_s=timeout_s))

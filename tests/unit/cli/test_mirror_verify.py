@@ -91,3 +91,17 @@ def test_a_partition_that_was_not_compared_is_told_by_the_exit_code(
 def test_what_was_compared_and_is_the_same_is_a_success(monkeypatch: pytest.MonkeyPatch) -> None:
     found, _ = listed(monkeypatch, [], [("t", 0), ("t", 1)], {})
     assert found == 0
+
+
+def test_a_pattern_that_matches_no_copy_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An empty list would say that all is the same."""
+    state = State(Origin("a", "b", "prefix"), {("orders", 0): Progress("east.orders", 5, 0, 5)})
+    admin = Fake("", 0)
+    monkeypatch.setattr(command, "admins", lambda *_: (admin, admin))
+    monkeypatch.setattr(status, "stored", lambda *_: state)
+    monkeypatch.setattr(verify, "sides", lambda *_: Compared({}, {}))
+    places = ("--from", "east=h:1", "--to", "west=h:2")
+    done = CliRunner().invoke(app, ["mirror", "verify", *places, "--topics", "order"])
+    assert done.exit_code == 4
+    assert "mirror east has no topic that matches --topics 'order'" in str(done.stderr)
+    assert "orders" in done.stderr

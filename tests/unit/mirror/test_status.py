@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
 
 from pyrklog.mirror import Cluster, MirrorError
 from pyrklog.mirror.cluster import Logs
+from pyrklog.mirror.names import Names, Policy
 from pyrklog.mirror.state import Progress
-from pyrklog.mirror.status import Standing, rows
+from pyrklog.mirror.status import Standing, rows, stored
 from pyrklog.scanning import UnknownTopicError
 
 POSITION = 5
@@ -43,6 +45,35 @@ class Source:
         }
         ids = dict.fromkeys(wanted, "old") | {"anew": "new"}
         return Logs({}, ends, ids)
+
+
+class Target:
+    """Has no progress of the mirror that is asked for."""
+
+    def __init__(self, *topics: str) -> None:
+        self.cluster = Cluster("west", "h:2")
+        self.counts = dict.fromkeys(topics, 1)
+
+    def topics(self) -> tuple[str, dict[str, int]]:
+        return "B", self.counts
+
+    def records(self, _topic: str) -> list[Any]:
+        return []
+
+
+@pytest.mark.parametrize(
+    ("there", "told"),
+    [
+        (("pyrklog-mirror.east.state.internal", "t"), "had, which is one of east$"),
+        (("t",), "had$"),
+    ],
+)
+def test_mirrors_that_a_target_knows_are_named(there: tuple[str, ...], told: str) -> None:
+    target: Any = Target(*there)
+    names = Names("source", "west", Policy.PREFIX, "source")
+    with pytest.raises(MirrorError, match=r"west \(h:2\) knows no mirror source") as caught:
+        stored(names, target)
+    assert re.search(told, caught.value.fix or "")
 
 
 def found(source: Any) -> dict[tuple[str, int], tuple[str, int | None]]:

@@ -187,6 +187,29 @@ def test_a_topic_that_is_passed_over_is_told_once() -> None:
     assert "data.east.users is not copied" in notes[0]
 
 
+def test_internal_topics_of_a_mirror_the_other_way_are_not_told() -> None:
+    own = ["east.checkpoints.internal", "pyrklog-mirror.east.state.internal"]
+    source, target = Fake("A", dict.fromkeys([*own, "t"], 1)), Fake("B", {})
+    notes: list[str] = []
+    assert synced(topics(PREFIX, source, target, notes)).topics == {"t": 1}
+    assert notes == []
+
+
+@pytest.mark.parametrize("is_whole", [False, True])
+def test_a_pattern_that_matches_nothing_is_told_once(is_whole: bool) -> None:
+    source, target = Fake("A", {"orders": 1}), Fake("B", {})
+    notes: list[str] = []
+    wanted = Wanted(Patterns(["order", "pay.*", "orders"], "--topics"), is_whole=is_whole)
+    syncing = Topics(PREFIX, wanted, source, target, notes.append)
+    for _ in range(2):
+        assert synced(syncing).topics == {"orders": 1}
+    later = "" if is_whole else ", so far"
+    assert notes == [
+        f"no topic of east matches --topics 'order'{later}; did you mean orders?",
+        f"no topic of east matches --topics 'pay.*'{later}",
+    ]
+
+
 def test_a_topic_whose_name_would_be_too_long_is_told_once_and_holds_up_no_other() -> None:
     source, target = Fake("A", {"x" * 245: 1, "t": 1}), Fake("B", {})
     notes: list[str] = []

@@ -131,7 +131,7 @@ def test_mistakes(options: dict[str, str], told: str) -> None:
         (ONCE | {"txnAppId": "a"}, "needs txnAppId and txnVersion"),
         ({"txnAppId": "a"}, "option txnAppId: only with delivery exactly_once"),
         (ONCE | {"txnAppId": "a/b", "txnVersion": "1"}, "letters, digits, dots"),
-        (ONCE | {"txnAppId": "a", "txnVersion": "-1"}, "txnVersion is '-1'"),
+        (ONCE | {"txnAppId": "a", "txnVersion": "-1"}, "'-1': it can be a whole number from 0"),
     ],
 )
 def test_mistakes_of_batch_writes(options: dict[str, str], told: str) -> None:
