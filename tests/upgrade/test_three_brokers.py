@@ -17,14 +17,15 @@ CLEAN_MARK = ".kafka_cleanshutdown"
 
 
 def as_left_here(cluster: BrokerCluster, folder: Path) -> None:
-    """Directories say at which registration they were closed, by ZooKeeper's numbers, and this
-    ZooKeeper counts anew."""
+    """ZooKeeper knows the directories of each broker by their paths, and they know by ZooKeeper's
+    numbers at which registration they were closed. Both are others here."""
     for number in NUMBERS:
-        _, stat = cluster.store.get(f"/pyrklog/brokers/{number}")
+        node, logs = f"/pyrklog/brokers/{number}", folder / f"broker{number}" / "logs"
+        content = {**cluster.json(node), "log_dirs": [str(logs)]}
+        stat = cluster.store.set(node, json.dumps(content).encode())
         mark = {"version": 0, "brokerEpoch": stat.mzxid}
-        file = folder / f"broker{number}" / "logs" / CLEAN_MARK
-        assert json.loads(file.read_text()).keys() == mark.keys()
-        file.write_text(json.dumps(mark, separators=(",", ":")))
+        assert json.loads((logs / CLEAN_MARK).read_text()).keys() == mark.keys()
+        (logs / CLEAN_MARK).write_text(json.dumps(mark, separators=(",", ":")))
 
 
 @pytest.mark.parametrize("version", VERSIONS)
