@@ -26,6 +26,21 @@ OVER_S = 5.0
 Name = Annotated[
     str | None, option("--name NAME", "The mirror's name. Default: the source's alias.")
 ]
+Commit = Annotated[
+    float,
+    option("--commit SECONDS", "How long records wait to be visible there.", min=0.05, max=30.0),
+]
+Interval = Annotated[
+    float,
+    option("--interval SECONDS", "How often the source is asked for new records.", min=0.05),
+]
+GroupInterval = Annotated[
+    float, option("--group-interval SECONDS", "How often groups are looked at.", min=0.1)
+]
+Heartbeats = Annotated[
+    float | None,
+    option("--heartbeats SECONDS", "Write MirrorMaker's heartbeats this often.", min=0.1),
+]
 
 
 @command(app, "run", "timeout_s", "verbose", "quiet")
@@ -61,18 +76,10 @@ def run(
     replicas: int = option(
         "-r, --replication-factor N", "Replicas of new topics; -1: the target's default.", -1
     ),
-    commit_s: float = option(
-        "--commit SECONDS", "How long records wait to be visible there.", 1.0, min=0.05, max=30.0
-    ),
-    interval_s: float = option(
-        "--interval SECONDS", "How often the source is asked for new records.", 1.0, min=0.05
-    ),
-    group_interval_s: float = option(
-        "--group-interval SECONDS", "How often groups are looked at.", 60.0, min=0.1
-    ),
-    heartbeat_s: float | None = option(
-        "--heartbeats SECONDS", "Write MirrorMaker's heartbeats this often.", None, min=0.1
-    ),
+    commit_s: Commit = 1.0,
+    interval_s: Interval = 1.0,
+    group_interval_s: GroupInterval = 60.0,
+    heartbeat_s: Heartbeats = None,
     dry_run: bool = option("--dry-run", "Only say which topics would be copied.", False),
 ) -> None:
     """Copy topics until Ctrl-C, and go on where it was the next time."""
