@@ -103,7 +103,7 @@ def test_a_mistake_is_told_without_its_value(pairs: list[str], told: str) -> Non
     line = refusal(*pairs)
     assert told in line
     assert "hush" not in line
-    assert "\n" not in line
+    assert line.count("\n") == line.count("\n  fix: ")
 
 
 def test_the_nearest_option_is_told() -> None:

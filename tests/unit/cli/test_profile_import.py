@@ -284,14 +284,14 @@ def test_what_makes_no_sense_is_told(
     found, out, err = invoke(kind, put(home / "file", text))
     assert (found, out) == (code, "")
     assert said in err
-    assert err.count("\n") == 1
+    assert err.count("\n") == 1 + err.count("\n  fix: ")
     assert not (home / "config.toml").exists()
 
 
 def test_a_missing_file(home: Path) -> None:
     code, _, err = invoke("rpk")
     assert code == 4
-    assert err.startswith(f"error[PK48]: cannot read {home}/conf/rpk/rpk.yaml: ")
+    assert err.startswith(f"error[PK47]: cannot read {home}/conf/rpk/rpk.yaml: ")
     assert invoke("java")[0] == 2
 
 

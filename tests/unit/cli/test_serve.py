@@ -210,7 +210,7 @@ def test_a_zookeeper_that_does_not_answer_is_told_once(tmp_path: Path, is_member
     assert done.stderr.startswith("error[PK16]: No ZooKeeper answers")
     advice = "a broker that is to be alone starts with --set zookeeper.connect="
     assert (advice in done.stderr) == (not is_member)
-    assert len(done.stderr.splitlines()) == 1
+    assert len(done.stderr.splitlines()) == 2
     assert done.returncode == 75
 
 

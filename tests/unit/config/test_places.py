@@ -146,7 +146,7 @@ def test_the_parent_of_a_log_directory_is_refused(tmp_path: Path, has_properties
     with pytest.raises(ConfigError) as refused:
         load(place)
     assert refused.value.exit_code == 78
-    assert f"{place} is no log directory, but holds {place}/data; a new" in refused.value.what
+    assert f"{place} is no log directory, but holds {place}/data; a new" in str(refused.value)
     assert refused.value.fix is not None
     assert f"give --data {place}/data; for a new broker" in refused.value.fix
     with pytest.raises(ConfigError, match=f"{place} is no log directory") as named:
