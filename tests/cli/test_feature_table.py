@@ -128,7 +128,7 @@ def test_json_everywhere(
     assert json.loads(kcat(*at, "-C", "-J", "-t", filled, "-c", "1", "-q"))["topic"] == filled
     told_dirs = tools("log-dirs", "--describe", "--bootstrap-server", broker.bootstrap)
     assert json.loads(told_dirs.lines[-1])["brokers"]
-    for name in ("topics", "consumer-groups", "configs", "delete-records"):
+    for name in ("topics", "consumer-groups", "configs", "get-offsets"):
         assert "json" not in others.kafka[name].lower()
     claim(pyrklog=YES, kafka=PARTLY, kcat=YES)
 
