@@ -4,6 +4,7 @@ broker tells."""
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from collections.abc import Callable
 from typing import Any
@@ -57,10 +58,13 @@ def told_offsets(tools: KafkaTools, at: str, group: str, *words: str) -> Output:
     return told
 
 
-def rows_of(told: Output, group: str) -> dict[int, list[str]]:
-    """Partition -> its columns, as Kafka's tool prints them."""
-    rows = [line.split() for line in told.lines if line.startswith(f"{group} ")]
-    return {int(row[2]): row for row in rows}
+def rows_of(told: Output, group: str) -> dict[int, list[int]]:
+    """Partition -> committed offset, end and lag, as Kafka's tool tells them. Topic and group have
+    one name."""
+    words = rf"{group}\s+{group}" + 4 * r"\s+(\d+)"
+    found = [[int(one) for one in row.groups()] for row in re.finditer(words, told.text)]
+    assert found, told.text
+    return {number: rest for number, *rest in found}
 
 
 def test_lag_totals(
@@ -70,8 +74,8 @@ def test_lag_totals(
     assert f"lag {LAG}" in run("group", "describe", group).splitlines()[0]
     told = told_offsets(tools, either, group, "--describe")
     rows = rows_of(told, group)
-    assert {number: int(row[3]) for number, row in rows.items()} == COMMITTED
-    assert sum(int(row[5]) for row in rows.values()) == LAG
+    assert {number: row[0] for number, row in rows.items()} == COMMITTED
+    assert sum(row[2] for row in rows.values()) == LAG
     assert str(LAG) not in told.text.split(), "no total"
     others.kcat_lacks("lag")
     claim(pyrklog=YES, kafka=NO, kcat=NO)
@@ -118,7 +122,8 @@ def test_lag_history_built_in(
     assert after["is_least"] == before["is_least"]
     assert "trend" in described(run, topic)["partitions"][0]
     assert "No such option" in run("group", "describe", topic, "--at", "@-1h", code=2)
-    others.kafka_lacks("trend", "history")
+    others.kafka_lacks("trend")
+    assert "history" not in others.kafka["consumer-groups"].lower()
     others.kcat_lacks("lag", "history")
     claim(pyrklog=PARTLY, kafka=NO, kcat=NO)
 
@@ -128,7 +133,7 @@ def test_seek_to_any_offset(
 ) -> None:
     run("group", "seek", group, "--to", "3", "-q")
     told = rows_of(told_offsets(tools, either, group, "--describe"), group)
-    assert {number: row[3] for number, row in told.items()} == {0: "3", 1: "3", 2: "3"}
+    assert {number: row[0] for number, row in told.items()} == dict.fromkeys(range(3), 3)
     reset = ("--reset-offsets", "--topic", group, "--to-offset", "7", "--execute")
     told_offsets(tools, either, group, *reset)
     assert {one["committed"] for one in described(run, group)["partitions"]} == {7}
@@ -149,7 +154,8 @@ def test_rebalance_reasons(
         assert ["new member" in reasons[0], "left" in reasons[1]] == [True, True]
     else:
         assert reasons == [None, None]
-    others.lack("reason", "rebalances")
+    assert "reason" not in others.kafka["consumer-groups"].lower()
+    others.kcat_lacks("reason")
     claim(pyrklog=YES, kafka=NO, kcat=NO)
 
 
@@ -212,7 +218,7 @@ def test_cache_and_disk_by_topic(
     directories = json.loads(told.lines[-1])["brokers"][0]["logDirs"]
     [theirs] = [one["size"] for each in directories for one in each["partitions"]]
     assert ours == theirs > 0
-    assert "cache" not in json.dumps(found)
+    assert not [name for name in found["partitions"][0] if "cache" in name]
     others.kafka_lacks("cache hit", "disk read")
     others.kcat_lacks("size on disk", "cache")
     claim(pyrklog=PARTLY, kafka=PARTLY, kcat=NO)

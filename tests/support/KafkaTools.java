@@ -18,7 +18,9 @@ public class KafkaTools {
         BufferedReader lines = new BufferedReader(new InputStreamReader(System.in));
         for (String line; (line = lines.readLine()) != null; ) {
             System.out.println("\f" + line);
-            System.out.println("exit " + new Tool(line.split(" ")).status());
+            int status = new Tool(line.split(" ")).status();
+            // Some end within a line.
+            System.out.println("\nexit " + status);
             System.out.flush();
         }
         Runtime.getRuntime().halt(0);

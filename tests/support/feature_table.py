@@ -48,7 +48,7 @@ SECTIONS: dict[str, tuple[Row, ...]] = {
         Row("Multi-broker, one command", YES, NO, NO, PARTLY, "`dev start -n 3`"),
         Row("Multi-broker, real, no Docker", YES, NO, NO, NO, "processes, files and a ZooKeeper"),
         Row("Chaos verbs", YES, NO, NO, NO, "`dev kill`, `pause`, `isolate`, `heal`"),
-        Row("JSON everywhere", YES, PARTLY, PARTLY, PARTLY, "`-o json` of all that lists"),
+        Row("JSON everywhere", YES, PARTLY, YES, PARTLY, "`-o json` of all that lists"),
         Row("CSV", YES, PARTLY, NO, NO, "`-o csv`"),
         Row("Documented exit codes", YES, NO, NO, NO, "`pyrklog --help`"),
         Row("Completion", YES, NO, NO, YES, "`completion bash`: topics and groups, too"),

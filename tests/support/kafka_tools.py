@@ -89,7 +89,8 @@ class KafkaTools:
             stderr=subprocess.STDOUT,
             text=True,
         )
-        threading.Thread(target=self._follow, daemon=True).start()
+        self._follower = threading.Thread(target=self._follow, daemon=True)
+        self._follower.start()
         return self
 
     def _follow(self) -> None:
@@ -100,7 +101,8 @@ class KafkaTools:
 
     def __exit__(self, *_: object) -> None:
         self._process.kill()
-        self._process.wait()
+        self._follower.join()
+        self._process.communicate()
 
     def __call__(
         self, name: str, *arguments: str, stdin: str | None = None, timeout_s: float = 100.0
