@@ -78,8 +78,9 @@ async def test_the_size_of_the_caches_file_system_is_known(
     autojump_clock: trio.testing.MockClock, tmp_path: Path
 ) -> None:
     sets = (f"pyrklog.cache.dir={tmp_path}",)
-    with_cache, without = Watched(read_at_once, *sets), Watched(
-        read_at_once, *sets, "pyrklog.cache.max.bytes=0"
+    with_cache, without = (
+        Watched(read_at_once, *sets),
+        Watched(read_at_once, *sets, "pyrklog.cache.max.bytes=0"),
     )
     with trio.move_on_after(10):
         async with trio.open_nursery() as nursery:
