@@ -57,11 +57,7 @@ def run(
     policy: str = option(
         "--policy POLICY", "Names there: prefix (ALIAS.TOPIC) or identity (TOPIC).", "prefix"
     ),
-    offsets: str = option(
-        "--offsets RULE",
-        "Offsets there: translate, or keep those of the source (a target of pyrklog's).",
-        "translate",
-    ),
+    offsets: str = option("--offsets RULE", "Offsets there: translate or keep them.", "translate"),
     name: Name = None,
     start: str = option("--start WHERE", "Where a topic's copy begins: start or end.", "start"),
     once: bool = option("--once", "End when all that is there now is copied.", False),
@@ -83,11 +79,9 @@ def run(
     dry_run: bool = option("--dry-run", "Only say which topics would be copied.", False),
 ) -> None:
     """Copy topics until Ctrl-C, and go on where it was the next time."""
-    from pyrklog.cli.produce import refuse_codec
     from pyrklog.cli.reassign_plan import parse_rate
 
-    refuse_codec(codec)
-    _refuse_others(policy, start, missing, offsets)
+    _refuse_others(policy, start, missing, offsets, codec)
     _refuse_names(topics, again or [])
     from pyrklog.mirror import MirrorError, Offsets, Options, Pace, Patterns
 
@@ -235,7 +229,10 @@ def _refuse_names(patterns: list[str], again: list[str]) -> None:
             raise CliError(Problem.ARGUMENT_VALUE, what, "repeat --again for several topics")
 
 
-def _refuse_others(policy: str, start: str, missing: str, offsets: str) -> None:
+def _refuse_others(policy: str, start: str, missing: str, offsets: str, codec: str) -> None:
+    from pyrklog.cli.produce import refuse_codec
+
+    refuse_codec(codec)
     for name, value, known in (
         ("--policy", policy, ("prefix", "identity")),
         ("--start", start, ("start", "end")),

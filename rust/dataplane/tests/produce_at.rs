@@ -90,7 +90,10 @@ fn records_keep_their_offsets_over_gaps_of_any_size_and_restarts() {
     let mut client = test.client();
     let mut expected = 0;
     for batch in &batches {
-        assert_eq!(send(&mut client, expected, &at(batch)), (ErrorCode::NONE, batch[0]));
+        assert_eq!(
+            send(&mut client, expected, &at(batch)),
+            (ErrorCode::NONE, batch[0])
+        );
         expected = batch[batch.len() - 1] + 1;
         assert_eq!(end(&mut client), expected);
     }
@@ -106,13 +109,54 @@ fn records_keep_their_offsets_over_gaps_of_any_size_and_restarts() {
         }
         assert_eq!(end(&mut client), far + 8);
         assert_eq!(client.list_offset("t", 0, -2).offset, 0);
-        for from in [0, 999, 1000, 1002, 1006, 1007, 5_000, far - 1, far + 1, far + 2, far + 8] {
+        for from in [
+            0,
+            999,
+            1000,
+            1002,
+            1006,
+            1007,
+            5_000,
+            far - 1,
+            far + 1,
+            far + 2,
+            far + 8,
+        ] {
             let wanted: Vec<i64> = all.iter().copied().filter(|one| *one >= from).collect();
-            assert_eq!(read(&mut client, from), wanted, "from {from} in round {round}");
+            assert_eq!(
+                read(&mut client, from),
+                wanted,
+                "from {from} in round {round}"
+            );
         }
     }
     // An ordinary producer goes on behind.
-    assert_eq!(client.produce("t", 0, &batch(&[b"1099511627784"])), (ErrorCode::NONE, far + 8));
+    assert_eq!(
+        client.produce("t", 0, &batch(&[b"1099511627784"])),
+        (ErrorCode::NONE, far + 8)
+    );
+}
+
+#[test]
+fn a_kill_takes_no_record_behind_a_gap_between_segments() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut options = topic_config();
+    options.log.segment_bytes = 2_000;
+    let mut all: Vec<i64> = Vec::new();
+    for _ in 0..3 {
+        let mut test = TestPlane::start(dir.path());
+        assert_eq!(test.lead("t", 1, &options), [0]);
+        let mut client = test.client();
+        assert_eq!(read(&mut client, 0), all);
+        for _ in 0..60 {
+            // Each batch lies behind a gap, so that one lies before each segment.
+            let end = all.last().map_or(0, |last| last + 1);
+            let batch = [end + 5, end + 6, end + 9];
+            assert_eq!(send(&mut client, end, &at(&batch)), (ErrorCode::NONE, end + 5));
+            all.extend(batch);
+        }
+        // Dropped, not shut down.
+    }
 }
 
 #[test]
@@ -122,13 +166,18 @@ fn the_beginning_is_cut_off_as_any_other() {
     test.create("t", 1);
     let mut client = test.client();
     send(&mut client, 0, &at(&[5_000_000_000, 5_000_000_001]));
-    let ticket = test.plane.delete_records(vec![("t".into(), 0, 4_999_999_000)]);
+    let ticket = test
+        .plane
+        .delete_records(vec![("t".into(), 0, 4_999_999_000)]);
     match test.ticket(ticket.unwrap()) {
         TicketOutcome::DeleteRecords(results) => assert_eq!(results[0], (0, 4_999_999_000)),
         other => panic!("{other:?}"),
     }
     assert_eq!(client.list_offset("t", 0, -2).offset, 4_999_999_000);
-    assert_eq!(read(&mut client, 4_999_999_000), [5_000_000_000, 5_000_000_001]);
+    assert_eq!(
+        read(&mut client, 4_999_999_000),
+        [5_000_000_000, 5_000_000_001]
+    );
 }
 
 #[test]
@@ -147,13 +196,19 @@ fn a_log_that_ends_elsewhere_takes_nothing() {
         (13, at(&[13])),
         (13, at(&[20])),
     ] {
-        assert_eq!(send(&mut client, expected, &batch), (ErrorCode::OFFSET_OUT_OF_RANGE, -1));
+        assert_eq!(
+            send(&mut client, expected, &batch),
+            (ErrorCode::OFFSET_OUT_OF_RANGE, -1)
+        );
     }
     assert_eq!(read(&mut client, 0), [10, 11]);
     assert_eq!(send(&mut client, 12, &at(&[12])), (ErrorCode::NONE, 12));
     // Somebody else's record moves the end.
     client.produce("t", 0, &batch(&[b"13"]));
-    assert_eq!(send(&mut client, 13, &at(&[13])).0, ErrorCode::OFFSET_OUT_OF_RANGE);
+    assert_eq!(
+        send(&mut client, 13, &at(&[13])).0,
+        ErrorCode::OFFSET_OUT_OF_RANGE
+    );
     assert_eq!(read(&mut client, 0), [10, 11, 12, 13]);
 }
 
@@ -200,7 +255,11 @@ fn lies_are_refused() {
         (4, with_producer, record),
         (4, vec![], record),
     ] {
-        assert_eq!(send(&mut client, expected, &batch), (error, -1), "{expected}");
+        assert_eq!(
+            send(&mut client, expected, &batch),
+            (error, -1),
+            "{expected}"
+        );
     }
     // Without the field, as of an ordinary request.
     let plain = at(&[4]);
@@ -261,7 +320,10 @@ fn others_do_not_see_the_api() {
         let found = pyrklog_wire::api_versions::ApiVersionsResponse::decode(&answer, version);
         let apis = found.unwrap().apis;
         assert!(apis.iter().any(|one| one.key == key::PRODUCE));
-        assert!(apis.iter().all(|one| one.key != key::PRODUCE_AT), "v{version}");
+        assert!(
+            apis.iter().all(|one| one.key != key::PRODUCE_AT),
+            "v{version}"
+        );
     }
     // An empty request is how a tool finds out.
     let mut body = Vec::new();
@@ -277,23 +339,33 @@ fn followers_copy_gaps_and_lead_on() {
     let far = 7_000_000_000;
     pair.follow(2, 1, 0);
     assert_eq!(send(&mut client, 0, &at(&[100, 200])).0, ErrorCode::NONE);
-    assert_eq!(send(&mut client, 201, &at(&[far, far + 2])).0, ErrorCode::NONE);
+    assert_eq!(
+        send(&mut client, 201, &at(&[far, far + 2])).0,
+        ErrorCode::NONE
+    );
     pair.wait_visible(1, far + 3);
     // The other one leads: the same end, the same records.
     pair.lead(2, 1, &[2]);
     pair.follow(1, 2, 1);
     let mut client = pair.plane(2).client();
-    eventually("the end at the new leader", || (end(&mut client) == far + 3).then_some(()));
+    eventually("the end at the new leader", || {
+        (end(&mut client) == far + 3).then_some(())
+    });
     let late = send(&mut client, 201, &at(&[far, far + 2])).0;
     assert_eq!(late, ErrorCode::OFFSET_OUT_OF_RANGE);
     let at_old = send(&mut pair.plane(1).client(), far + 3, &at(&[far + 9])).0;
     assert_eq!(at_old, ErrorCode::NOT_LEADER_OR_FOLLOWER);
     pair.lead(2, 2, &BOTH);
     pair.follow(1, 2, 2);
-    assert_eq!(send(&mut client, far + 3, &at(&[far + 9])).0, ErrorCode::NONE);
+    assert_eq!(
+        send(&mut client, far + 3, &at(&[far + 9])).0,
+        ErrorCode::NONE
+    );
     assert_eq!(read(&mut client, 0), [100, 200, far, far + 2, far + 9]);
     pair.lead(1, 3, &[1]);
     let mut client = pair.plane(1).client();
-    eventually("the end at the first leader", || (end(&mut client) == far + 10).then_some(()));
+    eventually("the end at the first leader", || {
+        (end(&mut client) == far + 10).then_some(())
+    });
     assert_eq!(read(&mut client, 0), [100, 200, far, far + 2, far + 9]);
 }

@@ -12,7 +12,7 @@ use crate::names::snapshot_name;
 use crate::position::{LogPosition, SegmentPosition};
 use crate::producer_state::{Check, Origin, ProducerError};
 use crate::scan::BatchFacts;
-use crate::segment::{ActiveSegment, Crowd, Segment};
+use crate::segment::{ActiveSegment, Crowd, Segment, fits_relative};
 use crate::transaction_index::{SegmentAborted, TransactionIndex};
 
 /// A log with this many unsynced segments, whose files are open, rolls none because of age.
@@ -138,7 +138,11 @@ impl Log {
         };
         let crowd = self.crowd();
         if self.active.must_roll(facts, &self.config, now_ms, crowd) {
-            self.roll(base_offset, now_ms);
+            // A gap lies within a segment where one can span it, since one between segments looks
+            // like lost records when the log is opened.
+            let end_offset = self.end.offset;
+            let spans = fits_relative(facts.last_offset, end_offset);
+            self.roll(if spans { end_offset } else { base_offset }, now_ms);
         }
         if let Some(cache) = &mut self.cache {
             cache.set_transient(origin == Origin::Replication);

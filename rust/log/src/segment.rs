@@ -29,7 +29,7 @@ mod bytes;
 mod indexes;
 mod removal;
 mod upper;
-pub(crate) use active::{ActiveSegment, Crowd};
+pub(crate) use active::{ActiveSegment, Crowd, fits_relative, is_gap_intended};
 pub use bytes::{BytesPlace, SegmentBytes};
 pub(crate) use indexes::SegmentIndexes;
 

@@ -26,7 +26,6 @@ use pyrklog_wire::ErrorCode;
 use pyrklog_wire::batch::{self, BatchHeader, Compression, HEADER_LEN, TimestampType};
 use thiserror::Error;
 
-pub use self::own_offsets::OFFSET_MAX;
 use self::records::RecordFacts;
 use crate::batch_info::BatchInfo;
 use crate::compression::{self, CompressionLevels, DecompressError, EXPANDED_BYTES_MAX_DEFAULT};
@@ -183,6 +182,9 @@ pub fn validate_produce(bytes: &mut [u8], rules: &Rules, now_ms: i64) -> Result<
     let (facts, rewritten, expanded_bytes) =
         compression::with_decompressed(sent, body, limit_bytes, |records| -> Result<_> {
             let facts = records::check(&header, records, rules, now_ms)?;
+            if rules.keeps_offsets {
+                own_offsets::check_records(&header, records)?;
+            }
             let rewritten = match stored == sent {
                 true => None,
                 false => Some(rewrite::change_codec(&header, records, stored, rules)?),

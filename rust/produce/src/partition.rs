@@ -419,7 +419,11 @@ mod tests {
         assert_eq!(partition.takes(40), None);
         assert_eq!(partition.takes(40 + SPAN_MAX), Some(true));
         assert_eq!(partition.takes(41 + SPAN_MAX), Some(false));
-        assert_eq!(Partition::default().takes(0), None, "where it ends is unknown");
+        assert_eq!(
+            Partition::default().takes(0),
+            None,
+            "where it ends is unknown"
+        );
     }
 
     #[test]

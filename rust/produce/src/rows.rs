@@ -2,11 +2,12 @@
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::{
-    Int32Type, Int64Type, TimestampMicrosecondType, TimestampMillisecondType, TimestampNanosecondType,
+    Int32Type, Int64Type, TimestampMicrosecondType, TimestampMillisecondType,
+    TimestampNanosecondType,
 };
 use arrow_array::{
-    Array, BinaryArray, Int32Array, Int64Array, LargeBinaryArray, LargeStringArray, ListArray, RecordBatch,
-    StringArray, StructArray,
+    Array, BinaryArray, Int32Array, Int64Array, LargeBinaryArray, LargeStringArray, ListArray,
+    RecordBatch, StringArray, StructArray,
 };
 use arrow_schema::{DataType, TimeUnit};
 use pyrklog_wire::builder::HeaderToWrite;

@@ -20,17 +20,28 @@ fn options(cluster: &FakeCluster) -> ProduceOptions {
 
 /// Rows of a partition.
 fn rows(partition: i32, offsets: &[i64]) -> RecordBatch {
-    let values: BinaryArray = offsets.iter().map(|_| Some(b"twenty bytes a value")).collect();
+    let values: BinaryArray = offsets
+        .iter()
+        .map(|_| Some(b"twenty bytes a value"))
+        .collect();
     let columns: [(&str, ArrayRef); 3] = [
         ("value", Arc::new(values)),
-        ("partition", Arc::new(Int32Array::from(vec![partition; offsets.len()]))),
+        (
+            "partition",
+            Arc::new(Int32Array::from(vec![partition; offsets.len()])),
+        ),
         ("offset", Arc::new(Int64Array::from(offsets.to_vec()))),
     ];
     RecordBatch::try_from_iter(columns).unwrap()
 }
 
 fn offsets(cluster: &FakeCluster, partition: i32) -> Vec<i64> {
-    cluster.state().offsets.get(&partition).cloned().unwrap_or_default()
+    cluster
+        .state()
+        .offsets
+        .get(&partition)
+        .cloned()
+        .unwrap_or_default()
 }
 
 #[test]
@@ -110,7 +121,12 @@ fn brokers_that_do_not_know_the_api_are_named() {
     });
     let error = Producer::open(options(&cluster)).unwrap_err();
     assert_eq!(error.kind, ErrorKind::Unsupported);
-    assert!(error.text.contains("does not take records at offsets of their own"), "{error}");
+    assert!(
+        error
+            .text
+            .contains("does not take records at offsets of their own"),
+        "{error}"
+    );
     assert_eq!(cluster.state().requests[&key::PRODUCE_AT], 2);
 }
 
@@ -139,5 +155,8 @@ fn rows_that_go_back_or_have_no_place_are_refused() {
         transactional_id: Some("id".into()),
         ..options(&cluster)
     };
-    assert_eq!(Producer::open(transactional).unwrap_err().kind, ErrorKind::Argument);
+    assert_eq!(
+        Producer::open(transactional).unwrap_err().kind,
+        ErrorKind::Argument
+    );
 }

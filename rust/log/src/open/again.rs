@@ -15,7 +15,7 @@ use crate::names::FileKind;
 use crate::open::load::{LoadedState, Opened};
 use crate::open::{Loader, OpenError, OpenReport};
 use crate::scan::{ScanError, TAIL_CHUNK_BYTES};
-use crate::segment::{ActiveSegment, Segment, SegmentIndexes};
+use crate::segment::{ActiveSegment, Segment, SegmentIndexes, is_gap_intended};
 
 impl Loader<'_> {
     /// Brings the segments from the recovery point on up to date. `None` if the files are not as a
@@ -33,7 +33,9 @@ impl Loader<'_> {
         let count = loading.segments.len();
         for i in first..count {
             let segment = loading.segments[i].clone();
-            if !self.config.cleanup_compact && segment.base_offset() != end_offset && i > first {
+            let base_offset = segment.base_offset();
+            let may_follow = base_offset == end_offset || is_gap_intended(end_offset, base_offset);
+            if !self.config.cleanup_compact && !may_follow && i > first {
                 return Ok(None);
             }
             let indexes = match i + 1 == count {

@@ -12,7 +12,7 @@ use crate::open::old_formats::sound_message;
 use crate::open::{Loader, OpenError};
 use crate::position::SegmentPosition;
 use crate::scan::{Met, ScanError, WALK_CHUNK_BYTES};
-use crate::segment::{Segment, SegmentIndexes};
+use crate::segment::{Segment, SegmentIndexes, is_gap_intended};
 use crate::transaction_index::TransactionIndex;
 
 /// A segment whose batches are sound up to `size`.
@@ -55,7 +55,10 @@ impl Loader<'_> {
             let next_base = state.segments.get(i + 1).map(|next| next.base_offset());
             may_have_holes |= recovered.is_thinned;
             // Synced data is not lost: a gap below the recovery point is intended.
-            let is_lost = |base| base > end_offset && base > state.synced_end && !may_have_holes;
+            let is_lost = |base| {
+                let is_unsynced = base > end_offset && base > state.synced_end;
+                is_unsynced && !may_have_holes && !is_gap_intended(end_offset, base)
+            };
             if recovered.cut.is_none() && next_base.is_some_and(is_lost) {
                 recovered.cut = Some(format!("the next segment does not begin at {end_offset}"));
             }

@@ -27,6 +27,16 @@ pub(crate) struct ActiveSegment {
 /// A full segment beyond this size rolls, however many others are unsynced.
 const CROWDED_SEGMENT_BYTES: u64 = 16 << 20;
 
+/// A gap of so many offsets between two segments is intended: no segment could span it, and no log
+/// loses so many records before they are synced.
+const GAP_INTENDED: i64 = 1 << 30;
+
+/// Whether a segment that begins at `base_offset` may follow records before `end_offset`, though
+/// offsets are missing between.
+pub(crate) fn is_gap_intended(end_offset: i64, base_offset: i64) -> bool {
+    base_offset.saturating_sub(end_offset) >= GAP_INTENDED
+}
+
 /// Relaxed rules while many segments are unsynced.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Crowd {
@@ -122,7 +132,7 @@ impl ActiveSegment {
 }
 
 /// Offsets are stored in four bytes relative to the base offset.
-fn fits_relative(last_offset: i64, base_offset: i64) -> bool {
+pub(crate) fn fits_relative(last_offset: i64, base_offset: i64) -> bool {
     last_offset
         .checked_sub(base_offset)
         .is_some_and(|delta| i32::try_from(delta).is_ok())

@@ -9,6 +9,10 @@ use super::{Result, ValidationError};
 /// ones for long before offsets overflow.
 pub const OFFSET_MAX: i64 = 1 << 62;
 
+/// The most offsets from a batch's first record to its last one. So a gap that no segment can span
+/// lies before a batch, and is long: a start knows it from lost records.
+const SPAN_MAX: i32 = 1 << 30;
+
 /// The offsets' bounds. A copy has no producer: what its records were part of is over.
 pub(super) fn check_header(header: &BatchHeader) -> Result<()> {
     let (base, delta) = (header.base_offset, header.last_offset_delta);
@@ -16,6 +20,11 @@ pub(super) fn check_header(header: &BatchHeader) -> Result<()> {
     if delta < 0 || count <= 0 || i64::from(delta) + 1 < i64::from(count) {
         return Err(ValidationError::invalid(format!(
             "the batch says {count} records, but a last offset delta of {delta}"
+        )));
+    }
+    if delta > SPAN_MAX {
+        return Err(ValidationError::invalid(format!(
+            "the batch spans {delta} offsets, and may span {SPAN_MAX}"
         )));
     }
     if base < 0 || base > OFFSET_MAX - i64::from(delta) {

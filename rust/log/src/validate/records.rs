@@ -4,7 +4,7 @@ use pyrklog_wire::ErrorCode;
 use pyrklog_wire::batch::{BatchHeader, NO_TIMESTAMP, TimestampType};
 use pyrklog_wire::records::{Record, Records, RecordsSummary, walk_records};
 
-use super::{Result, Rules, ValidationError, own_offsets};
+use super::{Result, Rules, ValidationError};
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RecordFacts {
@@ -20,9 +20,7 @@ pub(super) fn check(
     now_ms: i64,
 ) -> Result<RecordFacts> {
     let summary = walk_records(records, header.record_count).map_err(ValidationError::invalid)?;
-    if rules.keeps_offsets {
-        own_offsets::check_records(header, records)?;
-    } else if !summary.offsets_consecutive {
+    if !summary.offsets_consecutive && !rules.keeps_offsets {
         return Err(ValidationError::invalid(
             "the records' offsets are not 0, 1, 2, …",
         ));

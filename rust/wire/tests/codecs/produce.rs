@@ -237,15 +237,26 @@ fn partitions_of_produce_at_say_where_their_logs_end() {
     assert_eq!(found, expected);
     // Ordinary brokers pass the field over, and ProduceAt needs it.
     request.decode(&frame, 9, 11).unwrap();
-    assert!(request.partitions.iter().all(|part| part.expected_end.is_none()));
+    assert!(
+        request
+            .partitions
+            .iter()
+            .all(|part| part.expected_end.is_none())
+    );
     let mut plain = Vec::new();
     let part: &[(i32, Option<&[u8]>)] = &[(0, None)];
-    let named = TopicToProduce { name: "a", partitions: part };
+    let named = TopicToProduce {
+        name: "a",
+        partitions: part,
+    };
     produce::encode_request(&mut plain, 11, None, -1, 0, &[named]);
     request.decode_at(&plain, 0, 11).unwrap();
     assert_eq!(request.partitions[0].expected_end, Some(-1));
     for version in [-1, 8, 12] {
         let refused = request.decode_at(&plain, 0, version);
-        assert!(matches!(refused, Err(DecodeError::UnsupportedVersion { .. })), "{version}");
+        assert!(
+            matches!(refused, Err(DecodeError::UnsupportedVersion { .. })),
+            "{version}"
+        );
     }
 }

@@ -1,5 +1,6 @@
 //! Batches that bring their offsets.
 
+use super::super::own_offsets::OFFSET_MAX;
 use super::*;
 
 fn keeping() -> Rules {
@@ -21,7 +22,12 @@ fn at(offsets: &[i64]) -> BatchBuilder {
 
 #[test]
 fn offsets_stay_as_they_are_with_every_codec() {
-    for offsets in [&[0_i64, 1, 2][..], &[7, 8, 20, 21], &[1 << 40], &[5, 1 << 20]] {
+    for offsets in [
+        &[0_i64, 1, 2][..],
+        &[7, 8, 20, 21],
+        &[1 << 40],
+        &[5, 1 << 20],
+    ] {
         for codec in CODECS {
             let bytes = at(offsets).build_compressed(codec, |records| match codec {
                 Compression::None => records.to_vec(),
@@ -53,7 +59,11 @@ fn offsets_rise_and_end_where_the_batch_says() {
     accept(&gaps, &keeping());
     for delta in [-1_i32, 0, 1, 8, 10, i32::MAX] {
         let lies = patched(gaps.clone(), LAST_OFFSET_DELTA, &delta.to_be_bytes());
-        assert_eq!(refuse(&lies, &keeping()).code, ErrorCode::INVALID_RECORD, "{delta}");
+        assert_eq!(
+            refuse(&lies, &keeping()).code,
+            ErrorCode::INVALID_RECORD,
+            "{delta}"
+        );
     }
     // The first record has to be at the base offset.
     let mut behind = BatchBuilder::new();
@@ -65,7 +75,10 @@ fn offsets_rise_and_end_where_the_batch_says() {
     let delta_of_second = twice.len() - 6;
     assert_eq!(twice[delta_of_second], 2, "the delta 1, zigzag");
     for zigzag in [0_u8, 1, 3] {
-        refuse(&patched(twice.clone(), delta_of_second, &[zigzag]), &keeping());
+        refuse(
+            &patched(twice.clone(), delta_of_second, &[zigzag]),
+            &keeping(),
+        );
     }
 }
 
@@ -78,7 +91,11 @@ fn offsets_are_bounded() {
         // Outside of the checksum.
         let mut bytes = batch.clone();
         bytes[..8].copy_from_slice(&base.to_be_bytes());
-        assert_eq!(refuse(&bytes, &keeping()).code, ErrorCode::INVALID_RECORD, "{base}");
+        assert_eq!(
+            refuse(&bytes, &keeping()).code,
+            ErrorCode::INVALID_RECORD,
+            "{base}"
+        );
     }
 }
 
