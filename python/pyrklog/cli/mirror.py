@@ -106,10 +106,7 @@ def run(
             timeout_s=options.timeout_s,
             offsets=Offsets(offsets),
         )
-        if dry_run:
-            _tell_plan(options, wanted)
-        else:
-            _run(options, wanted)
+        (_tell_plan if dry_run else _run)(options, wanted)
     except MirrorError as error:
         fail(error)
 

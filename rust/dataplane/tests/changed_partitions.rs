@@ -1,10 +1,12 @@
 //! A fetch of a session looks at the partitions that have changed, and misses none of them
 //! (reads.md, "Fetch sessions").
 
+mod harness;
+
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::harness::*;
+use harness::*;
 use pyrklog_dataplane::seam::{Behind, LeaderSpec, StopSpec, TopicConfig};
 use pyrklog_log::Compression;
 use pyrklog_log::disk::RealDisk;

@@ -1,10 +1,12 @@
 //! Consumers that read old data get all of it, and the page cache stays as it was (reads.md).
 
+mod harness;
+
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::harness::*;
+use harness::*;
 use pyrklog_dataplane::seam::*;
 use pyrklog_dataplane::testing::fix_kept_pages_max_bytes;
 use pyrklog_log::disk::RealDisk;

@@ -1,13 +1,15 @@
 //! Replies leave as soon as they are complete: nothing is kept back until the kernel's timer for
 //! short segments, whichever path the bytes take.
 
+mod harness;
+
 use std::fs::File;
 use std::io::Read;
 use std::net::TcpStream;
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::harness::*;
+use harness::*;
 use pyrklog_dataplane::seam::*;
 use pyrklog_dataplane::testing::fix_kept_pages_max_bytes;
 use pyrklog_log::disk::RealDisk;

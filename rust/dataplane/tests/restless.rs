@@ -1,6 +1,9 @@
 //! The tests of requests and connections once more, while every connection moves to the next
 //! network thread whenever it can (see the harness): no client may notice.
 
+// `lagging.rs` brings the harness, as when it is a program of its own.
+#![allow(clippy::duplicate_mod)]
+
 #[path = "bad_input.rs"]
 mod bad_input;
 #[path = "control.rs"]

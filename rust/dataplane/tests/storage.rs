@@ -1,9 +1,11 @@
 //! Slow disks, failing disks, orderly ends and kills.
 
+mod harness;
+
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::harness::*;
+use harness::*;
 use pyrklog_dataplane::OpenError;
 use pyrklog_dataplane::seam::{Event, ReadPath, StopSpec, TicketOutcome};
 use pyrklog_dataplane::testing::fix_kept_pages_max_bytes;

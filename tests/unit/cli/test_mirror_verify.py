@@ -38,7 +38,8 @@ def listed(
     sides: Any = {key: (Fake(*key), Fake(*key)) for key in [*differing, *same]}
 
     def compared(source: Any, target: Any, *, is_compacted: bool, keeps: bool) -> Verdict:
-        assert not is_compacted and not keeps
+        assert not is_compacted
+        assert not keeps
         difference = "records" if source in differing else ""
         name, number = source
         return Verdict(name, number, f"east.{target.topic}", difference=difference)
