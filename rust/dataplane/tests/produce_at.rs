@@ -152,7 +152,10 @@ fn a_kill_takes_no_record_behind_a_gap_between_segments() {
             // Each batch lies behind a gap, so that one lies before each segment.
             let end = all.last().map_or(0, |last| last + 1);
             let batch = [end + 5, end + 6, end + 9];
-            assert_eq!(send(&mut client, end, &at(&batch)), (ErrorCode::NONE, end + 5));
+            assert_eq!(
+                send(&mut client, end, &at(&batch)),
+                (ErrorCode::NONE, end + 5)
+            );
             all.extend(batch);
         }
         // Dropped, not shut down.
@@ -212,6 +215,16 @@ fn a_log_that_ends_elsewhere_takes_nothing() {
     assert_eq!(read(&mut client, 0), [10, 11, 12, 13]);
 }
 
+/// A batch of a producer, and one whose last offset delta says less than its records do.
+fn batches_that_lie() -> (Vec<u8>, Vec<u8>) {
+    let mut builder = BatchBuilder::new().base_offset(4).producer(1, 0, 0);
+    builder.append(1, None, Some(b"v"));
+    let mut back = at(&[4, 9]);
+    back[23..27].copy_from_slice(&2_i32.to_be_bytes());
+    pyrklog_wire::batch::refresh_crc(&mut back);
+    (builder.build(), back)
+}
+
 #[test]
 fn lies_are_refused() {
     let dir = tempfile::tempdir().unwrap();
@@ -226,18 +239,7 @@ fn lies_are_refused() {
         bytes[..8].copy_from_slice(&base.to_be_bytes());
         bytes
     };
-    let with_producer = {
-        let mut builder = BatchBuilder::new().base_offset(4).producer(1, 0, 0);
-        builder.append(1, None, Some(b"v"));
-        builder.build()
-    };
-    let back = {
-        // The last offset delta says less than the records do.
-        let mut bytes = at(&[4, 9]);
-        bytes[23..27].copy_from_slice(&2_i32.to_be_bytes());
-        pyrklog_wire::batch::refresh_crc(&mut bytes);
-        bytes
-    };
+    let (with_producer, back) = batches_that_lie();
     for (expected, batch, error) in [
         (-1, at(&[4]), request),
         (i64::MIN, at(&[4]), request),

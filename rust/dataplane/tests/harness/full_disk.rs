@@ -13,7 +13,8 @@ use pyrklog_wire::ErrorCode;
 pub fn cached(dir: &Path) -> PlaneConfig {
     let mut config = config(vec![dir.join("logs")]);
     config.cache = cache(&config.log_dirs);
-    config.cache.flush_ms = 50;
+    // Longer than a busy machine keeps a network thread from acknowledging.
+    config.cache.flush_ms = 300;
     config.unwritten_max_bytes = Some(1 << 20);
     config
 }
