@@ -20,7 +20,7 @@ def reason(
     nothing. Never raises."""
     arguments = connection.scan_arguments()
     for name in ("timeout_s", "request_timeout_s", "connect_timeout_s"):
-        arguments[name] = min(_LOOK_S, arguments[name])  # type: ignore[literal-required]
+        arguments[name] = min(_LOOK_S, arguments[name])
     pattern = re.compile(_NOTHING if topic is None else re.escape(topic))
     try:
         with open_scan(pattern, "earliest", "latest", ["offset"], threads=1, **arguments):
