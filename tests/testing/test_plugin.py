@@ -91,7 +91,8 @@ def test_a_mistaken_marker_is_named(run: OwnPytest) -> None:
             pass
         """
     )
-    result.stdout.fnmatch_lines(["*pyrklog takes config and brokers, not options*"])
+    result.stdout.fnmatch_lines(["*::test_it: @*pyrklog takes config= and brokers=, not options*"])
+    result.stdout.no_fnmatch_line("*plugin.py:*")
     assert result.ret != 0
 
 

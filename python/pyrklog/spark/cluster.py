@@ -451,11 +451,12 @@ _UNANSWERED = frozenset(
 
 def _why(exception: KafkaException, connection: Connection, topic: str | None) -> str:
     """The rest of a sentence."""
-    if _error(exception).code() in _UNANSWERED:
-        found = unreached.reason(connection, topic)
-        if found is not None:
-            return found
-    return _text(exception)
+    if _error(exception).code() not in _UNANSWERED:
+        return _text(exception)
+    return unreached.reason(connection, topic) or (
+        f"{_text(exception)}; a broker answers at {connection.bootstrap_servers}, but perhaps not "
+        "at the address that it advertises"
+    )
 
 
 def _topic_view(answer: object) -> TopicView:

@@ -65,18 +65,19 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     marker = metafunc.definition.get_closest_marker(MARKER)
     if marker is None:
         return
-    wish = _wish(marker)
+    wish = _wish(marker, metafunc.definition.nodeid)
     if not str(wish):
         return
     for name in sorted(_FIXTURES.intersection(metafunc.fixturenames)):
         metafunc.parametrize(name, [wish], ids=[str(wish)], indirect=True, scope="session")
 
 
-def _wish(marker: pytest.Mark) -> _Wish:
+def _wish(marker: pytest.Mark, test: str) -> _Wish:
     unknown = sorted(set(marker.kwargs) - set(_Wish._fields))
     if marker.args or unknown:
         what = ", ".join(unknown) or "arguments without a name"
-        raise pytest.UsageError(f"@pytest.mark.pyrklog takes config and brokers, not {what}")
+        said = f"{test}: @pytest.mark.pyrklog takes config= and brokers=, not {what}"
+        pytest.fail(said, pytrace=False)
     wish = _Wish(**marker.kwargs)
     return _wishes.setdefault(str(wish), wish)
 
