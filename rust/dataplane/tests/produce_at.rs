@@ -154,7 +154,10 @@ fn a_kill_takes_no_record_behind_a_gap_between_segments() {
             // Each batch lies behind a gap, so that one lies before each segment.
             let end = all.last().map_or(0, |last| last + 1);
             let batch = [end + 5, end + 6, end + 9];
-            assert_eq!(send(&mut client, end, &at(&batch)), (ErrorCode::NONE, end + 5));
+            assert_eq!(
+                send(&mut client, end, &at(&batch)),
+                (ErrorCode::NONE, end + 5)
+            );
             all.extend(batch);
         }
         // Dropped, not shut down.
