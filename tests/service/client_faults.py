@@ -30,6 +30,7 @@ ROOM = 4
 HOSTILE = 40
 WIDE_PARTITIONS = 900
 """Of six series each: more than the 5,000 of an answer."""
+WIDE_S = 120.0
 HOT = "hot"
 HOT_VALUE = bytes(100_000)
 HOT_BYTES_MAX = 6 * CACHE_BYTES
@@ -208,10 +209,11 @@ def transaction_hangs(watched: Watched) -> Iterator[None]:
 @contextmanager
 def topic_too_wide(watched: Watched) -> Iterator[None]:
     """For one answer of /metrics/detail."""
-    watched.admin.create_topics([NewTopic("wide", WIDE_PARTITIONS, 1)])["wide"].result(120)
+    wide = NewTopic("wide", WIDE_PARTITIONS, 1)
+    watched.admin.create_topics([wide], request_timeout=WIDE_S)["wide"].result(WIDE_S)
     try:
         watched.scrape("wide", [watched.target(OTHER)])
         yield
     finally:
         watched.scrape("wide", [])
-        watched.admin.delete_topics(["wide"])["wide"].result(120)
+        watched.admin.delete_topics(["wide"], request_timeout=WIDE_S)["wide"].result(WIDE_S)
