@@ -30,6 +30,7 @@ ROOM = 4
 HOSTILE = 40
 WIDE_PARTITIONS = 900
 """Of six series each: more than the 5,000 of an answer."""
+WIDE_S = 120.0
 HOT = "hot"
 HOT_VALUE = bytes(100_000)
 HOT_BYTES_MAX = 6 * CACHE_BYTES
@@ -85,13 +86,15 @@ def _set_connections_max(admin: AdminClient, count: int | None) -> None:
 
 @contextmanager
 def connections_at_limit(watched: Watched) -> Iterator[None]:
-    open_now = f'pyrklog_connections{{instance="{watched.target(OTHER)}"}}'
-    _set_connections_max(watched.admin, round(watched.prometheus.number(open_now)) + ROOM)
+    """Of its admin client the broker has a connection before the limit is there."""
+    admin = watched.admin
+    own = f'max_over_time(pyrklog_connections{{instance="{watched.target(OTHER)}"}}[30s])'
+    _set_connections_max(admin, round(watched.prometheus.number(own)) + ROOM)
     try:
         with _flood(watched, FLOOD):
             yield
     finally:
-        _set_connections_max(watched.admin, None)
+        _set_connections_max(admin, None)
 
 
 @contextmanager
@@ -206,10 +209,11 @@ def transaction_hangs(watched: Watched) -> Iterator[None]:
 @contextmanager
 def topic_too_wide(watched: Watched) -> Iterator[None]:
     """For one answer of /metrics/detail."""
-    watched.admin.create_topics([NewTopic("wide", WIDE_PARTITIONS, 1)])["wide"].result(120)
+    wide = NewTopic("wide", WIDE_PARTITIONS, 1)
+    watched.admin.create_topics([wide], request_timeout=WIDE_S)["wide"].result(WIDE_S)
     try:
         watched.scrape("wide", [watched.target(OTHER)])
         yield
     finally:
         watched.scrape("wide", [])
-        watched.admin.delete_topics(["wide"])["wide"].result(120)
+        watched.admin.delete_topics(["wide"], request_timeout=WIDE_S)["wide"].result(WIDE_S)

@@ -4,9 +4,16 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Any, Self
 
-from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
+from confluent_kafka import (
+    OFFSET_BEGINNING,
+    Consumer,
+    KafkaException,
+    Producer,
+    TopicPartition,
+)
 
 TOPIC = "orders"
 GROUP = "billing"
@@ -136,7 +143,8 @@ class Reader:
         if self.read >= count:
             self.read = 0
             for one in self._consumer.assignment():
-                self._consumer.seek(TopicPartition(one.topic, one.partition, OFFSET_BEGINNING))
+                with suppress(KafkaException):  # it is not fetched yet, and read from there anyway
+                    self._consumer.seek(TopicPartition(one.topic, one.partition, OFFSET_BEGINNING))
 
     def step(self) -> None:
         # Errors are passing ones: brokers come back, and the client finds them.

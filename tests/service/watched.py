@@ -18,7 +18,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from ci.debian_tools import program
 from pyrklog.testing.broker import free_port
 from tests.service import load, scraping
-from tests.service.durations import longest_s, shortened_rules
+from tests.service.durations import longest_s, shortened, shortened_rules
 from tests.service.failing_disk import FailingDisk
 from tests.service.load import Load
 from tests.service.prometheus import Prometheus
@@ -39,6 +39,8 @@ ODD = 3
 OTHER = 2
 """The broker that most other faults hit."""
 SETTLED_S = 180.0
+_RESTARTS = f'max(changes(process_start_time_seconds{{job="pyrklog"}}[{shortened("30m")}]))'
+"""Within the window of PyrklogBrokerRestarts."""
 OPTIONS: dict[str, Any] = {
     # In a container, too.
     "pyrklog.cache.dir": "/dev/shm",
@@ -97,8 +99,9 @@ class Watched:
             command = [sys.executable, "-m", "pyrklog", "deploy", kind, "--to", str(self.folder)]
             subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
         rules = self.folder / RULES
-        self._longest_s = longest_s(shortened := shortened_rules(rules.read_text()))
-        rules.write_text(shortened)
+        text = shortened_rules(rules.read_text())
+        self._longest_s = longest_s(text)
+        rules.write_text(text)
 
     def configuration(self) -> dict[str, Any]:
         jobs = (scraping.JOB, "topic", "group", "wide")
@@ -168,7 +171,7 @@ class Watched:
 
     def settle(self) -> None:
         """Waits until nothing is left of a fault: all replicas in sync, preferred leaders, no
-        alert."""
+        alert, and no restart that would count with those of the next fault."""
         wait_until(lambda: self.cluster.registered() == set(NUMBERS), "not all are registered")
         wait_until(self._is_whole, "not all replicas are in sync", SETTLED_S)
         active: set[str] = set()
@@ -177,7 +180,7 @@ class Watched:
             nonlocal active
             self._prefer()
             active = self.prometheus.active()
-            return not active
+            return not active and self.prometheus.number(_RESTARTS) == 0
 
         wait_until(is_quiet, lambda: f"alerts go on: {active}", self._longest_s + SETTLED_S)
 

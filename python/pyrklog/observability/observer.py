@@ -9,8 +9,7 @@ import os
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from functools import lru_cache
-from pathlib import Path
+from functools import cache, lru_cache
 from typing import NamedTuple, TypeVar
 
 import trio
@@ -71,6 +70,7 @@ class BrokerObserver:
     def __init__(self, sources: Sources, watch: HealthWatch) -> None:
         self.http_connections = 0
         """Set by the server."""
+        memory_file()
         self._sources = sources
         self._watch = watch
         self._thread = trio.CapacityLimiter(1)
@@ -225,7 +225,7 @@ class BrokerObserver:
             is_ready=int(is_ready),
             http_connections=self.http_connections,
             cpu_seconds=time.process_time(),
-            resident_bytes=_resident_bytes(),
+            resident_bytes=resident_bytes(),
             start_time_seconds=sources.started_at,
         )
 
@@ -385,6 +385,12 @@ def _number_of(name: str, prefix: str) -> int | None:
     return int(rest) if rest != name and rest.isdecimal() else None
 
 
-def _resident_bytes() -> int:
-    pages = int(Path("/proc/self/statm").read_text().split()[1])
+@cache
+def memory_file() -> int:
+    """Open from the start on: a broker that is out of descriptors is scraped, too."""
+    return os.open("/proc/self/statm", os.O_RDONLY | os.O_CLOEXEC)
+
+
+def resident_bytes() -> int:
+    pages = int(os.pread(memory_file(), 256, 0).split()[1])
     return pages * os.sysconf("SC_PAGE_SIZE")

@@ -1,5 +1,6 @@
 """What questions cost: what they share, when they wait, and what they leave out."""
 
+import resource
 import time
 from types import SimpleNamespace
 from typing import Any
@@ -19,6 +20,8 @@ from pyrklog.observability.observer import (
     REST,
     BrokerObserver,
     DetailUnknownError,
+    memory_file,
+    resident_bytes,
 )
 from pyrklog.observability.samples import DETAIL_SERIES_MAX
 from pyrklog.plane.values import PartitionImage
@@ -285,3 +288,16 @@ async def test_questions_of_kafkas_clients_are_bounded_by_address(
         monkeypatch.setattr(module, "REST", 0)
     assert len(answered) == HEALTHS_WAITING_MAX // CLIENT_SHARE + 1
     assert "10.0.0.2" in answered
+
+
+def test_memory_is_read_without_a_descriptor_to_spare() -> None:
+    memory_file()  # as at the start
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (0, before[1]))
+    try:
+        with pytest.raises(OSError, match="Too many open files"):
+            open("/proc/self/statm")
+        found = resident_bytes()
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
+    assert found > 1 << 20
