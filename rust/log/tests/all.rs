@@ -22,7 +22,6 @@ mod old_formats_crash;
 mod old_formats_upkeep;
 mod recovery;
 mod syncing;
-mod threads;
 mod times;
 mod transactions;
 mod upkeep;

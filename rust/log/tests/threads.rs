@@ -1,11 +1,13 @@
 //! A broker's threads on one log at once: each sees ordered and whole data.
 
+mod common;
+
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
-use crate::common::{Rig, batch, read, records_in};
+use common::{Rig, batch, read, records_in};
 use parking_lot::Mutex;
 use pyrklog_log::{
     BatchInfo, Isolation, Log, LogConfig, Origin, ReadError, SyncScope, TimeSpec, Wait,
