@@ -381,7 +381,7 @@ def test_properties_of_librdkafka_are_handed_on(run: Run, topic: str) -> None:
 def test_bad_line_reports_the_records_written_before(run: Run, topic: str) -> None:
     lines = '{"value": "a"}\n{"value": "b"}\nnonsense\n'
     error = run("produce", topic, "-f", "jsonl", stdin=lines, code=9)
-    assert error.startswith("error[PK49]: line 3 is not JSON")
+    assert error.startswith("error[PK54]: line 3 is not JSON")
     assert error.endswith("; 2 records before it were written\n")
     assert run("consume", topic, "-e") == "a\nb\n"
     error = run("produce", topic, "-f", "jsonl", stdin="nonsense\n", code=2)
