@@ -254,6 +254,8 @@ class ConfigAdmin:
         if self._kind is Kind.CLIENT_METRICS and "resource type" in (message or "").lower():
             what = f"{about}: this broker has no client metrics (KIP-714)"
             return CliError(Problem.NOT_SERVED, what, "Kafka without ZooKeeper has them since 3.7")
+        if code is ErrorCode.INVALID_REQUEST:
+            return CliError(Problem.OPTION_NOT_CHANGED, f"{about}: {message or code.message}")
         return refused(about, code, message)
 
 
