@@ -296,7 +296,7 @@ def test_memory_is_read_without_a_descriptor_to_spare() -> None:
     resource.setrlimit(resource.RLIMIT_NOFILE, (0, before[1]))
     try:
         with pytest.raises(OSError, match="Too many open files"):
-            open("/proc/self/statm")
+            os.open("/proc/self/statm", os.O_RDONLY)
         found = resident_bytes()
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, before)
