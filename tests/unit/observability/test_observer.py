@@ -1,5 +1,6 @@
 """What questions cost: what they share, when they wait, and what they leave out."""
 
+import os
 import resource
 import time
 from types import SimpleNamespace
