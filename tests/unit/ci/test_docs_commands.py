@@ -68,7 +68,7 @@ def on_pages() -> Iterator[Command]:
             if LEFT_OUT.search(re.sub(r"'[^']*'|\"[^\"]*\"", "", line.partition(" | ")[0])):
                 continue
             for given in commands(line):
-                if given and not given[0].startswith("-"):
+                if given and "--help" not in given and not given[0].startswith("-"):
                     yield Command(page.name, tuple(given), is_whole)
 
 
