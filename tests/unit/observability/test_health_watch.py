@@ -1,8 +1,8 @@
 """What is remembered for health's sake, and that a hanging volume delays nothing."""
 
 import shutil
-import time
 import threading
+import time
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
