@@ -4,6 +4,7 @@ No partition is owned twice in one generation, no committed offset is lost, ever
 ``CHURN_SECONDS`` sets the duration (default 100).
 """
 
+import itertools
 import json
 import os
 import random
@@ -36,6 +37,8 @@ OFFSETS_PARTITIONS = 4
 MEMBERS_MAX = 4
 BROKER_LIFE_S = (6.0, 14.0)
 STEP_S = (0.5, 2.5)
+# A group's share of the steps is many times that; several of them may end in one generation.
+GENERATIONS = max(2, int(SECONDS / 20))
 STORY_LENGTH = 200_000
 MEMBER = Path(__file__).with_name("churn_member.py")
 JAVA_STRATEGIES = {
@@ -221,7 +224,7 @@ def test_groups_under_churn(new_broker: Callable[..., TestBroker]) -> None:
     for group in groups:
         _check_offsets(broker.bootstrap, group)
     stories = {group.name: group.story for group in groups}
-    least = dict.fromkeys(stories, 5)
+    least = dict.fromkeys(stories, GENERATIONS)
     check_generations(broker.bootstrap, TOPIC, least, OFFSETS_PARTITIONS, stories=stories)
 
 
@@ -230,10 +233,11 @@ def _churn(broker: TestBroker, groups: list[Group], choice: random.Random) -> in
     end = time.monotonic() + SECONDS
     kills = 0
     next_kill = time.monotonic() + choice.uniform(*BROKER_LIFE_S)
+    turns = itertools.cycle(groups)
     while time.monotonic() < end:
         # The group may make progress before its next fault.
         time.sleep(choice.uniform(*STEP_S))
-        choice.choice(groups).step(choice)
+        next(turns).step(choice)
         if time.monotonic() > next_kill:
             broker.restart()
             kills += 1
