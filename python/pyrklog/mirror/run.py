@@ -206,9 +206,16 @@ class Mirror:
             except MovedError as error:
                 # Readers do not see yet what was appended last, perhaps by another session.
                 moved = 0 if time.monotonic() - begun > MOVED_WITHIN_S else moved + 1
-                if moved > MOVED_MAX:
+                if moved <= MOVED_MAX:
+                    time.sleep(MOVED_WAIT_S)
+                    continue
+                # A follower there hangs, and stays in sync for as long as nobody removes it.
+                if self._options.once or not self._has_begun:
                     raise MirrorError(error.what, kind=Kind.UNREACHABLE) from error
-                time.sleep(MOVED_WAIT_S)
+                if error.what != said:
+                    self._told.note(f"{error.what}; trying again")
+                    said = error.what
+                time.sleep(WAIT_MAX_S)
             except _PASSING as error:
                 text = str(error)
                 if self._options.once or not self._has_begun:

@@ -91,10 +91,12 @@ class TargetLogs:
         until = time.monotonic() + MARKERS_S
         while True:
             logs = self._read(plan)
-            lost = lost_at_target(known, logs, recopies=self._recopies)
-            if lost is None:
+            if lost_at_target(known, logs) is None:
                 return logs
             if time.monotonic() > until:
+                lost = lost_at_target(known, logs, recopies=self._recopies)
+                if lost is None:
+                    return logs
                 raise lost
             time.sleep(0.1)
 
