@@ -241,6 +241,7 @@ impl LogDir {
                 && !self.env.must_recover(topic, partition)
                 && !self.closed_unsynced.lock().contains(&key),
             recovery_point: get(Checkpoint::RecoveryPoint),
+            cleaned_end: self.cleaned_end(topic, partition).unwrap_or(0),
             log_start_offset: get(Checkpoint::LogStart),
             high_watermark: get(Checkpoint::HighWatermark),
         }
