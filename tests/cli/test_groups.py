@@ -20,6 +20,7 @@ from pyrklog.testing import TestBroker
 from tests.support import kafka_tools
 from tests.support.groups import ConfluentMember, Crew, create_topic, fill
 from tests.support.kafka_broker import KafkaBroker
+from tests.support.waiting import wait_until
 
 PARTITIONS = 3
 EACH = 10
@@ -126,8 +127,14 @@ def test_groups_are_listed(run: Run, group: str, tells_seconds: bool) -> None:
 
 
 def test_group_is_described(run: Run, group: str, bootstrap: str, tells_seconds: bool) -> None:
-    document = json.loads(run("group", "describe", group, "-o", "json"))
-    (item,) = document["items"]
+    def described() -> dict[str, Any]:
+        (found,) = json.loads(run("group", "describe", group, "-o", "json"))["items"]
+        return dict(found)
+
+    if tells_seconds:
+        # Not before the broker has looked at the log ends.
+        wait_until(lambda: described()["lag_s"] is not None, "no seconds are told")
+    item = described()
     parts = [(p["partition"], p["committed"], p["end"], p["lag"]) for p in item["partitions"]]
     assert parts == [(0, 5, 10, 5), (1, 10, 10, 0)]
     assert [part["note"] for part in item["partitions"]] == ["half way", "half way"]
