@@ -134,6 +134,7 @@ fn checkpoints_keep_rows_of_unopened_logs() {
     let expected = OpenState {
         clean: false,
         recovery_point: 5,
+        cleaned_end: 0,
         log_start_offset: 2,
         high_watermark: 4,
     };
