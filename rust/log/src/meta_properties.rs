@@ -47,7 +47,7 @@ impl MetaProperties {
     ///
     /// # Errors
     /// [`MetaPropertiesError`] for a version above 1, an invalid id, a missing one that the version
-    /// requires, or none at all.
+    /// requires, or a file with something else in it.
     pub fn parse(path: &str, bytes: &[u8]) -> Result<Self, MetaPropertiesError> {
         let fail = |reason: String, advice| MetaPropertiesError {
             path: path.to_owned(),
@@ -85,7 +85,9 @@ impl MetaProperties {
         let node_id = match version {
             0 => {
                 let node_id = number("broker.id")?;
-                if node_id.is_none() && cluster_id.is_none() {
+                // An empty file is taken, as by Kafka.
+                let names_nobody = node_id.is_none() && cluster_id.is_none();
+                if names_nobody && !properties.is_empty() {
                     return Err(missing("broker.id"));
                 }
                 node_id
@@ -324,7 +326,6 @@ mod tests {
     #[test]
     fn unusable_meta_properties_are_refused_with_advice() {
         for (text, reason, advice) in [
-            ("", "broker.id is missing", RESTORE),
             ("foo", "broker.id is missing", RESTORE),
             ("version=2", "version 2 is unknown", NEWER),
             ("version=x", "version=x is not a number", RESTORE),
