@@ -293,6 +293,13 @@ def test_topics_with_records_and_other_modes_are_refused(pair: Pair, topic: str)
     fill(pair.target, target, 2, partitions=1)
     said = once(pair, "--topics", topic, code=1)
     assert f"partition 0 of topic {target} at west has records already, at offsets 0 to 1" in said
+    # It has left nothing behind; beside a topic that is copied it is refused as well.
+    pair.run("status", code=4)
+    create_topic(pair.source, f"{topic}-other", 1)
+    once(pair, "--topics", f"{topic}-other")
+    said = once(pair, "--topics", f"{topic}.*", code=1)
+    assert f"partition 0 of topic {target} at west has records already, at offsets 0 to 1" in said
+    assert [one["topic"] for one in pair.verified()] == [f"{topic}-other"]
     said = pair.once("--topics", topic, code=1)
     assert "the mirror was begun with --offsets keep, not translate" in said
     said = pair.once("--offsets", "x", "--topics", topic, code=2)
