@@ -24,6 +24,10 @@ _as_json: ContextVar[bool] = ContextVar("as_json", default=False)
 """Whether the running command prints JSON, and so its errors, too."""
 
 
+ARGUMENTS = "pyrklog.arguments"
+"""The whole command line, in the ``meta`` of a context."""
+
+
 class CliError(Exception):
     """A command cannot continue: the problem's number, what happened, why, how to fix it."""
 
@@ -54,9 +58,10 @@ class CliError(Exception):
         return json.dumps({"error": told})
 
 
-def tell(error: CliError) -> None:
-    """Prints the error. On a terminal also where more is to be read."""
-    told = error.json() if _as_json.get() else error.text()
+def tell(error: CliError, *, as_json: bool | None = None) -> None:
+    """Prints the error, without ``as_json`` like the running command. On a terminal also where
+    more is to be read."""
+    told = error.json() if (_as_json.get() if as_json is None else as_json) else error.text()
     if sys.stderr.isatty():
         told = f"{told}\n  see: pyrklog explain {error.problem.code}"
     print(told, file=sys.stderr, flush=True)
@@ -185,7 +190,7 @@ def guarded(command: Callable[P, R]) -> Callable[P, R]:
             _refuse_non_texts(kwargs)
             return command(*args, **kwargs)
 
-        token = _as_json.set(kwargs.get("output") in _JSON)
+        token = _as_json.set(_prints_json(kwargs))
         try:
             with taken_over():
                 return ending(checked)
@@ -197,6 +202,34 @@ def guarded(command: Callable[P, R]) -> Callable[P, R]:
 
 _JSON = ("json", "jsonl")
 """Forms of output whose errors are JSON, a line each."""
+_OUTPUT = ("-o", "--output")
+
+
+def asks_for_json(context: Any) -> bool:
+    """Whether the command line asks for JSON, also one that could not be read. The last -o
+    counts."""
+    form = ""
+    arguments = list(context.meta.get(ARGUMENTS, ()))
+    for one, following in zip(arguments, [*arguments[1:], ""], strict=True):
+        if one == "--":
+            break
+        if one in _OUTPUT:
+            form = following
+        elif one.startswith("--output="):
+            form = one.removeprefix("--output=")
+        elif one.startswith("-o"):
+            form = one.removeprefix("-o")
+    return form.lower() in _JSON
+
+
+def _prints_json(arguments: Mapping[str, Any]) -> bool:
+    """The outermost group has no form of its own, but the command behind it may."""
+    context = arguments.get("context")
+    if "output" in arguments or context is None or context.parent is not None:
+        return arguments.get("output") in _JSON
+    return asks_for_json(context)
+
+
 _BYTES = frozenset(
     (
         *("values", "key", "keys", "headers", "key_delimiter", "null"),
