@@ -256,7 +256,7 @@ def test_impossible_seeks_are_refused(run: Run, group: str, tmp_path: Path) -> N
     beyond = tmp_path / "beyond"
     beyond.write_text(f"{group},0,1\n{group},99,2\n")
     told = run("group", "seek", group, "--to", str(beyond), code=4)
-    assert f"topic {group} has no partition 99, only 3" in told
+    assert f"topic {group} has no partition 99: it has 3 partitions, 0 to 2" in told
     other = ["--topic", f"{group}-y"]
     run("topic", "create", f"{group}-y")
     told = run("group", "seek", group, "--to", str(beyond), *other, code=4)

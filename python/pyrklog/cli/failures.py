@@ -113,8 +113,8 @@ _NO_KEY = (
 _SPECIAL_FIXES = {
     "INVALID_RECORD": _NO_KEY,
     "_INVALID_DIFFERENT_RECORD": _NO_KEY,
+    "INVALID_PARTITIONS": "partitions are added, never removed: give more than there are",
     "MSG_SIZE_TOO_LARGE": "raise the topic's max.message.bytes, and -X message.max.bytes=N here",
-    "_UNKNOWN_PARTITION": "see `pyrklog topic describe TOPIC`",
 }
 
 _NAME_REFUSED = "TOPIC_EXCEPTION"
@@ -142,6 +142,8 @@ def cli_error(
         if internal_of([topic]) and reason.startswith(_ANY_CAUSE):
             return CliError(problem, f"{about}: {TAKES_NO_RECORDS}", fix)
         fix = fix or _fix_of_name(topic, reason)
+    if problem is Problem.PARTITION_NOT_FOUND:
+        fix = fix or f"see `pyrklog topic describe {topic or 'TOPIC'}`"
     fix = fix or _SPECIAL_FIXES.get(name) or _FIXES.get(problem.exit)
     return CliError(problem, f"{about}: {reason}", fix)
 
@@ -152,6 +154,14 @@ def _fix_of_name(topic: str, reason: str) -> str | None:
     if wrong_with_name(topic) is not None:
         return _NAME_FIX
     return f"`pyrklog topic create {topic}` tells why" if reason.startswith(_ANY_CAUSE) else None
+
+
+def missing_partition(topic: str, partition: int, count: int) -> CliError:
+    """``count``: how many partitions the topic has."""
+    numbers = "0" if count == 1 else f"0 to {count - 1}"
+    has = f"it has {counted(count, 'partition')}, {numbers}" if count else "it has none"
+    what = f"topic {topic} has no partition {partition}: {has}"
+    return CliError(Problem.PARTITION_NOT_FOUND, what, f"see `pyrklog topic describe {topic}`")
 
 
 def worst(codes: Iterable[Exit]) -> Exit:

@@ -94,9 +94,7 @@ def test_options_that_make_no_sense_are_told(options: list[str], said: str) -> N
         ("-o json", "PK40"),
     ],
 )
-def test_a_wrong_command_line_that_asks_for_json_is_answered_so(
-    command: str, problem: str
-) -> None:
+def test_a_wrong_command_line_that_asks_for_json_is_answered_so(command: str, problem: str) -> None:
     code, out, err = invoke(*command.split())
     assert (code, out, err.count("\n")) == (2, "", 1)
     assert json.loads(err)["error"]["code"] == problem
@@ -123,6 +121,24 @@ def test_a_file_that_is_not_there_has_one_exit_code(
     code, out, err = invoke(*command.split(), file, *broker)
     assert (code, out) == (4, "")
     assert file in err
+
+
+@pytest.mark.parametrize("option", ["--data", "--config"])
+def test_what_is_not_there_is_not_exported(option: str, tmp_path: Path) -> None:
+    path = tmp_path / "nowhere"
+    code, out, err = invoke("log", "export-kraft", option, str(path))
+    assert (code, out) == (4, "")
+    assert err.startswith(f"error[PK47]: {path} does not exist\n  fix: name the directories ")
+    path.mkdir()  # without logs
+    code, _, err = invoke("log", "export-kraft", "--data", str(path))
+    assert code == 4
+    assert err.startswith(f"error[PK47]: {path}/logs does not exist\n  fix: ")
+    (path / "logs").mkdir()
+    code, _, err = invoke("log", "export-kraft", "--data", str(path))
+    assert (code, err.splitlines()[1:]) == (
+        1,
+        ["  fix: name the directories as for `pyrklog serve`, with --data or --config"],
+    )
 
 
 @pytest.mark.parametrize("name", ["__consumer_offsets", "__transaction_state"])
