@@ -263,12 +263,13 @@ def test_impossible_seeks_are_refused(run: Run, group: str, tmp_path: Path) -> N
     beyond = tmp_path / "beyond"
     beyond.write_text(f"{group},0,1\n{group},99,2\n")
     told = run("group", "seek", group, "--to", str(beyond), code=4)
-    assert f"topic {group} has no partition 99, only 3" in told
+    assert f"topic {group} has no partition 99: it has 3 partitions, 0 to 2" in told
     other = ["--topic", f"{group}-y"]
     run("topic", "create", f"{group}-y")
     told = run("group", "seek", group, "--to", str(beyond), *other, code=4)
     assert f"{beyond} has no offsets of {group}-y\n  fix: it has offsets of {group}\n" in told
-    assert "no partition 7, only 3" in run("group", "seek", group, "--to", "end", *missing, code=4)
+    told = run("group", "seek", group, "--to", "end", *missing, code=4)
+    assert "no partition 7: it has 3 partitions" in told
     told = run("group", "seek", f"{group}-x", "--to", "end", code=4)
     assert f"group {group}-x does not exist\n  fix: did you mean {group}" in told
     assert "to create it, name topics with --topic" in told

@@ -56,9 +56,12 @@ TOPICS: Mapping[Problem, Explanation] = {
         ("ask for more, or copy with --repartition",),
     ),
     Problem.OPTION_NOT_FOUND: Explanation(
-        "There is no option or subscription of this name.",
+        "There is no option or subscription to client metrics of this name.",
         ("a mistyped name", "an option of the broker asked of a topic, or the other way round"),
-        ("`pyrklog config explain NAME` knows all options, and proposes similar ones",),
+        (
+            "`pyrklog config explain NAME` knows all options, and proposes similar ones",
+            "`pyrklog config describe client-metrics` lists the subscriptions",
+        ),
     ),
     Problem.OPTION_NOT_CHANGED: Explanation(
         "The option does not exist here, does not take the value, or cannot be changed while the "
