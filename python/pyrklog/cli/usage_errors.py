@@ -30,8 +30,8 @@ def _show(error: Any, file: Any = None) -> None:
     context = getattr(error, "ctx", None)
     as_json = context is not None and asks_for_json(context)
     if context is not None and not as_json:
-        told = f"{context.get_usage()}\nTry '{context.command_path} --help' for help.\n"
-        print(told, file=file or sys.stderr)
+        usage = f"{context.get_usage()}\nTry '{context.command_path} --help' for help.\n"
+        print(usage, file=file or sys.stderr)
     problem = _PROBLEMS.get(type(error).__name__, Problem.USAGE)
     told = CliError(problem, error.format_message(), getattr(error, "fix", None))
     tell(told, as_json=as_json)

@@ -170,9 +170,9 @@ def test_a_silent_broker(make: Make) -> None:
 def test_a_port_that_never_answers_may_be_no_broker() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         where = f"127.0.0.1:{server.getsockname()[1]}"
-        with ClusterRequests(Settings(where, timeout_s=0.2)) as requests:
-            with pytest.raises(CliError) as caught:
-                requests.metadata()
+        requests = ClusterRequests(Settings(where, timeout_s=0.2))
+        with requests, pytest.raises(CliError) as caught:
+            requests.metadata()
     assert caught.value.text() == (
         f"error[PK32]: no answer from {where} within 0.2 s; it may be no broker\n"
         "  fix: name another broker with -b HOST:PORT, or wait longer with --timeout SECONDS"

@@ -483,8 +483,8 @@ def _options(found: Evidence, _reasons: Sequence[Reason]) -> Check:
     for one in found.dirs:
         if one.path in named and not one.exists:
             what = f"the log directory {one.path} does not exist: no broker has written there"
-            fix = "see that --data, or log.dirs of the file, is the one that the broker has"
-            findings.append(Reason("options", "warning", what, fix=fix))
+            how = "see that --data, or log.dirs of the file, is the one that the broker has"
+            findings.append(Reason("options", "warning", what, fix=how))
     if found.named.refusal is not None:
         what, fix = found.named.refusal
         findings.append(Reason("options", "error", f"a broker would not start: {what}", fix=fix))
