@@ -146,7 +146,7 @@ test-soak: $(CORE) .venv/.dev ## mixed load for an hour, or SOAK_SECONDS, within
 	SOAK_SECONDS=$(SOAK_SECONDS) $(BIN)/pytest -s tests/faults/test_soak.py $(PYTEST_ARGS)
 
 test-lag: $(CORE) .venv/.dev .cache/kafka.done ## our lag beside that of LAG_TOOLS and of Apache's tool, at known rates
-	$(PYTHON) ci/lag_tools.py .cache $(LAG_TOOLS)
+	$(PYTHON) -m ci.lag_tools .cache $(LAG_TOOLS)
 	LAG_TOOLS="$(LAG_TOOLS)" $(BIN)/pytest -s tests/service/test_lag_exporters.py $(PYTEST_ARGS)
 
 test-alerts: $(CORE) .venv/.dev .cache/prometheus.done ## a real Prometheus and SERVICE_SECONDS of load, then a fault for each alert; an hour, as root

@@ -33,7 +33,7 @@ def libraries(depends: str) -> list[str]:
 
 def fetch(folder: Path) -> None:
     """Raises :class:`MissingToolError`."""
-    if not all(map(shutil.which, _NEEDED)):
+    if not has_apt():
         missing = [name for name in PACKAGES if shutil.which(name) is None]
         if missing:
             raise MissingToolError(
@@ -43,13 +43,18 @@ def fetch(folder: Path) -> None:
         return
     with tempfile.TemporaryDirectory() as there:
         downloads = Path(there)
-        _unpack(downloads, PACKAGES, folder)
+        unpack(downloads, PACKAGES, folder)
         (bindfs,) = downloads.glob("bindfs_*.deb")
         depends = _output("dpkg-deb", "-f", str(bindfs), "Depends")
-        _unpack(downloads, libraries(depends), folder)
+        unpack(downloads, libraries(depends), folder)
 
 
-def _unpack(downloads: Path, packages: Sequence[str], folder: Path) -> None:
+def has_apt() -> bool:
+    return all(map(shutil.which, _NEEDED))
+
+
+def unpack(downloads: Path, packages: Sequence[str], folder: Path) -> None:
+    """Raises :class:`MissingToolError`."""
     for package in packages:
         done = subprocess.run(
             ["apt-get", "download", "-qq", package],

@@ -1,6 +1,6 @@
 """Programs that tell the lag of consumer groups, for ``make test-lag``.
 
-``python ci/lag_tools.py FOLDER NAME...`` leaves them below FOLDER, and installs nothing:
+``python -m ci.lag_tools FOLDER NAME...`` leaves them below FOLDER, and installs nothing:
 
 - ``burrow``: Debian's package, unpacked in FOLDER/burrow. Without apt it must be on the PATH.
 - ``kafka_exporter``: by ``go install``, in the version of go-tools.txt, in FOLDER/go-tools.
@@ -18,19 +18,16 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
+from ci.debian_tools import MissingToolError, has_apt, unpack
+
 VERSIONS = Path(__file__).with_name("go-tools.txt")
 _GO_PLACE = Path("/usr/local/go/bin/go")
 """Where Go's own archive is unpacked, which does not put it on the PATH."""
-_APT = ("apt-get", "dpkg-deb")
-
-
-class MissingToolError(Exception):
-    """The message says which program is missing, and how to get it."""
 
 
 def burrow(folder: Path) -> None:
     """Raises :class:`MissingToolError`."""
-    if not all(map(shutil.which, _APT)):
+    if not has_apt():
         if shutil.which("Burrow") is None:
             raise MissingToolError(
                 "Burrow is not on the PATH, and without apt-get this does not get it: build it by "
@@ -41,9 +38,7 @@ def burrow(folder: Path) -> None:
     shutil.rmtree(place, ignore_errors=True)
     place.mkdir(parents=True)
     with tempfile.TemporaryDirectory() as there:
-        _run(["apt-get", "download", "-qq", "burrow"], Path(there), "`apt-get update` may help")
-        (archive,) = Path(there).glob("burrow_*.deb")
-        _run(["dpkg-deb", "-x", str(archive), str(place)], place, "the package is damaged")
+        unpack(Path(there), ["burrow"], place)
 
 
 def kafka_exporter(folder: Path) -> None:

@@ -20,14 +20,12 @@ _SAME_IN_JAVA = frozenset(
         "client.rack",
         "sasl.kerberos.service.name",
         "sasl.mechanism",
-        "sasl.oauthbearer.scope",
-        "sasl.oauthbearer.token.endpoint.url",
         "security.protocol",
-        "ssl.cipher.suites",
         "ssl.key.password",
     }
 )
-"""Java's names that are librdkafka's, with the same meaning."""
+"""Java's names that are librdkafka's, with the same meaning. ``ssl.cipher.suites`` names ciphers
+otherwise there, and an endpoint for tokens does nothing without librdkafka's own properties."""
 _OF_COMMANDS = frozenset(
     {"auto.offset.reset", "enable.auto.commit", "enable.auto.offset.store", "group.id"}
 )

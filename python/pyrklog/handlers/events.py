@@ -9,6 +9,7 @@ import trio
 
 from pyrklog.base.logs import get_logger
 from pyrklog.base.pending import Pending
+from pyrklog.base.told import Told
 from pyrklog.errors import ApiError, ErrorCode
 from pyrklog.groups.core_types import Heartbeat, OffsetCommit
 from pyrklog.handlers.client_table import SEEN, ClientTable
@@ -35,6 +36,10 @@ ANNOUNCE_AGAIN_SECONDS = 1.0
 """The first pause before a failure is announced again; each further one doubles."""
 
 ANNOUNCE_AGAIN_MAX_SECONDS = 30.0
+
+FAILURE_AGAIN_SECONDS = 10.0
+FAILURES_MAX = 50
+"""In that time."""
 
 log = get_logger("broker")
 plane_log = get_logger("plane")
@@ -106,6 +111,8 @@ class EventHandler:
         """Partitions have failed since the last announcement began, or it did not succeed."""
         self._announces = False
         """A task announces failures."""
+        self._failures_told = Told(FAILURE_AGAIN_SECONDS, FAILURES_MAX, trio.current_time)
+        """By API and kind of exception: a client may send what fails in a loop."""
 
     def on_request(self, request: Request) -> None:
         if self._clients is not None:
@@ -336,7 +343,7 @@ class EventHandler:
         code = ErrorCode.UNKNOWN_SERVER_ERROR
         if isinstance(error, ApiError):
             code = error.code
-        else:
+        elif self._failures_told.is_due((request.api_key, type(error))):
             log.error("request_failed", exc_info=error, **facts)
         try:
             return self.preload().error_reply(request, code)

@@ -31,6 +31,8 @@ GROUPS_A_TURN = 500
 ROWS_A_TURN = 200
 NEW_MAX = 100
 """New groups looked at before a page."""
+COUNT_MAX = 2**63 - 1
+"""Of records, as answers have them."""
 WORST_MAX = 20
 
 log = get_logger("lag")
@@ -267,9 +269,11 @@ class GroupLags:
         told: LeaderOffsets,
         age: Age | None,
     ) -> None:
-        lag, lost = max(0, told.log_end - offset), max(0, told.log_start - offset)
-        one.lag = lag if one.lag == UNKNOWN else one.lag + lag
-        one.lost = lost if one.lost == UNKNOWN else one.lost + lost
+        # A client may commit any number.
+        lag = min(max(0, told.log_end - offset), COUNT_MAX)
+        lost = min(max(0, told.log_start - offset), COUNT_MAX)
+        one.lag = lag if one.lag == UNKNOWN else min(one.lag + lag, COUNT_MAX)
+        one.lost = lost if one.lost == UNKNOWN else min(one.lost + lost, COUNT_MAX)
         lag_ms, is_least = (UNKNOWN, False) if age is None else age
         if lag_ms > one.lag_ms:
             one.lag_ms, one.is_least = lag_ms, is_least

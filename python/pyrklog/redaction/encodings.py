@@ -17,7 +17,8 @@ _SIGN = r"[A-Za-z0-9+/_-]"
 _BASE64 = re.compile(
     rf"(?<!{_SIGN})(?:[A-Za-z0-9+/]{{12,}}|[A-Za-z0-9_-]{{12,}})={{0,2}}(?!{_SIGN})"
 )
-_QUOTED = re.compile(r"[^\s\"'<>]*%[0-9A-Fa-f]{2}[^\s\"'<>]*")
+# Only from a word's start: from each of its characters a long word would take quadratic time.
+_QUOTED = re.compile(r"(?<![^\s\"'<>])[^\s\"'<>]*%[0-9A-Fa-f]{2}[^\s\"'<>]*")
 _ESCAPED = re.compile(
     r"\\u([0-9A-Fa-f]{4})|\\x([0-9A-Fa-f]{2})|&#x([0-9A-Fa-f]{1,6});|&#(\d{1,7});"
 )

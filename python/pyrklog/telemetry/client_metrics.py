@@ -190,7 +190,7 @@ class ClientMetrics:
             return
         self._pushes += 1
         if instance in self._instances:
-            self._table.take(instance.pushed, instance.attributes[SOURCE_ADDRESS], found)
+            self._table.take(instance.pushed, instance.address, found)
 
     def exposed(self) -> Exposed:
         """What is to be shown now."""
@@ -223,7 +223,8 @@ class ClientMetrics:
             attributes = attributes_of(instance_id, **client._asdict())
             terms = subscriptions.terms_for(attributes)
             number = subscription_id(terms, instance_id)
-            instance = ClientInstance(instance_id, attributes, terms, number, subscriptions.version)
+            version, address = subscriptions.version, client_of(client.address)
+            instance = ClientInstance(instance_id, attributes, terms, number, version, address)
         elif instance.version != subscriptions.version:
             terms = subscriptions.terms_for(instance.attributes)
             instance.renew(terms, subscription_id(terms, instance_id), subscriptions.version)
@@ -232,7 +233,7 @@ class ClientMetrics:
         return instance
 
     def _forget(self, instance: ClientInstance) -> None:
-        self._table.forget(instance.pushed, instance.attributes[SOURCE_ADDRESS])
+        self._table.forget(instance.pushed, instance.address)
 
     # --- pushes ----------------------------------------------------------------------------------
 

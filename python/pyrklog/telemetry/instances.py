@@ -18,6 +18,8 @@ from pyrklog.telemetry.subscriptions import Attributes, Terms
 
 INSTANCES_MAX = 16_384
 """Kafka's number. Beyond it the instance that was heard of longest ago is forgotten."""
+INSTANCES_OF_ADDRESS_MAX = INSTANCES_MAX // 2
+"""Beyond it the address's own is forgotten: one address cannot make the broker forget all."""
 EXPIRY_MS = 60_000
 EXPIRY_INTERVALS = 3
 """An instance that is silent for the longer of both is forgotten."""
@@ -37,6 +39,8 @@ class ClientInstance:
     subscription_id: int
     version: int
     """Of the subscriptions that the terms come from."""
+    address: str
+    """Of its host, or of its network where a host has many (IPv6)."""
     last_error: ErrorCode = ErrorCode.NONE
     """Of the answer to its last push."""
     unread: ApiError | None = None
@@ -76,6 +80,7 @@ class Instances:
 
     def __init__(self) -> None:
         self._all: OrderedDict[bytes, ClientInstance] = OrderedDict()
+        self._by_address: dict[str, OrderedDict[bytes, ClientInstance]] = {}
         self._swept_ms = -inf
 
     def __len__(self) -> int:
@@ -94,17 +99,27 @@ class Instances:
         """Adds it, or notes that it was heard of. Returns those that are forgotten for it."""
         silent_ms = max(EXPIRY_MS, EXPIRY_INTERVALS * instance.terms.interval_ms)
         instance.expires_ms = now_ms + silent_ms
-        self._all[instance.id] = instance
-        self._all.move_to_end(instance.id)
+        own = self._by_address.setdefault(instance.address, OrderedDict())
+        for each in (self._all, own):
+            each[instance.id] = instance
+            each.move_to_end(instance.id)
         forgotten = self.expire(now_ms) if now_ms - self._swept_ms >= SWEEP_MS else []
+        if len(own) > INSTANCES_OF_ADDRESS_MAX:
+            forgotten.append(self._forget(next(iter(own.values()))))
         if len(self._all) > INSTANCES_MAX:
-            forgotten.append(self._all.popitem(last=False)[1])
+            forgotten.append(self._forget(next(iter(self._all.values()))))
         return forgotten
+
+    def _forget(self, instance: ClientInstance) -> ClientInstance:
+        del self._all[instance.id]
+        own = self._by_address[instance.address]
+        del own[instance.id]
+        if not own:
+            del self._by_address[instance.address]
+        return instance
 
     def expire(self, now_ms: float) -> list[ClientInstance]:
         """Forgets those that were silent for too long, and returns them."""
         self._swept_ms = now_ms
         expired = [one for one in self._all.values() if one.expires_ms <= now_ms]
-        for one in expired:
-            del self._all[one.id]
-        return expired
+        return [self._forget(one) for one in expired]

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from ci import lag_tools
-from ci.lag_tools import MissingToolError
+from ci.debian_tools import MissingToolError
 
 
 def test_without_go_it_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,7 +19,7 @@ from pyrklog.protocol.telemetry import (
 )
 from pyrklog.telemetry import client_metrics, push_queue
 from pyrklog.telemetry.client_metrics import EXPANSION_MAX, TELL_SECONDS, Client, Push
-from pyrklog.telemetry.instances import INSTANCES_MAX
+from pyrklog.telemetry.instances import INSTANCES_MAX, INSTANCES_OF_ADDRESS_MAX
 from pyrklog.telemetry.otlp import Reading, read_metrics
 from tests.unit.handlers.fake_service import TELEMETRY_MAX_BYTES, FakeService, FakeSession, ask
 from tests.unit.telemetry.pushed_metrics import (
@@ -119,7 +119,7 @@ async def test_a_subscription_is_chosen_by_what_is_known_of_the_client(
     )
     assert (await get(service, bytes(16), known)).requested_metrics == ["a."]
     for other in ("client_id", "host", "software_name", "software_version"):
-        changed = FakeSession(**{**vars(known), other: "other"})
+        changed = FakeSession(**{**vars(known), other: "10.0.0.9"})
         assert (await get(service, bytes(16), changed)).requested_metrics == [], other
     unknown = FakeSession(client_id="c", host="10.0.0.1", port=77)
     assert (await get(service, bytes(16), unknown)).requested_metrics == []
@@ -432,17 +432,30 @@ async def test_a_hundred_thousand_instances_are_bounded(service: FakeService) ->
     """The client that was heard of last stays."""
     told = await get(service)
     await push_and_read(service, told.subscription_id)
-    metrics, client = service.client_metrics, Client("x", None, None, "10.0.0.1", 1)
+    metrics = service.client_metrics
+    clients = [Client("x", None, None, f"10.0.0.{n}", 1) for n in range(1, 4)]
     for number in range(100_000):
         if number == INSTANCES_MAX // 2:
             await push(service, told.subscription_id, b"", terminating=True)
         if number == INSTANCES_MAX:
             assert metrics.exposed().instances == INSTANCES_MAX
             assert shown(service) == {"a_b": 1.5}
-        metrics.subscribe((number + 2).to_bytes(16, "big"), client)
+        metrics.subscribe((number + 2).to_bytes(16, "big"), clients[number % len(clients)])
     exposed = metrics.exposed()
     assert (exposed.instances, exposed.clients) == (INSTANCES_MAX, [])
     assert metrics._table.total == 0
+
+
+async def test_one_address_cannot_make_the_broker_forget_others(service: FakeService) -> None:
+    """Addresses of one network of IPv6 count as one."""
+    told = await get(service)
+    await push_and_read(service, told.subscription_id)
+    metrics = service.client_metrics
+    for number in range(INSTANCES_MAX):
+        client = Client("x", None, None, f"2001:db8::{number % 100:x}", 1)
+        metrics.subscribe((number + 2).to_bytes(16, "big"), client)
+    assert metrics.exposed().instances == INSTANCES_OF_ADDRESS_MAX + 1
+    assert shown(service) == {"a_b": 1.5}
 
 
 async def test_subscriptions_are_listed(service: FakeService) -> None:

@@ -80,6 +80,13 @@ async def test_an_offset_beyond_the_end_is_no_negative_lag(
     assert (totals.lag, row.lag, row.lag_ms) == (0, 0, 0)
 
 
+async def test_any_number_may_be_committed(grouped: Grouped, autojump_clock: MockClock) -> None:
+    least, most = -(2**63), 2**63 - 1
+    grouped.manager.put("g", {("t", 0): least, ("t", 1): least})
+    totals, rows, _ = (await grouped.lags.look_at("g", 10))[:3]
+    assert (totals.lag, totals.lost, [one.lag for one in rows]) == (most, most, [most, most])
+
+
 async def test_rows_are_bounded_and_counted(grouped: Grouped, autojump_clock: MockClock) -> None:
     grouped.manager.put("g", {("t", 0): 0, ("t", 1): 0, ("u", 0): 5})
     _, rows, left_out = (await grouped.lags.look_at("g", 2))[:3]

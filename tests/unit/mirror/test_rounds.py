@@ -14,6 +14,7 @@ from pyrklog.mirror import (
     Mirror,
     MirrorError,
     Names,
+    Offsets,
     Options,
     Pace,
     Patterns,
@@ -21,19 +22,22 @@ from pyrklog.mirror import (
 )
 from pyrklog.mirror.cluster import Logs
 from pyrklog.mirror.copy import Copier
-from pyrklog.mirror.errors import AwayError, SlowError
-from pyrklog.mirror.run import starts
+from pyrklog.mirror.errors import AwayError, MovedError, SlowError
+from pyrklog.mirror.run import MOVED_MAX, MOVED_WAIT_S, WAIT_MAX_S, starts
 from pyrklog.mirror.state import Progress, read_state
-from pyrklog.mirror.target_logs import TargetLogs
+from pyrklog.mirror.target_logs import MARKERS_S, TargetLogs
 from pyrklog.mirror.topics import Plan
 from pyrklog.producing import ClusterUnavailableError, RecordTooLargeError
 from pyrklog.scanning import (
     BatchTooLargeError,
     CorruptBatchError,
     LeftOut,
+    LogTruncatedError,
+    OffsetOutOfRangeError,
     PartitionProgress,
     ScanError,
 )
+from tests.unit.mirror.test_kept_copy import World
 
 SOURCE, TARGET = Cluster("east", "h:1"), Cluster("west", "h:2")
 NAMES = Names("east", "west", Policy.PREFIX, "m")
@@ -91,6 +95,25 @@ def test_a_target_that_is_away_ends_a_mirror_that_copies_once(
     with pytest.raises(MirrorError, match="away") as ended:
         one.run()
     assert ended.value.kind is Kind.UNREACHABLE
+
+
+@pytest.mark.parametrize("has_begun", [True, False])
+def test_a_target_whose_followers_hang_is_waited_for(
+    monkeypatch: pytest.MonkeyPatch, has_begun: bool
+) -> None:
+    """Sessions end at once while the log there ends behind what readers see."""
+    told = Notes()
+    one = mirror(told)
+    one._has_begun = has_begun
+    count = MOVED_MAX + 3
+    waited = fail_with(one, monkeypatch, *(MovedError("it ends at 5") for _ in range(count)))
+    if not has_begun:
+        with pytest.raises(MirrorError, match="it ends at 5"):
+            one.run()
+        return
+    one.run()
+    assert waited == [MOVED_WAIT_S] * MOVED_MAX + [WAIT_MAX_S] * 3
+    assert told.notes == ["it ends at 5; trying again"]
 
 
 class Open(NamedTuple):
@@ -278,6 +301,43 @@ def test_partitions_whose_leaders_do_not_answer_are_left_out_of_the_next_rounds(
     assert len(told.notes) == 2
 
 
+@pytest.mark.parametrize("offsets", list(Offsets))
+@pytest.mark.parametrize("failure", [OffsetOutOfRangeError, LogTruncatedError])
+def test_a_topic_that_was_created_anew_is_not_told_as_lost_records(
+    monkeypatch: pytest.MonkeyPatch, offsets: Offsets, failure: type[ScanError]
+) -> None:
+    patterns = Patterns(["t"], "--topics")
+    one = Mirror(Options(SOURCE, TARGET, NAMES, patterns, patterns, offsets=offsets), Notes())
+    keeps = offsets is Offsets.KEEP
+
+    def scan(*_given: Any, **_others: Any) -> None:
+        raise failure("partition t-0 ends at offset 0, before 10")
+
+    ids = ["id"]
+    monkeypatch.setattr("pyrklog.mirror.run.scan", scan)
+    monkeypatch.setattr(
+        one._source, "logs", lambda *_given, leaves: Logs({}, {}, {"t": ids[0]} if leaves else {})
+    )
+    known = {("t", 0): Progress("east.t", 10, 0, 10, topic_id="id")}
+    copier = Copier(NAMES, Written(), known, {("east.t", 0): 10}, Pace())
+    if keeps:
+        kept = World({})
+        kept.copier.progress.update(known)
+        kept.copier.follow(("t", 0), 0, 10)
+        copier = kept.copier
+    fail_with(one, monkeypatch)
+    monkeypatch.setattr(one, "_session", lambda: one._round(copier, Plan({"t": 1}), until=0.0))
+    with pytest.raises(MirrorError, match="partition t-0 ends at offset 0, before 10") as ended:
+        one.run()
+    assert ("delete topic east.TOPIC at the target" in (ended.value.fix or "")) == keeps
+    assert "--again TOPIC" in (ended.value.fix or "")
+    ids[0] = "other"
+    with pytest.raises(MirrorError) as ended:
+        one.run()
+    assert ended.value.what == "topic t was deleted and created anew at east"
+    assert ended.value.fix == copier.how_again("t")
+
+
 def test_the_target_is_not_asked_again_for_partitions_that_do_not_answer() -> None:
     names = Names("east", "west", Policy.PREFIX, "m")
     asked: list[Mapping[str, Any]] = []
@@ -303,3 +363,32 @@ def test_the_target_is_not_asked_again_for_partitions_that_do_not_answer() -> No
     assert logs.without_silent({"t": [0, 1]}) == {"t": [0]}
     assert logs._still_silent({"t": [1]}) == [("t", 1)]
     assert len(notes) == 1
+
+
+@pytest.mark.parametrize("is_lost", [True, False])
+def test_a_new_leader_that_shows_less_for_a_moment_has_lost_nothing(
+    monkeypatch: pytest.MonkeyPatch, is_lost: bool
+) -> None:
+    """With --offsets keep, in which what the target has lost is copied again."""
+    ends = iter([3, 3, 5])
+
+    class Target:
+        def logs(self, _partitions: Any, _isolation: str, *, leaves: bool) -> Logs:
+            assert leaves
+            return Logs({}, {("t", 0): 3 if is_lost else next(ends)}, {}, [])
+
+        def ends(self, topics: Mapping[str, int], isolation: str) -> dict[tuple[str, int], int]:
+            raise AssertionError((topics, isolation))
+
+        def silent(self, partitions: Mapping[str, Any]) -> list[tuple[str, int]]:
+            raise AssertionError(partitions)
+
+    now, notes = [0.0], list[str]()
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(time, "sleep", lambda seconds: now.append(now.pop() + seconds))
+    names = Names("east", "west", Policy.IDENTITY, "m")
+    logs = TargetLogs(names, Target(), notes.append, recopies=True)
+    known = {("t", 0): Progress("t", 5, 0, 5)}
+    found = logs.intact(Plan({"t": 1}), known).ends["t", 0]
+    assert found == (3 if is_lost else 5)
+    assert (now[0] > MARKERS_S) == is_lost

@@ -9,7 +9,7 @@ from pyrklog.telemetry.instances import ClientInstance
 from pyrklog.telemetry.push_queue import BYTES_MAX, PUSHES_MAX, PushQueue, WaitingPush
 from pyrklog.telemetry.subscriptions import Terms
 
-INSTANCE = ClientInstance(bytes(16), {}, Terms([], 1), 0, 0)
+INSTANCE = ClientInstance(bytes(16), {}, Terms([], 1), 0, 0, "192.0.2.1")
 OF_CLIENT = PUSHES_MAX // CLIENT_SHARE
 
 
