@@ -209,12 +209,7 @@ impl Log {
     ) -> Result<i64, AppendError> {
         if origin == Origin::Replication {
             let base_offset = self.behind_end(info)?;
-            // Where the log ends, as its leader did: the leader may have brought a gap. Where
-            // compaction made it, records of the epoch before may have been in it.
-            let start = match self.config.cleanup_compact {
-                true => base_offset,
-                false => self.end.offset,
-            };
+            let start = self.config.epoch_start(base_offset, self.end.offset);
             self.assign_epoch(info.partition_leader_epoch, start);
             return Ok(base_offset);
         }

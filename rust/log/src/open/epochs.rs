@@ -78,10 +78,7 @@ impl Loader<'_> {
                         if header.base_offset >= end {
                             return Ok(());
                         }
-                        let start = match self.config.cleanup_compact {
-                            true => header.base_offset,
-                            false => log_end,
-                        };
+                        let start = self.config.epoch_start(header.base_offset, log_end);
                         loading.note_epoch(header.partition_leader_epoch, start);
                         log_end = header.last_offset() + 1;
                     }

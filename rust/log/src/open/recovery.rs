@@ -82,14 +82,6 @@ impl Loader<'_> {
         }
     }
 
-    /// Where the epoch of a batch begins behind what ends at `end_offset`, as an append notes it.
-    fn epoch_start(&self, info: &BatchInfo, end_offset: i64) -> i64 {
-        match self.config.cleanup_compact {
-            true => info.base_offset,
-            false => end_offset,
-        }
-    }
-
     fn recover_segment(
         &self,
         segment: &Arc<Segment>,
@@ -136,7 +128,7 @@ impl Loader<'_> {
                         0 => expected,
                         _ => recovered.end_offset,
                     };
-                    let start = self.epoch_start(&info, begins);
+                    let start = self.config.epoch_start(info.base_offset, begins);
                     state.note_epoch(info.partition_leader_epoch, start);
                     self.apply(&mut recovered, state, &info, &met, base_offset);
                 }
