@@ -60,7 +60,7 @@ KILLS ?= 30
 FUZZ_SCRIPTS ?= 8000
 FUZZ_EXAMPLES ?= 500
 SIM_SEEDS ?= 10000
-# Of `make test-lag`: burrow (needs apt, or Burrow on the PATH), kafka_exporter (needs Go).
+# Of `make test-lag`: burrow (needs apt, or Burrow on the PATH), kafka_exporter (needs Go, or it on the PATH).
 LAG_TOOLS ?= burrow
 # Of `make test-alerts`: load without a fault.
 SERVICE_SECONDS ?= 600

@@ -3,7 +3,8 @@
 ``python -m ci.lag_tools FOLDER NAME...`` leaves them below FOLDER, and installs nothing:
 
 - ``burrow``: Debian's package, unpacked in FOLDER/burrow. Without apt it must be on the PATH.
-- ``kafka_exporter``: by ``go install``, in the version of go-tools.txt, in FOLDER/go-tools.
+- ``kafka_exporter``: the one on the PATH, or by ``go install``, in the version of go-tools.txt, in
+  FOLDER/go-tools.
 
 Exits with 1 and a sentence if one cannot be had.
 """
@@ -43,6 +44,8 @@ def burrow(folder: Path) -> None:
 
 def kafka_exporter(folder: Path) -> None:
     """Raises :class:`MissingToolError`."""
+    if shutil.which("kafka_exporter") is not None:
+        return
     go = shutil.which("go") or (str(_GO_PLACE) if _GO_PLACE.exists() else None)
     if go is None:
         raise MissingToolError(
