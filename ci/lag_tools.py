@@ -15,11 +15,10 @@ import os
 import shutil
 import subprocess
 import sys
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from ci.debian_tools import MissingToolError, has_apt, unpack
+from ci.debian_tools import MissingToolError, fetch, has_apt
 
 VERSIONS = Path(__file__).with_name("go-tools.txt")
 _GO_PLACE = Path("/usr/local/go/bin/go")
@@ -38,8 +37,7 @@ def burrow(folder: Path) -> None:
     place = folder / "burrow"
     shutil.rmtree(place, ignore_errors=True)
     place.mkdir(parents=True)
-    with tempfile.TemporaryDirectory() as there:
-        unpack(Path(there), ["burrow"], place)
+    fetch(place, ["burrow"])
 
 
 def kafka_exporter(folder: Path) -> None:

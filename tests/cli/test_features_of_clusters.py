@@ -4,8 +4,8 @@ started: three brokers and a ZooKeeper."""
 from __future__ import annotations
 
 import json
+import random
 import re
-import shutil
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
@@ -18,23 +18,24 @@ from typer.testing import CliRunner
 
 from pyrklog.base.exit_codes import Exit
 from pyrklog.cli.app import app
+from pyrklog.dev import ports
+from pyrklog.dev.errors import DevError
 from tests.support import kafka_tools
 from tests.support.feature_claims import Claims, OtherTools, kcat
 from tests.support.feature_table import NO, PARTLY, YES
 from tests.support.kafka_tools import KafkaTools
+from tests.support.kcat import needs_kcat
 from tests.support.waiting import wait_until
 
 pytestmark = [
     pytest.mark.jvm,
-    pytest.mark.skipif(shutil.which("kcat") is None, reason="kcat is not installed (Debian's)"),
+    needs_kcat,
 ]
 ALL = {1, 2, 3}
 RECORDS = 200
 THROTTLE = "20kB/s"
 MANY_RECORDS = 5_000
 """They need minutes at that rate."""
-BASE_PORT = "22092"
-"""Not what a cluster gets by default: test_dev.py has one at the same time."""
 
 
 class Dev:
@@ -64,10 +65,22 @@ class Dev:
         return ",".join(one["address"] for one in self.nodes().values() if one["role"] == "broker")
 
 
+def free_base() -> int:
+    """Not what a cluster gets by default, since test_dev.py has one at the same time."""
+    first = ports.BASE_PORT + ports.BLOCK_PORTS
+    for base in random.sample(range(first, 31_000, ports.BLOCK_PORTS), 10):
+        try:
+            ports.check_free(range(base, base + ports.USED_PORTS), "")
+        except DevError:
+            continue
+        return base
+    raise AssertionError("other processes have ports of all blocks")
+
+
 @pytest.fixture(scope="module")
 def dev(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Dev]:
     run = Dev(tmp_path_factory.mktemp("home"))
-    words = ("--set", "auto.leader.rebalance.enable=false", "--base-port", BASE_PORT)
+    words = ("--set", "auto.leader.rebalance.enable=false", "--base-port", str(free_base()))
     run("dev", "start", "-n", "3", *words, "-q")
     yield run
     run("dev", "purge")
