@@ -7,7 +7,8 @@ from ci.metric_reference import metrics
 
 OF_PROMETHEUS = {"up": ()}
 """Metrics that Prometheus makes itself."""
-OF_SCRAPES = frozenset({"job", "instance"})
+OF_SCRAPES = frozenset({"job", "instance", "detail_topic", "detail_group"})
+"""The last two of the jobs of `/metrics/detail`."""
 KNOWN = {
     name: frozenset(labels) | OF_SCRAPES
     for name, labels in [*((one.name, one.labels) for one in metrics()), *OF_PROMETHEUS.items()]
