@@ -42,8 +42,14 @@ def test_retention_removes_what_eight_days_make_old(door: TestBroker) -> None:
     ("given", "said"),
     [
         ({"seconds": "8d"}, "seconds is '8d'; clock.jump takes numbers: clock.jump(days=8)"),
-        ({"seconds": " 1.5 h"}, "seconds is ' 1.5 h'; clock.jump takes numbers: clock.jump(hours=1.5)"),
-        ({"days": "8"}, "days is '8'; clock.jump takes numbers: clock.jump(90), clock.jump(days=8)"),
+        (
+            {"seconds": " 1.5 h"},
+            "seconds is ' 1.5 h'; clock.jump takes numbers: clock.jump(hours=1.5)",
+        ),
+        (
+            {"days": "8"},
+            "days is '8'; clock.jump takes numbers: clock.jump(90), clock.jump(days=8)",
+        ),
         ({"minutes": None}, "minutes is None; clock.jump takes numbers: clock.jump(90)"),
     ],
 )

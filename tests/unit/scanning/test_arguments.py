@@ -32,9 +32,15 @@ def scan(**arguments: Any) -> None:
     ("arguments", "said"),
     [
         ({"colums": ["value"]}, "scan() has no argument 'colums'; did you mean columns?"),
-        ({"bootstrap": "h:1"}, "scan() has no argument 'bootstrap'; did you mean bootstrap_servers?"),
+        (
+            {"bootstrap": "h:1"},
+            "scan() has no argument 'bootstrap'; did you mean bootstrap_servers?",
+        ),
         ({"Start": 5}, "scan() has no argument 'Start'; did you mean start?"),
-        ({"qzx": 5}, "scan() has no argument 'qzx'; it has topics, start, end, columns, topic_ids,"),
+        (
+            {"qzx": 5},
+            "scan() has no argument 'qzx'; it has topics, start, end, columns, topic_ids,",
+        ),
         ({"sasl.username": "u"}, "scan() has no argument 'sasl.username'; options of TLS and SASL"),
     ],
 )
