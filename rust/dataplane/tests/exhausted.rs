@@ -118,7 +118,7 @@ fn producers_wait_for_room_once_much_is_unwritten() {
     let (config, disk) = (cached(dir.path()), faulty());
     let mut test = started(&config, &disk);
     disk.fail(Operation::Open, "t-0/", 0, usize::MAX, Fault::NoDescriptor);
-    let (mut client, record) = (test.client(), large_batch(50_000));
+    let (mut client, record) = (test.client(), large_batch(RECORD_BYTES));
     let mut end = 1;
     let refused = loop {
         match client.produce_within(IMPATIENT_MS, "t", 0, &record) {
