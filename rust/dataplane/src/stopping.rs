@@ -243,8 +243,8 @@ fn remove_left(
 /// closed before another is opened: two would write the same files.
 ///
 /// # Errors
-/// It cannot be closed now; without space, descriptors or memory the error is one that may pass. A log that writes nothing
-/// any more says nothing of the disk: its error is [`OpenError::Corrupt`].
+/// It cannot be closed now; without space, descriptors or memory the error is one that may pass. A
+/// log that writes nothing any more says nothing of the disk: its error is [`OpenError::Corrupt`].
 pub fn close_before(
     replicas: &Arc<ReplicaManager>,
     partition: &Arc<Partition>,
