@@ -61,9 +61,7 @@ def drain(
     return without_crowding(cluster, plan) if rack_aware else plan
 
 
-def replace(
-    cluster: Cluster, broker: int, by: int, *, rack_aware: bool = True
-) -> Plan:
+def replace(cluster: Cluster, broker: int, by: int, *, rack_aware: bool = True) -> Plan:
     """The plan by which ``by`` has the replicas of ``broker``, in their places. A partition that
     ``by`` has a replica of goes elsewhere."""
     plan = Plan()

@@ -24,7 +24,7 @@ class Room(NamedTuple):
         """How much nearer they come when ``value`` moves from the source, which sends too much; 0
         if they stay as far outside the bounds."""
         source, target = self.source - value, self.target + value
-        if value <= 0 or target > self.upper and target >= self.source:
+        if value <= 0 or (target > self.upper and target >= self.source):
             return 0.0
         less = self.source - max(source, self.upper)
         more = max(0.0, self.lower - source) + max(0.0, target - max(self.upper, self.target))

@@ -49,19 +49,14 @@ class Broker:
 
     def room_bytes(self) -> int | None:
         """What may be added before a volume is fuller than :data:`FILL_MAX`; None if unknown."""
-        volumes = {
-            (one.total_bytes, one.free_bytes)
-            for one in self.log_dirs
-            if one.total_bytes is not None and one.free_bytes is not None
-        }
+        # Directories with equal figures share a volume.
+        volumes: set[tuple[int, int]] = set()
+        for one in self.log_dirs:
+            if one.total_bytes is not None and one.free_bytes is not None:
+                volumes.add((one.total_bytes, one.free_bytes))
         if not volumes:
             return None
-        # Directories with equal figures share a volume.
-        return sum(
-            max(0, int(free - (1 - FILL_MAX) * total))
-            for total, free in volumes
-            if total is not None and free is not None
-        )
+        return sum(max(0, int(free - (1 - FILL_MAX) * total)) for total, free in volumes)
 
 
 @dataclass(frozen=True)
@@ -186,9 +181,7 @@ def shares(one: Partition, replicas: Sequence[int], goal: Goal) -> Iterator[tupl
         yield from ((broker, value) for broker in replicas)
 
 
-def skews(
-    cluster: Cluster, placement: Placement, brokers: Collection[int]
-) -> dict[Goal, float]:
+def skews(cluster: Cluster, placement: Placement, brokers: Collection[int]) -> dict[Goal, float]:
     """Largest over mean of the brokers' loads, by goal."""
     return {goal: ratio(loads(cluster, placement, goal, brokers).values()) for goal in Goal}
 

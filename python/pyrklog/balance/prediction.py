@@ -156,9 +156,7 @@ def seconds(copies: Iterable[Copy], rate_bytes: int) -> float | None:
     return _followed(flows, rate_bytes)
 
 
-def _of_busiest(
-    flows: Mapping[tuple[int, int], Sequence[float]], rate_bytes: int
-) -> float | None:
+def _of_busiest(flows: Mapping[tuple[int, int], Sequence[float]], rate_bytes: int) -> float | None:
     """bytes / (rate - what producers add), of the broker for which that is most."""
     ends: dict[tuple[int, int], list[float]] = {}
     for pair, (size, growth) in flows.items():
@@ -174,9 +172,7 @@ def _of_busiest(
     return longest
 
 
-def _followed(
-    flows: Mapping[tuple[int, int], Sequence[float]], rate_bytes: int
-) -> float | None:
+def _followed(flows: Mapping[tuple[int, int], Sequence[float]], rate_bytes: int) -> float | None:
     """Follows the copies: each broker shares its rate among its pairs, and a pair that is done
     leaves its share to others."""
     left = {pair: size for pair, (size, _) in sorted(flows.items())}

@@ -140,11 +140,7 @@ class Search:
         for at in self._candidates(goal, source, target, needy):
             values = [1.0 if one.values is None else one.values[at] for one in scales]
             gain = _gain(scales, values)
-            if (
-                gain > best
-                and working.fits(at, target)
-                and working.keeps_racks(at, source, target)
-            ):
+            if gain > best and working.fits(at, target) and working.keeps_racks(at, source, target):
                 best, found = gain, at
         return found
 

@@ -105,9 +105,7 @@ class Settling:
         working = self._working
         free = [one for one in range(len(working.numbers)) if one not in working.replicas[at]]
         if not free:
-            return (
-                f"{working.wanted[at]} replicas do not fit on {len(working.numbers)} brokers"
-            )
+            return f"{working.wanted[at]} replicas do not fit on {len(working.numbers)} brokers"
         where = " outside the racks of its other replicas" if working.rack else ""
         return f"no broker{where} has room for its {working.size[at]} bytes"
 

@@ -148,9 +148,7 @@ class Working:
             return 0
         rack = self.rack[broker]
         return sum(
-            self.rack[one] == rack
-            for one in self.replicas[at]
-            if one not in (broker, without)
+            self.rack[one] == rack for one in self.replicas[at] if one not in (broker, without)
         )
 
     def keeps_racks(self, at: int, source: int, target: int) -> bool:

@@ -21,6 +21,7 @@ from pyrklog.protocol.configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
 )
+from pyrklog.protocol.elections import ELECT_LEADERS, ElectedTopic, ElectLeadersRequest
 from pyrklog.protocol.errors import ErrorCode
 from pyrklog.protocol.log_dirs import DESCRIBE_LOG_DIRS, DescribeLogDirsRequest
 from pyrklog.protocol.reassignments import (
@@ -37,6 +38,8 @@ RETRY_PAUSE_S = 0.2
 SILENT_TIMEOUT_S = 3.0
 _LOG_DIRS_VERSION = 2
 _CONFIGS_VERSION = 1
+_ELECT_VERSION = 2
+"""Since Kafka 2.4, as reassignments."""
 _TOPIC = 2
 _RATES = ("leader.replication.throttled.rate", "follower.replication.throttled.rate")
 _LEADERS = "leader.replication.throttled.replicas"
@@ -154,7 +157,8 @@ class ReassignmentAdmin:
                     what = f"the controller, broker {described.controller_id}: {error}"
                     failure = CliError(Problem.BROKER_AWAY, what)
                 else:
-                    code, why = ErrorCode(response.error_code), response.error_message
+                    code = ErrorCode(response.error_code)
+                    why = getattr(response, "error_message", None)
                     if code is ErrorCode.NONE:
                         return response
                     failure = CliError(
@@ -165,6 +169,43 @@ class ReassignmentAdmin:
             if time.monotonic() > deadline:
                 raise failure
             time.sleep(RETRY_PAUSE_S)
+
+    def leaders(self) -> dict[PartitionKey, int]:
+        """Who leads each partition; -1: nobody."""
+        return {
+            (name, index): partition.leader
+            for name, topic in self._connection.metadata().topics.items()
+            for index, partition in topic.partitions.items()
+        }
+
+    def behind(self, besides: Collection[PartitionKey]) -> int:
+        """Partitions with replicas out of sync, besides these, which have such while they move."""
+        return sum(
+            len(partition.isrs) < len(partition.replicas)
+            for name, topic in self._connection.metadata().topics.items()
+            for index, partition in topic.partitions.items()
+            if (name, index) not in besides
+        )
+
+    def elect(self, places: Collection[PartitionKey]) -> dict[PartitionKey, ErrorCode]:
+        """Has the preferred replicas lead; the errors of those that do not."""
+        topics: dict[str, list[int]] = {}
+        for topic, index in places:
+            topics.setdefault(topic, []).append(index)
+        request = ElectLeadersRequest(
+            topic_partitions=[ElectedTopic(*item) for item in topics.items()],
+            timeout_ms=int(self._timeout_s * 1000),
+        )
+        response = self._of_controller(
+            lambda broker: broker.ask(ELECT_LEADERS, _ELECT_VERSION, request)
+        )
+        fine = (ErrorCode.NONE, ErrorCode.ELECTION_NOT_NEEDED)
+        return {
+            (topic.topic, one.partition_id): ErrorCode(one.error_code)
+            for topic in response.replica_election_results
+            for one in topic.partition_result
+            if one.error_code not in fine
+        }
 
     def throttle(self, before: Placement, plan: Placement, rate_bytes: int) -> None:
         """Limits only the copies of a plan to a rate (KIP-73)."""
@@ -178,6 +219,10 @@ class ReassignmentAdmin:
         for topic in leaders:
             options = {_LEADERS: ",".join(leaders[topic]), _FOLLOWERS: ",".join(followers[topic])}
             self._set("topic", topic, options)
+        self.set_rate(rate_bytes)
+
+    def set_rate(self, rate_bytes: int) -> None:
+        """The rate of each broker; a throttle names the replicas that it is for."""
         for one in self.describe().brokers:
             self._set("broker", str(one.broker_id), dict.fromkeys(_RATES, str(rate_bytes)))
 

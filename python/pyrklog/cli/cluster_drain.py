@@ -1,0 +1,278 @@
+"""``pyrklog cluster drain`` and ``replace``: a broker gives away all that it has.
+
+Both look at what the broker has now, so that they go on where an earlier run has ended.
+"""
+
+import time
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, NamedTuple
+
+import typer
+
+from pyrklog.base.problems import Problem
+from pyrklog.cli.admin_common import confirm, connect, say
+from pyrklog.cli.failures import CliError, Exit, counted, exit_with, tell
+from pyrklog.cli.options import (
+    INT32_MAX,
+    OnlySaid,
+    Output,
+    OutputFormat,
+    Settings,
+    Yes,
+    argument,
+    option,
+)
+
+if TYPE_CHECKING:
+    from pyrklog.balance.model import Cluster, PartitionKey, Plan
+    from pyrklog.balance.prediction import Limit
+    from pyrklog.cli.connection import Connection
+    from pyrklog.cli.reassign_cluster import ReassignmentAdmin
+    from pyrklog.cli.reassign_measure import Measured
+
+HANDOVER_WAIT_S = 30.0
+"""Longest wait until new orders of replicas are in effect; then only those that are elect."""
+PAUSE_S = 0.1
+ARROWS_SHOWN = 20
+"""Moves that are named before a confirmation, and by --dry-run."""
+Placement = Mapping["PartitionKey", tuple[int, ...]]
+
+
+class How(NamedTuple):
+    """Options of both commands."""
+
+    throttle: str | None
+    batch: str | None
+    plan: str | None
+    rack_aware: bool
+    watch: bool
+    yes: bool
+    dry_run: bool
+    output: OutputFormat
+
+
+def drain(
+    options: Settings,
+    broker: int = option("--broker N", "The broker that is to have nothing.", min=0, max=INT32_MAX),
+    to: str | None = option("--to N,...", "Brokers that get its replicas; default: all.", None),
+    throttle: str | None = option(
+        "--throttle RATE|auto", "As of `cluster reassign apply`; goes when -w sees the end.", None
+    ),
+    batch: str | None = option("--batch N|BYTES", "So much at a time.", None),
+    plan: str | None = option(
+        "--plan FILE", "Write the plan there, for `reassign status` and `cancel --rollback`.", None
+    ),
+    rack_aware: bool = option(
+        "--rack-aware/--no-rack-aware", "Refuse what would put replicas on fewer racks.", True
+    ),
+    watch: bool = option("-w, --watch", "Wait until the broker has nothing.", False),
+    yes: Yes = False,
+    dry_run: OnlySaid = False,
+    output: Output = OutputFormat.TABLE,
+) -> None:
+    """Empty a broker: hand over what it leads, then move its replicas to others.
+
+    Refused with reasons where a partition would have too few replicas, racks or room. Run it again
+    to go on after a stop.
+    """
+    from pyrklog.balance import draining
+    from pyrklog.cli.reassign_planning import numbers
+
+    how = How(throttle, batch, plan, rack_aware, watch, yes, dry_run, output)
+
+    def planned(cluster: "Cluster") -> "Plan":
+        allowed = sorted(cluster.brokers)
+        if to is not None:
+            allowed = sorted(numbers(to, "--to", cluster.brokers))
+        if broker in allowed and to is not None:
+            what = f"--to names broker {broker}, which is to be emptied"
+            raise CliError(Problem.ARGUMENTS_DISAGREE, what)
+        return draining.drain(cluster, broker, allowed, rack_aware=rack_aware)
+
+    _Emptying(options, broker, how).run(planned, ("drain it", "draining"))
+
+
+def replace(
+    options: Settings,
+    broker: int = argument("BROKER", "The broker that goes; it may be dead.", min=0, max=INT32_MAX),
+    by: int = option(
+        "--with N", "The broker that gets its replicas, in their places.", min=0, max=INT32_MAX
+    ),
+    throttle: str | None = option(
+        "--throttle RATE|auto", "As of `cluster reassign apply`; goes when -w sees the end.", None
+    ),
+    batch: str | None = option("--batch N|BYTES", "So much at a time.", None),
+    plan: str | None = option(
+        "--plan FILE", "Write the plan there, for `reassign status` and `cancel --rollback`.", None
+    ),
+    rack_aware: bool = option(
+        "--rack-aware/--no-rack-aware", "Refuse what would put replicas on fewer racks.", True
+    ),
+    watch: bool = option("-w, --watch", "Wait until the broker has nothing.", False),
+    yes: Yes = False,
+    dry_run: OnlySaid = False,
+    output: Output = OutputFormat.TABLE,
+) -> None:
+    """Put one broker in the place of another, alive or dead: the same replicas, the same order.
+
+    Partitions that both have go elsewhere. Run it again to go on after a stop.
+    """
+    from pyrklog.balance import draining
+
+    how = How(throttle, batch, plan, rack_aware, watch, yes, dry_run, output)
+    if broker == by:
+        raise CliError(Problem.ARGUMENTS_DISAGREE, f"broker {broker} cannot replace itself")
+
+    def planned(cluster: "Cluster") -> "Plan":
+        if by not in cluster.brokers:
+            known = ",".join(map(str, sorted(cluster.brokers)))
+            raise CliError(Problem.BROKER_NOT_FOUND, f"broker {by} is not there", f"any of {known}")
+        return draining.replace(cluster, broker, by, rack_aware=rack_aware)
+
+    _Emptying(options, broker, how).run(planned, ("replace it", "replacing"))
+
+
+class _Emptying:
+    def __init__(self, options: Settings, broker: int, how: How) -> None:
+        from pyrklog.cli.reassign_plan import AUTO, parse_limit, parse_throttle
+
+        if how.throttle is not None and how.throttle != AUTO:
+            parse_throttle(how.throttle)
+        self._limit: Limit = parse_limit(how.batch)
+        self._options = options
+        self._broker = broker
+        self._how = how
+
+    def run(self, planned: "Callable[[Cluster], Plan]", words: tuple[str, str]) -> None:
+        from pyrklog.balance.draining import handover, on_broker
+        from pyrklog.cli.reassign_cluster import ReassignmentAdmin
+        from pyrklog.cli.reassign_measure import measure
+
+        how, broker = self._how, self._broker
+        connection = connect(self._options)
+        admin = ReassignmentAdmin(connection)
+        found = measure(connection, admin, without_silent=True)
+        if broker not in found.cluster.brokers and not on_broker(found.cluster, broker):
+            if not any(broker in one.replicas for one in admin.moving().values()):
+                known = ", ".join(map(str, sorted(found.cluster.brokers)))
+                what = f"there is no broker {broker}, and no replica on it"
+                raise CliError(Problem.BROKER_NOT_FOUND, what, f"one of {known}")
+        plan = planned(found.cluster)
+        if plan.obstacles:
+            self._refuse(plan)
+        heads = handover(found.cluster, broker) if broker in found.cluster.brokers else {}
+        heads = {key: after for key, after in heads.items() if key not in found.moving}
+        if not plan.changed:
+            self._say_under_way(connection, admin, found)
+            return
+        self._say_plan(found, plan, len(heads))
+        if how.dry_run:
+            self._say_arrows(found, plan)
+            return
+        if not how.yes:
+            confirm([str(broker)], words[0], noun=words[1], done="moved")
+        if heads:
+            self._hand_over(admin, heads)
+        codes = self._move(connection, admin, plan)
+        exit_with(codes)
+
+    def _refuse(self, plan: "Plan") -> None:
+        """Each partition that cannot go, and that nothing was done."""
+        from pyrklog.cli.reassign_summary import obstacle_lines
+
+        for line in obstacle_lines(plan.obstacles):
+            tell(CliError(Problem.WOULD_BREAK_A_MINIMUM, line))
+        count = counted(len(plan.obstacles), "partition")
+        what = f"{count} cannot leave broker {self._broker}; nothing was changed"
+        fix = "add a broker or space, or lower the replicas: `pyrklog cluster reassign plan --rf`"
+        raise CliError(Problem.WOULD_BREAK_A_MINIMUM, what, fix)
+
+    def _say_under_way(
+        self, connection: "Connection", admin: "ReassignmentAdmin", found: "Measured"
+    ) -> None:
+        """Nothing is left to begin: what moves already is waited for."""
+        from pyrklog.cli.reassign_run import watch
+
+        leaving = {
+            key for key, one in admin.moving().items() if self._broker in one.removing_replicas
+        }
+        if leaving and self._how.watch:
+            watch(admin, self._options, leaving, self._how.output, found.cluster_id)
+            leaving = set()
+        if leaving:
+            count = counted(len(leaving), "partition")
+            say(self._options, f"{count} on the way from broker {self._broker}")
+            return
+        if self._how.watch:
+            exit_with([self._verdict(connection, admin)])
+            return
+        say(self._options, f"broker {self._broker} has no replicas")
+
+    def _say_plan(self, found: "Measured", plan: "Plan", heads: int) -> None:
+        from pyrklog.cli.reassign_planning import prediction_of
+        from pyrklog.cli.reassign_summary import lines
+
+        prediction = prediction_of(found.cluster, plan.changed, self._limit, self._how.throttle)
+        if heads:
+            count = counted(heads, "partition")
+            say(self._options, f"hands over the leadership of {count} first")
+        say(self._options, *lines(found.cluster, plan.changed, prediction, found.cluster.brokers))
+
+    def _say_arrows(self, found: "Measured", plan: "Plan") -> None:
+        from pyrklog.cli.reassign_run import arrow
+
+        before = found.cluster.placement
+        for key in list(plan.changed)[:ARROWS_SHOWN]:
+            say(self._options, f"{arrow(key, before, plan.changed)} (not done)")
+        more = len(plan.changed) - ARROWS_SHOWN
+        if more > 0:
+            say(self._options, f"and {counted(more, 'partition')} more (not done)")
+
+    def _hand_over(self, admin: "ReassignmentAdmin", heads: "Placement") -> None:
+        """New orders copy nothing; elections follow them at once."""
+        refused = {key for key, (code, _) in admin.alter(dict(heads)).items() if code}
+        wanted = [key for key in heads if key not in refused]
+        deadline = time.monotonic() + HANDOVER_WAIT_S
+        while admin.moving().keys() & set(wanted) and time.monotonic() < deadline:
+            time.sleep(PAUSE_S)
+        left = admin.elect(wanted) if wanted else {}
+        count = counted(len(wanted) - len(left), "partition")
+        say(self._options, f"handed over the leadership of {count}")
+        stay = len(left) + len(refused)
+        if stay:
+            told = f"{counted(stay, 'leader')} left there until the copies are whole"
+            typer.echo(f"note: {told}", err=True)
+
+    def _move(
+        self, connection: "Connection", admin: "ReassignmentAdmin", plan: "Plan"
+    ) -> list[Exit]:
+        from pyrklog.cli import reassign_record
+        from pyrklog.cli.reassign_plan import render_plan
+        from pyrklog.cli.reassign_planning import record_of, write_plan
+        from pyrklog.cli.reassign_run import Run
+
+        how = self._how
+        record = record_of(connection, admin, plan.changed, self._limit, how.throttle)
+        path = reassign_record.path_of(how.plan)
+        if how.plan is not None:
+            write_plan(how.plan, render_plan(plan.changed))
+        run = Run(connection, admin, self._options, record, path, how.output)
+        codes = run.carry_out(how.throttle, watch=how.watch)
+        is_whole = all(code is Exit.OK for code in codes)
+        if is_whole and not admin.moving().keys() & plan.changed.keys():
+            codes.append(self._verdict(connection, admin))
+        elif is_whole:
+            fix = "`pyrklog cluster reassign status` shows how far it is"
+            say(self._options, f"on the way: {fix}; the same command again tells the end")
+        return codes
+
+    def _verdict(self, connection: "Connection", admin: "ReassignmentAdmin") -> Exit:
+        """Whether the broker has nothing: partitions may have been made on it meanwhile."""
+        left = [key for key, replicas in admin.placement()[0].items() if self._broker in replicas]
+        if not left:
+            say(self._options, f"broker {self._broker} has no replicas any more")
+            return Exit.OK
+        count = counted(len(left), "partition")
+        what = f"broker {self._broker} has got {count} meanwhile, such as {left[0][0]}-{left[0][1]}"
+        tell(CliError(Problem.NOT_AS_PLANNED, what, "run the command again"))
+        return Exit.DIFFERS
