@@ -25,6 +25,11 @@ EXCHANGED = 8
 ROUNDS = 3
 """A later goal may undo an earlier one a little; then all are looked at again."""
 EPSILON = 1e-9
+NOTHING = (0.0, 0.0)
+WORTH_DIGITS = 6
+SMALLEST = 1e-6
+"""What a move costs besides its bytes, in means of a broker's bytes: the smallest do not win by any
+ratio."""
 
 
 class Scale(NamedTuple):
@@ -71,12 +76,15 @@ class Search:
                 self._own[broker].append((working.size[at], at))
         for found in self._own:
             found.sort()
-        self._came: set[tuple[int, int]] = set()
+        self._came: dict[tuple[int, int], int] = {}
+        """Replicas that have come to a broker, and where from."""
+        self._unit_bytes = working.mean[Goal.BYTES] or 1.0
 
     def run(self) -> None:
         for _ in range(ROUNDS):
             if not sum(self._even(goal) for goal in self._goals):
-                return
+                break
+        self._undo_needless()
 
     def _even(self, goal: Goal) -> int:
         """Moves replicas until no broker is outside the bounds, or nothing helps; how many."""
@@ -129,17 +137,38 @@ class Search:
 
     def _move(self, at: int, source: int, target: int) -> None:
         self._working.move(at, source, target)
-        self._came.add((at, target))
+        self._came[at, target] = source
+
+    def _undo_needless(self) -> None:
+        """Takes moves back, the largest first, without which no goal is further away: later moves
+        may have made them so."""
+        working = self._working
+        moves = sorted(self._came.items(), key=lambda one: (-working.size[one[0][0]], one))
+        for (at, target), source in moves:
+            scales = self._scales(Goal.BYTES, target, source)
+            is_needless = all(_is_no_worse(one, at) for one in scales)
+            if is_needless and self._may_return(at, target, source):
+                working.move(at, target, source)
+                del self._came[at, target]
+
+    def _may_return(self, at: int, target: int, source: int) -> bool:
+        working = self._working
+        return (
+            source not in working.replicas[at]
+            and target in working.replicas[at]
+            and working.fits(at, source)
+            and working.keeps_racks(at, target, source)
+        )
 
     # --- one replica -------------------------------------------------------------------------
 
     def _best(self, goal: Goal, source: int, target: int, needy: int) -> int | None:
         working = self._working
         scales = self._scales(goal, source, target)
-        best, found = 0.0, None
+        best, found = NOTHING, None
         for at in self._candidates(goal, source, target, needy):
             values = [1.0 if one.values is None else one.values[at] for one in scales]
-            gain = _gain(scales, values)
+            gain = _worth(scales, values, working.size[at] / self._unit_bytes + SMALLEST)
             if gain > best and working.fits(at, target) and working.keeps_racks(at, source, target):
                 best, found = gain, at
         return found
@@ -196,17 +225,19 @@ class Search:
 
     def _best_exchange(self, goal: Goal, source: int, target: int) -> tuple[int, int] | None:
         """Two replicas of about the same size that change places, the smallest that help."""
+        working = self._working
         scales = self._scales(goal, source, target)
-        best, found = 0.0, None
+        best, found = NOTHING, None
         for at in self._heaviest(goal, source):
-            for back in self._near(target, self._working.size[at], EXCHANGED):
+            for back in self._near(target, working.size[at], EXCHANGED):
                 if not self._may_exchange(at, source, back, target):
                     continue
                 values = [
                     0.0 if one.values is None else one.values[at] - one.values[back]
                     for one in scales
                 ]
-                gain = _gain(scales, values)
+                copied = (working.size[at] + working.size[back]) / self._unit_bytes
+                gain = _worth(scales, values, copied + SMALLEST)
                 if gain > best:
                     best, found = gain, (at, back)
         return found
@@ -237,16 +268,24 @@ class Search:
         )
 
 
-def _gain(scales: list[Scale], values: list[float]) -> float:
-    """How much nearer the two brokers come to the means when a replica of these values moves from
-    the source to the target; 0 if the goal gains nothing, or an earlier one loses."""
-    gain = 0.0
+def _is_no_worse(scale: Scale, at: int) -> bool:
+    value = 1.0 if scale.values is None else scale.values[at]
+    return scale.outside(value) <= scale.outside(0.0) + EPSILON * scale.mean
+
+
+def _worth(scales: list[Scale], values: list[float], copied: float) -> tuple[float, float]:
+    """How good a move of these values from the source to the target is, the better the greater:
+    what the goal gains for each byte copied, then how much nearer all goals come to the means.
+    :data:`NOTHING` if the goal gains nothing, or an earlier one loses."""
+    gain, worth = 0.0, 0.0
     for scale, value in zip(scales, values, strict=True):
         if scale.is_goal:
-            if scale.outside(value) >= scale.outside(0.0) - EPSILON * scale.mean:
-                return 0.0
+            gained = scale.outside(0.0) - scale.outside(value)
+            if gained <= EPSILON * scale.mean:
+                return NOTHING
+            # Equal up to rounding is equal: what fits in whole is as good, large or small.
+            worth = round(gained / scale.mean / copied, WORTH_DIGITS)
         elif scale.is_earlier and scale.outside(value) > scale.outside(0.0) + EPSILON * scale.mean:
-            return 0.0
+            return NOTHING
         gain += value * (scale.source - scale.target - value) / (scale.mean * scale.mean)
-    # The goal may gain while the sum of all loses: such a move comes last.
-    return max(gain, EPSILON)
+    return worth, gain

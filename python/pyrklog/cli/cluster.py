@@ -34,8 +34,6 @@ app = command_group(
 )
 app.add_typer(reassign.app, name="reassign")
 app.add_typer(txns.app, name="txns")
-command(app, "drain", *CONNECTION, "quiet")(cluster_drain.drain)
-command(app, "replace", *CONNECTION, "quiet")(cluster_drain.replace)
 
 WATCH_INTERVAL_S = 1.0
 
@@ -270,3 +268,7 @@ def elect_leaders(
         say(options, "no leader needs to change")
     if done.code:
         raise typer.Exit(done.code)
+
+
+command(app, "drain", *CONNECTION, "quiet")(cluster_drain.drain)
+command(app, "replace", *CONNECTION, "quiet")(cluster_drain.replace)

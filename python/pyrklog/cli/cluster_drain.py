@@ -56,7 +56,7 @@ def drain(
     broker: int = option("--broker N", "The broker that is to have nothing.", min=0, max=INT32_MAX),
     to: str | None = option("--to N,...", "Brokers that get its replicas; default: all.", None),
     throttle: str | None = option(
-        "--throttle RATE|auto", "As of `cluster reassign apply`; goes when -w sees the end.", None
+        "--throttle RATE|auto", "As of `cluster reassign apply`; waits for the end.", None
     ),
     batch: str | None = option("--batch N|BYTES", "So much at a time.", None),
     plan: str | None = option(
@@ -99,7 +99,7 @@ def replace(
         "--with N", "The broker that gets its replicas, in their places.", min=0, max=INT32_MAX
     ),
     throttle: str | None = option(
-        "--throttle RATE|auto", "As of `cluster reassign apply`; goes when -w sees the end.", None
+        "--throttle RATE|auto", "As of `cluster reassign apply`; waits for the end.", None
     ),
     batch: str | None = option("--batch N|BYTES", "So much at a time.", None),
     plan: str | None = option(
@@ -141,7 +141,8 @@ class _Emptying:
         self._limit: Limit = parse_limit(how.batch)
         self._options = options
         self._broker = broker
-        self._how = how
+        # The throttle goes at the end, which somebody has to see.
+        self._how = how._replace(watch=how.watch or how.throttle is not None)
 
     def run(self, planned: "Callable[[Cluster], Plan]", words: tuple[str, str]) -> None:
         from pyrklog.balance.draining import handover, on_broker
@@ -152,11 +153,11 @@ class _Emptying:
         connection = connect(self._options)
         admin = ReassignmentAdmin(connection)
         found = measure(connection, admin, without_silent=True)
-        if broker not in found.cluster.brokers and not on_broker(found.cluster, broker):
-            if not any(broker in one.replicas for one in admin.moving().values()):
-                known = ", ".join(map(str, sorted(found.cluster.brokers)))
-                what = f"there is no broker {broker}, and no replica on it"
-                raise CliError(Problem.BROKER_NOT_FOUND, what, f"one of {known}")
+        is_known = broker in found.cluster.brokers or on_broker(found.cluster, broker)
+        if not is_known and all(broker not in one.replicas for one in admin.moving().values()):
+            known = ", ".join(map(str, sorted(found.cluster.brokers)))
+            what = f"there is no broker {broker}, and no replica on it"
+            raise CliError(Problem.BROKER_NOT_FOUND, what, f"one of {known}")
         plan = planned(found.cluster)
         if plan.obstacles:
             self._refuse(plan)
@@ -173,7 +174,7 @@ class _Emptying:
             confirm([str(broker)], words[0], noun=words[1], done="moved")
         if heads:
             self._hand_over(admin, heads)
-        codes = self._move(connection, admin, plan)
+        codes = self._move(connection, admin, plan, found.cluster.placement)
         exit_with(codes)
 
     def _refuse(self, plan: "Plan") -> None:
@@ -244,7 +245,11 @@ class _Emptying:
             typer.echo(f"note: {told}", err=True)
 
     def _move(
-        self, connection: "Connection", admin: "ReassignmentAdmin", plan: "Plan"
+        self,
+        connection: "Connection",
+        admin: "ReassignmentAdmin",
+        plan: "Plan",
+        before: "Placement",
     ) -> list[Exit]:
         from pyrklog.cli import reassign_record
         from pyrklog.cli.reassign_plan import render_plan
@@ -253,6 +258,8 @@ class _Emptying:
 
         how = self._how
         record = record_of(connection, admin, plan.changed, self._limit, how.throttle)
+        # A rollback gives the broker back what it led, too.
+        record = record.from_placement(before)
         path = reassign_record.path_of(how.plan)
         if how.plan is not None:
             write_plan(how.plan, render_plan(plan.changed))
