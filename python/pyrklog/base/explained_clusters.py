@@ -158,9 +158,14 @@ CLUSTER: Mapping[Problem, Explanation] = {
         ("--rf is too high, or --brokers names too few",),
         ("name more brokers, or fewer replicas",),
     ),
+    Problem.NO_LEADER: Explanation(
+        "Partitions have no leader, so that nothing can be written to them or read from them.",
+        ("brokers are down", "the topic was just made, and the controller is behind"),
+        ("`pyrklog cluster health` names the partitions and why",),
+    ),
     Problem.WOULD_BREAK_A_MINIMUM: Explanation(
-        "A broker is to be emptied or replaced, and a partition would have fewer replicas, racks or "
-        "room than it needs. Nothing was changed.",
+        "A broker is to be emptied or replaced, and a partition would have fewer replicas, fewer "
+        "racks or less room than it needs. Nothing was changed.",
         (
             "too few other brokers: each replica of a partition is on another one",
             "the other brokers' disks would be fuller than 90 %",
@@ -173,11 +178,6 @@ CLUSTER: Mapping[Problem, Explanation] = {
             "--no-rack-aware accepts fewer racks",
             "`pyrklog cluster health` tells why a partition has no leader",
         ),
-    ),
-    Problem.NO_LEADER: Explanation(
-        "Partitions have no leader, so that nothing can be written to them or read from them.",
-        ("brokers are down", "the topic was just made, and the controller is behind"),
-        ("`pyrklog cluster health` names the partitions and why",),
     ),
 }
 MIRROR: Mapping[Problem, Explanation] = {

@@ -3,6 +3,7 @@
 Both look at what the broker has now, so that they go on where an earlier run has ended.
 """
 
+import dataclasses
 import time
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, NamedTuple
@@ -139,7 +140,9 @@ class _Emptying:
         if how.throttle is not None and how.throttle != AUTO:
             parse_throttle(how.throttle)
         self._limit: Limit = parse_limit(how.batch)
-        self._options = options
+        # Standard output is a program's, if it has asked for another form than a table.
+        is_told = how.output in (OutputFormat.TABLE, OutputFormat.WIDE)
+        self._options = options if is_told else dataclasses.replace(options, quiet=True)
         self._broker = broker
         # The throttle goes at the end, which somebody has to see.
         self._how = how._replace(watch=how.watch or how.throttle is not None)
@@ -174,7 +177,7 @@ class _Emptying:
             confirm([str(broker)], words[0], noun=words[1], done="moved")
         if heads:
             self._hand_over(admin, heads)
-        codes = self._move(connection, admin, plan, found.cluster.placement)
+        codes = self._move(connection, admin, plan, found.cluster)
         exit_with(codes)
 
     def _refuse(self, plan: "Plan") -> None:
@@ -249,8 +252,9 @@ class _Emptying:
         connection: "Connection",
         admin: "ReassignmentAdmin",
         plan: "Plan",
-        before: "Placement",
+        cluster: "Cluster",
     ) -> list[Exit]:
+        from pyrklog.balance.directories import choose
         from pyrklog.cli import reassign_record
         from pyrklog.cli.reassign_plan import render_plan
         from pyrklog.cli.reassign_planning import record_of, write_plan
@@ -258,13 +262,15 @@ class _Emptying:
 
         how = self._how
         record = record_of(connection, admin, plan.changed, self._limit, how.throttle)
+        directories = choose(cluster, plan.changed)
         # A rollback gives the broker back what it led, too.
-        record = record.from_placement(before)
+        record = record.from_placement(cluster.placement)
         path = reassign_record.path_of(how.plan)
         if how.plan is not None:
-            write_plan(how.plan, render_plan(plan.changed))
-        run = Run(connection, admin, self._options, record, path, how.output)
+            write_plan(how.plan, render_plan(plan.changed, directories))
+        run = Run(connection, admin, self._options, record, path, how.output, directories)
         codes = run.carry_out(how.throttle, watch=how.watch)
+        run.show_all()
         is_whole = all(code is Exit.OK for code in codes)
         if is_whole and not admin.moving().keys() & plan.changed.keys():
             codes.append(self._verdict(connection, admin))

@@ -1,6 +1,7 @@
 """``pyrklog cluster reassign``: plan, apply, status, cancel; on any Kafka cluster (KIP-455)."""
 
 import sys
+from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -120,11 +121,19 @@ def apply(
     targets."""
     from pyrklog.cli import reassign_record
     from pyrklog.cli.reassign_cluster import ReassignmentAdmin
-    from pyrklog.cli.reassign_plan import AUTO, parse_limit, parse_plan, parse_throttle, render_plan
+    from pyrklog.cli.reassign_plan import (
+        AUTO,
+        parse_limit,
+        parse_log_dirs,
+        parse_plan,
+        parse_throttle,
+        render_plan,
+    )
     from pyrklog.cli.reassign_planning import record_of
     from pyrklog.cli.reassign_run import Run
 
-    wanted = parse_plan(_read(file), file)
+    text = _read(file)
+    wanted, directories = parse_plan(text, file), parse_log_dirs(text, file)
     if throttle is not None and throttle != AUTO:
         parse_throttle(throttle)
     limit = parse_limit(batch)
@@ -141,7 +150,9 @@ def apply(
         _say_only(cluster, options, before, wanted)
         return
     record = reassign_record.of_plan(earlier, wanted)
-    if record is None or record.finished_ms is not None:
+    is_done = record is not None and record.finished_ms is not None
+    # A plan that is done, and was undone since, begins anew; what it began from is kept otherwise.
+    if record is None or (is_done and not before.items() >= wanted.items()):
         record = record_of(connection, cluster, wanted, limit, throttle)
     if rollback is not None:
         undo = {place: record.before[place] for place in wanted}
@@ -149,8 +160,10 @@ def apply(
             Path(rollback).write_text(render_plan(undo))
         except OSError as error:
             raise CliError(Problem.NOT_WRITTEN, f"{rollback}: {error.strerror}") from None
-    run = Run(connection, cluster, options, record, path, output)
-    exit_with(run.carry_out(throttle, watch=watch))
+    run = Run(connection, cluster, options, record, path, output, directories)
+    codes = run.carry_out(throttle, watch=watch)
+    run.show_all()
+    exit_with(codes)
 
 
 def _say_only(
@@ -189,9 +202,11 @@ def status(
     predicted."""
     from pyrklog.cli import reassign_progress, reassign_record, reassign_run
     from pyrklog.cli.reassign_cluster import ReassignmentAdmin
-    from pyrklog.cli.reassign_plan import parse_plan
+    from pyrklog.cli.reassign_plan import parse_log_dirs, parse_plan
 
-    wanted = None if file is None else parse_plan(_read(file), file)
+    text = None if file is None else _read(file)
+    wanted = None if text is None or file is None else parse_plan(text, file)
+    directories = {} if text is None or file is None else parse_log_dirs(text, file)
     path = reassign_record.path_of(file, progress)
     record = None
     if wanted is not None:
@@ -206,7 +221,7 @@ def status(
     is_over = wanted is not None and not moves.items
     if is_over and record is not None and cluster.placement()[0].items() >= record.after.items():
         record = reassign_run.finished(cluster, record, path, is_watched=False)
-    if not watch or moves.whole is not None:
+    if not watch or (moves.whole is not None and output not in _TABLES):
         show(reassign_progress.listing(moves, cluster_id, record), output)
     if moves.whole is not None and record is not None and output in _TABLES:
         say(options, reassign_progress.line(moves.whole, record))
@@ -214,7 +229,11 @@ def status(
         return
     there = {topic for topic, _ in cluster.placement()[0]}
     cluster.unthrottle({topic for topic, _ in wanted} & there)
-    if reassign_run.conclude(cluster, options, wanted):
+    # Standard output is a program's, if it has asked for another form than a table.
+    heard = options if output in _TABLES else replace(options, quiet=True)
+    if watch:
+        reassign_run.wait_for_directories(cluster, heard, directories)
+    if reassign_run.conclude(cluster, heard, wanted, directories):
         raise typer.Exit(Exit.DIFFERS)
 
 

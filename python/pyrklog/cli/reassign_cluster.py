@@ -4,6 +4,7 @@ import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
+from pyrklog.balance.directories import Directories
 from pyrklog.base.problems import Problem
 from pyrklog.cli.bootstrap import addresses
 from pyrklog.cli.broker_connection import BrokerConnection
@@ -23,7 +24,14 @@ from pyrklog.protocol.configs import (
 )
 from pyrklog.protocol.elections import ELECT_LEADERS, ElectedTopic, ElectLeadersRequest
 from pyrklog.protocol.errors import ErrorCode
-from pyrklog.protocol.log_dirs import DESCRIBE_LOG_DIRS, DescribeLogDirsRequest
+from pyrklog.protocol.log_dirs import (
+    ALTER_REPLICA_LOG_DIRS,
+    DESCRIBE_LOG_DIRS,
+    AlterReplicaLogDir,
+    AlterReplicaLogDirsRequest,
+    AlterReplicaLogDirTopic,
+    DescribeLogDirsRequest,
+)
 from pyrklog.protocol.reassignments import (
     ALTER_PARTITION_REASSIGNMENTS,
     LIST_PARTITION_REASSIGNMENTS,
@@ -37,6 +45,7 @@ from pyrklog.protocol.reassignments import (
 RETRY_PAUSE_S = 0.2
 SILENT_TIMEOUT_S = 3.0
 _LOG_DIRS_VERSION = 2
+_ALTER_DIRS_VERSION = 1
 _CONFIGS_VERSION = 1
 _ELECT_VERSION = 2
 """Since Kafka 2.4, as reassignments."""
@@ -128,6 +137,62 @@ class ReassignmentAdmin:
             (topic.name, one.partition_index): (ErrorCode(one.error_code), one.error_message)
             for topic in response.responses
             for one in topic.partitions
+        }
+
+    def place(self, directories: Directories) -> dict[tuple[PartitionKey, int], ErrorCode]:
+        """Says which directories replicas are to be in: those that are there begin to move, others
+        are made there. Returns the refusals."""
+        by_broker: dict[int, dict[str, dict[str, list[int]]]] = {}
+        for ((topic, index), number), path in directories.items():
+            paths = by_broker.setdefault(number, {})
+            paths.setdefault(path, {}).setdefault(topic, []).append(index)
+        live = {one.broker_id: (one.host, one.port) for one in self.describe().brokers}
+        refused = {}
+        for number, paths in sorted(by_broker.items()):
+            if number not in live:
+                continue  # the controller refuses the partition
+            request = AlterReplicaLogDirsRequest(
+                [
+                    AlterReplicaLogDir(path, [AlterReplicaLogDirTopic(*one) for one in topics.items()])
+                    for path, topics in paths.items()
+                ]
+            )
+            try:
+                with BrokerConnection(live[number], self._timeout_s) as broker:
+                    told = broker.ask(ALTER_REPLICA_LOG_DIRS, _ALTER_DIRS_VERSION, request)
+            except OSError as error:
+                raise CliError(Problem.BROKER_AWAY, f"broker {number}: {error}") from None
+            for topic in told.results:
+                for one in topic.partitions:
+                    code = ErrorCode(one.error_code)
+                    # A broker without the replica remembers the wish.
+                    if code not in (ErrorCode.NONE, ErrorCode.REPLICA_NOT_AVAILABLE):
+                        refused[(topic.topic_name, one.partition_index), number] = code
+        return refused
+
+    def astray(self, directories: Directories) -> dict[tuple[PartitionKey, int], bool]:
+        """Replicas that are not where ``directories`` wants them; whether they move there. A broker
+        that does not answer has them all, and none moves."""
+        live = {one.broker_id: (one.host, one.port) for one in self.describe().brokers}
+        current: dict[tuple[PartitionKey, int], str] = {}
+        future: dict[tuple[PartitionKey, int], str] = {}
+        for number in sorted({number for _, number in directories} & live.keys()):
+            try:
+                with BrokerConnection(live[number], self._timeout_s) as broker:
+                    answer = broker.ask(
+                        DESCRIBE_LOG_DIRS, _LOG_DIRS_VERSION, DescribeLogDirsRequest()
+                    )
+            except OSError:
+                continue
+            for directory in answer.results:
+                for topic in directory.topics:
+                    for item in topic.partitions:
+                        key = (topic.name, item.partition_index), number
+                        (future if item.is_future_key else current)[key] = directory.log_dir
+        return {
+            key: future.get(key) == path
+            for key, path in directories.items()
+            if current.get(key) != path
         }
 
     def moving(self) -> dict[PartitionKey, OngoingPartitionReassignment]:

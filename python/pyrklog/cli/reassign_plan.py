@@ -5,6 +5,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from pyrklog.balance.directories import Directories
 from pyrklog.balance.model import Placement as Placement
 from pyrklog.balance.prediction import Limit
 from pyrklog.base.problems import Problem
@@ -86,18 +87,29 @@ def parse_plan(text: str, source: str) -> dict[PartitionKey, tuple[int, ...]]:
             if not isinstance(item["replicas"], list):
                 raise TypeError("replicas is no list")
             replicas = tuple(map(_number, item["replicas"]))
-            log_dirs = set(item.get("log_dirs", ()))
         except (KeyError, TypeError, ValueError) as error:
             raise _no_plan(source, f"{type(error).__name__}: {error}") from None
-        if log_dirs - {_ANY_LOG_DIR}:
-            name = f"{place[0]}-{place[1]}"
-            what = f"{source} moves {name} to a log directory, which this command cannot"
-            raise CliError(
-                Problem.FILE_CONTENT, what, "use kafka-reassign-partitions.sh for log_dirs"
-            )
         if place in found:
             raise _no_plan(source, f"{place[0]}-{place[1]} is named twice")
         found[place] = replicas
+    return found
+
+
+def parse_log_dirs(text: str, source: str) -> dict[tuple[PartitionKey, int], str]:
+    """The directories that a plan names, by partition and broker; "any" is none."""
+    found = {}
+    for item in _items(text, source, "partitions"):
+        place, replicas = (item["topic"], item["partition"]), item["replicas"]
+        paths = item.get("log_dirs") or [_ANY_LOG_DIR] * len(replicas)
+        if not isinstance(paths, list) or len(paths) != len(replicas):
+            name = f"{place[0]}-{place[1]}"
+            raise _no_plan(source, f"{name} has {len(replicas)} replicas and other log_dirs")
+        for broker, path in zip(replicas, paths, strict=True):
+            if path == _ANY_LOG_DIR:
+                continue
+            if not isinstance(path, str) or not path.startswith("/"):
+                raise _no_plan(source, f"{path!r} is no absolute path of a log directory")
+            found[place, broker] = path
     return found
 
 
@@ -138,14 +150,15 @@ def _no_plan(source: str, why: str) -> CliError:
     return CliError(Problem.FILE_CONTENT, what, "see `pyrklog cluster reassign plan`")
 
 
-def render_plan(placement: Placement) -> str:
+def render_plan(placement: Placement, directories: Directories | None = None) -> str:
     """Kafka's reassignment JSON."""
+    named = directories or {}
     partitions = [
         {
             "topic": topic,
             "partition": index,
             "replicas": list(replicas),
-            "log_dirs": ["any"] * len(replicas),
+            "log_dirs": [named.get(((topic, index), one), _ANY_LOG_DIR) for one in replicas],
         }
         for (topic, index), replicas in sorted(placement.items())
     ]

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import typer
 
+from pyrklog.balance.directories import choose
 from pyrklog.balance.model import Cluster, Goal, Placement, Wish
 from pyrklog.balance.planner import make_plan
 from pyrklog.balance.prediction import Limit, Prediction, in_batches, predict
@@ -76,7 +77,7 @@ def print_plan(
     plan = make_plan(found.cluster, wish)
     batches = in_batches(found.cluster, plan.changed, limit)
     prediction = predict(found.cluster, plan.changed, batches, rate_bytes)
-    text = render_plan(plan.changed)
+    text = render_plan(plan.changed, choose(found.cluster, plan.changed))
     used = set(found.cluster.brokers)
     if write is None:
         sys.stdout.write(text)

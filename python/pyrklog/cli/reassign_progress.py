@@ -18,6 +18,8 @@ COLUMNS = columns(
     "eta_s> ETA S"
 )
 
+APPLIED = columns("topic, partition>, before, after, batch>, moving, error")
+
 
 @dataclass
 class Moves:
@@ -95,6 +97,25 @@ def add_times(moves: Moves, before: Mapping[PartitionKey, int], passed_s: float)
 def listing(moves: Moves, cluster_id: str | None, record: Record | None = None) -> Listing:
     summary = None if moves.whole is None else _summary(moves.whole, record)
     return Listing("pyrklog.reassignments/1", COLUMNS, moves.items, cluster_id, summary)
+
+
+def applied(record: Record, moves: Moves, errors: Mapping[PartitionKey, str]) -> Listing:
+    """Each partition of a plan that was begun."""
+    moving = moves.left
+    items = [
+        {
+            "topic": topic,
+            "partition": index,
+            "before": list(one.before),
+            "after": list(one.after),
+            "batch": one.batch + 1,
+            "moving": (topic, index) in moving,
+            "error": errors.get((topic, index)),
+        }
+        for (topic, index), one in sorted(record.entries.items())
+    ]
+    summary = None if moves.whole is None else _summary(moves.whole, record)
+    return Listing("pyrklog.reassign-apply/1", APPLIED, items, record.cluster_id, summary)
 
 
 def _summary(whole: Progress, record: Record | None) -> dict[str, Any]:

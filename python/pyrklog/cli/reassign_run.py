@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection, Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import typer
 
+from pyrklog.balance.directories import Directories
 from pyrklog.balance.model import Placement
 from pyrklog.balance.record import Record
 from pyrklog.balance.throttle import AutoThrottle
@@ -20,9 +22,18 @@ from pyrklog.cli.failures import CliError, Exit, counted, tell
 from pyrklog.cli.options import OutputFormat, Settings
 from pyrklog.cli.reassign_cluster import ReassignmentAdmin
 from pyrklog.cli.reassign_plan import AUTO, amount, parse_throttle
-from pyrklog.cli.reassign_progress import Moves, add_times, largest, line, listing, read_moves
+from pyrklog.cli.reassign_progress import (
+    Moves,
+    add_times,
+    applied,
+    largest,
+    line,
+    listing,
+    read_moves,
+)
 
 WATCH_INTERVAL_S = 1.0
+_TABLES = (OutputFormat.TABLE, OutputFormat.WIDE)
 PLAIN_RATE = "50MB/s"
 """Instead of a rate that follows the brokers, where they do not tell how they are."""
 CHANGE_LEAST = 0.1
@@ -98,13 +109,18 @@ class Run:
         record: Record,
         path: Path | None,
         output: OutputFormat = OutputFormat.TABLE,
+        directories: Directories | None = None,
     ) -> None:
         self._admin = admin
-        self._options = options
+        self._directories = directories or {}
         self._output = output
+        # Standard output is a program's, if it has asked for another form than a table.
+        is_told = output in _TABLES
+        self._options = options if is_told else replace(options, quiet=True)
         self._path = path
         self._connection = connection
         self._throttle: Throttle | None = None
+        self._errors: dict[PartitionKey, str] = {}
         self.record = record
 
     def carry_out(self, throttle: str | None, *, watch: bool) -> list[Exit]:
@@ -119,10 +135,17 @@ class Run:
             say(self._options, said)
         watch = watch or (self._throttle is not None and self._throttle.follows)
         reassign_record.save(self._path, self.record)
+        codes = self._place()
+        if Exit.FAILED in codes:
+            if throttle is not None:
+                self._admin.unthrottle({topic for topic, _ in self.record.entries})
+            return codes
         codes = self._begin_batches(wanted, before, watch)
         mine = self.record.entries.keys()
         if watch and self._admin.moving().keys() & mine:
             self.watch(set(mine))
+        if watch:
+            wait_for_directories(self._admin, self._options, self._directories)
         is_over = watch or Exit.OK not in codes
         if not codes and not watch:
             is_over = not self._admin.moving().keys() & mine
@@ -131,6 +154,18 @@ class Run:
         if watch and (Exit.OK in codes or not codes):
             codes.append(self.conclude(is_watched=True))
         return codes
+
+    def _place(self) -> list[Exit]:
+        """Names the directories of new replicas, and begins moves between directories. A refusal
+        ends the plan before anything is copied."""
+        if not self._directories:
+            return []
+        refused = self._admin.place(self._directories)
+        for (key, number), code in refused.items():
+            what = f"{name_of(key)} on broker {number}: {code.name}"
+            fix = "`kafka-log-dirs.sh --describe` names the directories"
+            tell(CliError(Problem.REASSIGNMENT_REFUSED, what, fix))
+        return [Exit.FAILED] if refused else []
 
     def _begin_batches(self, wanted: Placement, before: Placement, watch: bool) -> list[Exit]:
         batches = [[key for key in keys if key in wanted] for keys in self.record.batches()]
@@ -145,6 +180,13 @@ class Run:
             if Exit.OK in began and (watch or number < len(batches)):
                 self.watch(set(keys))
         return codes
+
+    def show_all(self) -> None:
+        """For programs: each partition of the plan, and how it went."""
+        if self._output in _TABLES:
+            return
+        told = read_moves(self._admin, self.record.entries.keys(), self.record)
+        show(applied(self.record, told, self._errors), self._output)
 
     def _left(self, before: Placement) -> dict[PartitionKey, tuple[int, ...]]:
         """What is neither there nor on its way."""
@@ -169,6 +211,7 @@ class Run:
             code, why = results[place]
             if code:
                 codes.append(report(place, code, why))
+                self._errors[place] = why or code.name
             else:
                 codes.append(Exit.OK)
                 say(self._options, arrow(place, before, wanted))
@@ -185,14 +228,13 @@ class Run:
             say(self._options, said)
 
     def conclude(self, *, is_watched: bool) -> Exit:
-        """Says whether all is as planned, and how well it was predicted."""
-        code = conclude(self._admin, self._options, self.record.after)
-        if code is Exit.OK:
+        """Says how well it was predicted, and whether all is as planned."""
+        if self._admin.placement()[0].items() >= self.record.after.items():
             self.record = finished(self._admin, self.record, self._path, is_watched=is_watched)
             told = reassign_record.verdict(self.record)
             if told is not None and self.record.total_bytes:
                 say(self._options, told)
-        return code
+        return conclude(self._admin, self._options, self.record.after, self._directories)
 
 
 def watch(
@@ -215,16 +257,12 @@ def watch(
             return moves
         if not options.quiet:
             show(listing(moves, cluster_id, record), output)
-            if moves.whole is not None and record is not None and _is_for_people(output):
-                typer.echo(line(moves.whole, record))
+            if moves.whole is not None and record is not None:
+                typer.echo(line(moves.whole, record), err=output not in _TABLES)
         before, seen_at = moves.left, now
         if step is not None:
             step()
         time.sleep(WATCH_INTERVAL_S)
-
-
-def _is_for_people(output: OutputFormat) -> bool:
-    return output in (OutputFormat.TABLE, OutputFormat.WIDE)
 
 
 def finished(
@@ -242,14 +280,38 @@ def finished(
     return done
 
 
-def conclude(admin: ReassignmentAdmin, options: Settings, wanted: Placement) -> Exit:
+def wait_for_directories(
+    admin: ReassignmentAdmin, options: Settings, directories: Directories
+) -> None:
+    """Until no replica moves between directories any more."""
+    before = -1
+    while directories and (left := sum(admin.astray(directories).values())):
+        if left != before:
+            say(options, f"{counted(left, 'replica')} on the way to another directory")
+        before = left
+        time.sleep(WATCH_INTERVAL_S)
+
+
+def conclude(
+    admin: ReassignmentAdmin,
+    options: Settings,
+    wanted: Placement,
+    directories: Directories | None = None,
+) -> Exit:
+    """Tells what is not as planned; what is on the way between directories counts as that."""
     after, _ = admin.placement()
     other = [place for place in wanted if after.get(place) != wanted[place]]
     for place in other:
         found = listed(after[place]) if place in after else "gone"
         what = f"{name_of(place)} is {found}, not {listed(wanted[place])}"
         tell(CliError(Problem.NOT_AS_PLANNED, what))
-    if other:
+    astray = admin.astray(directories) if directories else {}
+    for (place, number), moves in astray.items():
+        where = "on the way to" if moves else "not in"
+        path = (directories or {})[place, number]
+        what = f"{name_of(place)} is {where} {path} of broker {number}"
+        tell(CliError(Problem.NOT_AS_PLANNED, what))
+    if other or astray:
         return Exit.DIFFERS
     count = "1 partition is" if len(wanted) == 1 else f"{len(wanted)} partitions are"
     say(options, f"done: {count} where the plan wants them")

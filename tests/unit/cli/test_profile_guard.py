@@ -28,6 +28,8 @@ CHANGES = [
     "cluster elect-leaders --preferred",
     "cluster reassign apply file",
     "cluster reassign cancel",
+    "cluster drain --broker 1 -y",
+    "cluster replace 1 --with 2 -y",
     "cluster txns abort a",
     "consume a -g g",
     "mirror run --from 127.0.0.1:1 --to 127.0.0.1:2 --topics a",

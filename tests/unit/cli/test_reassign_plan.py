@@ -10,6 +10,7 @@ from pyrklog.cli.reassign_plan import (
     amount,
     duration,
     parse_limit,
+    parse_log_dirs,
     parse_plan,
     parse_rate,
     parse_throttle,
@@ -116,8 +117,16 @@ def _with_log_dirs(*log_dirs: str) -> str:
     return json.dumps({"version": 1, "partitions": [item]})
 
 
-def test_a_plan_that_names_log_directories_is_refused() -> None:
-    assert parse_plan(_with_log_dirs("any", "any"), "plan.json") == {("t", 0): (1, 2)}
-    with pytest.raises(CliError, match="t-0 to a log directory") as raised:
-        parse_plan(_with_log_dirs("any", "/disk2"), "plan.json")
+def test_log_directories_of_a_plan() -> None:
+    assert parse_log_dirs(_with_log_dirs("any", "any"), "x") == {}
+    assert parse_log_dirs(_with_log_dirs("any", "/disk2"), "x") == {(("t", 0), 2): "/disk2"}
+    text = render_plan({("t", 0): (1, 2)}, {(("t", 0), 2): "/disk2"})
+    assert json.loads(text)["partitions"][0]["log_dirs"] == ["any", "/disk2"]
+    assert parse_log_dirs(text, "x") == {(("t", 0), 2): "/disk2"}
+
+
+@pytest.mark.parametrize("log_dirs", [("any",), ("any", "disk2"), ("any", "any", "/d")])
+def test_malformed_log_directories_are_refused(log_dirs: tuple[str, ...]) -> None:
+    with pytest.raises(CliError, match=r"plan\.json is not what") as raised:
+        parse_log_dirs(_with_log_dirs(*log_dirs), "plan.json")
     assert raised.value.code is Exit.USAGE

@@ -1,0 +1,233 @@
+"""Plans that are predicted, carried out in batches and undone; brokers that are emptied and
+replaced: real brokers, and Apache Kafka's own tool."""
+
+import json
+import signal
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+from confluent_kafka.admin import AdminClient, NewTopic
+from typer.testing import CliRunner
+
+from pyrklog.cli.app import app
+from tests.support import kafka_tools
+from tests.support.cluster import BrokerCluster
+from tests.support.cluster_clients import consume, leaders, produce, survivor_of
+from tests.support.waiting import wait_until
+
+pytestmark = [pytest.mark.jvm, pytest.mark.timeout(300)]
+
+RATE = "leader.replication.throttled.rate"
+RECORDS = [b"x" * 1_000] * 20
+
+
+@pytest.fixture
+def four(new_cluster: Callable[..., BrokerCluster]) -> BrokerCluster:
+    return new_cluster(count=4).start()
+
+
+def run(
+    cluster: BrokerCluster, *arguments: str, code: int = 0, bootstrap: str = ""
+) -> tuple[str, str]:
+    """Standard output and error of `pyrklog cluster ...`, which must end with ``code``."""
+    command = ["-b", bootstrap or cluster.bootstrap, "cluster", *arguments]
+    done = CliRunner().invoke(app, command)
+    assert done.exit_code == code, f"{arguments}: {done.stdout}{done.stderr}{done.exception}"
+    return done.stdout, done.stderr
+
+
+def place(cluster: BrokerCluster, topic: str, replicas: Sequence[Sequence[int]]) -> None:
+    """Creates a topic with these replicas, and 20 records in each partition."""
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
+    new = NewTopic(topic, len(replicas), replica_assignment=[list(one) for one in replicas])
+    admin.create_topics([new])[topic].result(30)
+    produce(cluster, topic, len(replicas), RECORDS)
+
+
+def replicas(cluster: BrokerCluster, topic: str) -> list[list[int]]:
+    found: dict[str, list[int]] = cluster.json(f"/brokers/topics/{topic}")["partitions"]
+    return [found[str(index)] for index in range(len(found))]
+
+
+def write(file: Path, topic: str, wanted: Sequence[Sequence[int]]) -> str:
+    partitions = [
+        {"topic": topic, "partition": index, "replicas": list(one)}
+        for index, one in enumerate(wanted)
+    ]
+    file.write_text(json.dumps({"version": 1, "partitions": partitions}))
+    return str(file)
+
+
+def test_a_plan_is_carried_out_in_batches_and_undone(
+    four: BrokerCluster, topic: str, tmp_path: Path
+) -> None:
+    before = [[1, 2], [2, 3], [3, 1]] * 4
+    place(four, topic, before)
+    file = tmp_path / "plan.json"
+    shown, told = run(
+        four, "reassign", "plan", "-t", topic, "--write", str(file), "-o", "json", "--batch", "2"
+    )
+    rows = {row["broker"]: row for row in json.loads(shown)["items"]}
+    assert rows[4]["replicas"] == 0
+    assert rows[4]["replicas_after"] == 6
+    assert rows[4]["leaders_after"] == 3
+    assert rows[4]["takes"] > 6 * 20_000
+    assert "moves 6 of 12 partitions" in told
+    assert "in 3 batches" in told or "in 4 batches" in told
+    assert replicas(four, topic) == before
+
+    arguments = ["reassign", "apply", str(file), "--batch", "2", "--throttle", "500MB/s", "-w"]
+    out, _ = run(four, *arguments)
+    assert "batch 1 of " in out
+    assert f"{topic}-" in out
+    assert "done: " in out
+    assert "predicted " in out, "it says how well it was predicted"
+    after = replicas(four, topic)
+    assert sum(4 in one for one in after) == 6
+    record = json.loads((tmp_path / "plan.json.progress.json").read_text())
+    assert record["real"]["watched"] is True
+    assert record["predicted"]["bytes"] == record["real"]["bytes"] == rows[4]["takes"]
+    assert RATE not in four.json("/config/brokers/1")["config"]
+
+    (verified,) = kafka_tools.run(
+        four.bootstrap, [f"reassign-partitions --verify --reassignment-json-file {file}"]
+    )
+    moved = [line for line in verified.lines if line.startswith("Reassignment of partition")]
+    assert len(moved) == len(json.loads(file.read_text())["partitions"])
+    assert all(line.endswith("is completed.") for line in moved)
+
+    shown, _ = run(four, "reassign", "status", str(file), "-o", "json")
+    assert json.loads(shown)["summary"]["percent"] == 100.0
+    out, _ = run(four, "reassign", "cancel", str(file), "--rollback", "--dry-run")
+    assert "would go back" in out
+    assert replicas(four, topic) == after
+    out, _ = run(four, "reassign", "cancel", str(file), "--rollback", "-w")
+    assert out.startswith("nothing moves\n")
+    assert replicas(four, topic) == before
+    assert len(consume(four, topic, 240, "g")) == 240
+
+
+def test_a_move_that_stands_still_is_undone_with_one_that_is_done(
+    four: BrokerCluster, topic: str, tmp_path: Path
+) -> None:
+    controller = four.controller()
+    still, old, new = (number for number in (1, 2, 3, 4) if number != controller)
+    place(four, topic, [[old], [old]])
+    file = write(tmp_path / "plan.json", topic, [[new], [still]])
+    bootstrap = four.brokers[controller].bootstrap
+    four.brokers[still].signal(signal.SIGSTOP)
+    try:
+        run(four, "reassign", "apply", file, bootstrap=bootstrap)
+        wait_until(lambda: replicas(four, topic)[0] == [new], "the first does not move")
+        out, _ = run(four, "reassign", "status", file, "-o", "json", bootstrap=bootstrap)
+        summary = json.loads(out)["summary"]
+        assert (summary["partitions_done"], summary["partitions"]) == (1, 2)
+        assert 0 < summary["percent"] < 100
+        assert summary["bytes_left"] > 0
+        out, _ = run(four, "reassign", "status", file, bootstrap=bootstrap)
+        assert "1 of 2 partitions done · " in out
+        out, _ = run(four, "reassign", "cancel", file, "--rollback", bootstrap=bootstrap)
+        assert f"{topic}-1: cancelled\n" in out
+        assert f"{topic}-0: {new} -> {old}\n" in out
+        wait_until(lambda: replicas(four, topic) == [[old], [old]], "it is not undone")
+    finally:
+        four.brokers[still].signal(signal.SIGCONT)
+    _, error = run(four, "reassign", "cancel", "--all", "--rollback", code=2)
+    assert "--rollback needs the plan" in error
+    Path(file + ".progress.json").unlink()
+    _, error = run(four, "reassign", "cancel", file, "--rollback", code=4)
+    assert "nothing is known of how replicas were before" in error
+
+
+def test_a_throttle_that_follows_the_brokers(
+    four: BrokerCluster, topic: str, tmp_path: Path
+) -> None:
+    place(four, topic, [[1]] * 3)
+    file = write(tmp_path / "plan.json", topic, [[2], [3], [4]])
+    out, _ = run(four, "reassign", "apply", file, "--throttle", "auto", "--batch", "1")
+    assert out.startswith("each broker copies at most 20 MB/s for a start\n")
+    assert "batch 3 of 3" in out
+    assert replicas(four, topic) == [[2], [3], [4]]
+    assert RATE not in four.json("/config/brokers/1")["config"]
+
+
+def test_a_broker_is_drained(four: BrokerCluster, topic: str, tmp_path: Path) -> None:
+    place(four, topic, [[2, 1], [2, 3], [1, 2], [3, 4], [2]])
+    out, _ = run(four, "drain", "--broker", "2", "--dry-run")
+    assert "hands over the leadership of 2 partitions first\n" in out
+    assert "moves 4 of 5 partitions" in out
+    assert out.count("(not done)") == 4
+    assert replicas(four, topic)[0] == [2, 1]
+    _, error = run(four, "drain", "--broker", "2", code=2)
+    assert "draining needs to be confirmed" in error
+    file = str(tmp_path / "drain.json")
+    out, _ = run(four, "drain", "--broker", "2", "-y", "-w", "--plan", file)
+    assert "handed over the leadership of 2 partitions\n" in out
+    assert out.endswith("broker 2 has no replicas any more\n")
+    assert all(2 not in one for one in replicas(four, topic))
+    assert replicas(four, topic)[3] == [3, 4], "others are left alone"
+    assert 2 not in leaders(AdminClient({"bootstrap.servers": four.bootstrap}), topic).values()
+    out, _ = run(four, "drain", "--broker", "2", "-y")
+    assert out == "broker 2 has no replicas\n"
+    assert len(consume(four, topic, 100, "g")) == 100
+    run(four, "reassign", "cancel", file, "--rollback", "-w")
+    assert replicas(four, topic) == [[2, 1], [2, 3], [1, 2], [3, 4], [2]]
+
+
+def test_a_drain_that_would_break_a_minimum_is_refused(cluster: BrokerCluster, topic: str) -> None:
+    place(cluster, topic, [[1, 2, 3], [1, 2]])
+    _, error = run(cluster, "drain", "--broker", "1", "-y", code=1)
+    assert f"error[PK101]: {topic}-0: 3 replicas do not fit on 2 brokers" in error
+    assert "1 partition cannot leave broker 1; nothing was changed" in error
+    assert replicas(cluster, topic) == [[1, 2, 3], [1, 2]]
+    _, error = run(cluster, "drain", "--broker", "9", "-y", code=4)
+    assert "there is no broker 9" in error
+
+
+def test_a_dead_broker_is_replaced_and_the_command_goes_on(four: BrokerCluster, topic: str) -> None:
+    place(four, topic, [[2, 1], [1, 2], [3, 2], [1, 3]])
+    four.brokers[2].kill()
+    wait_until(lambda: four.is_gone(2), "its session does not end")
+    alive = ",".join(four.brokers[number].bootstrap for number in (1, 3, 4))
+    _, error = run(four, "replace", "2", "--with", "9", "-y", code=4, bootstrap=alive)
+    assert "broker 9 is not there" in error
+    out, _ = run(four, "replace", "2", "--with", "4", "-y", bootstrap=alive)
+    assert "moves 3 of 4 partitions" in out
+    assert f"{topic}-0: 2,1 -> 4,1\n" in out
+    out, _ = run(four, "replace", "2", "--with", "4", "-y", "-w", bootstrap=alive)
+    assert out.endswith("broker 2 has no replicas any more\n")
+    assert replicas(four, topic) == [[4, 1], [1, 4], [3, 4], [1, 3]]
+    admin = survivor_of(alive)
+    assert set(leaders(admin, topic)) == {0, 1, 2, 3}
+
+
+def test_a_plan_names_directories_and_moves_between_them(
+    new_cluster: Callable[..., BrokerCluster], topic: str, tmp_path: Path
+) -> None:
+    first, second = str(tmp_path / "disk1"), str(tmp_path / "disk2")
+    cluster = new_cluster(count=3)
+    cluster.brokers[3].options["log.dirs"] = f"{first},{second}"
+    cluster.start()
+    place(cluster, topic, [[1], [1], [2], [2]])
+    file = tmp_path / "plan.json"
+    text, _ = run(cluster, "reassign", "plan", "-t", topic, "--exclude", "1,2")
+    partitions = json.loads(text)["partitions"]
+    assert sorted(one["log_dirs"] for one in partitions) == [[first]] * 2 + [[second]] * 2
+    file.write_text(text)
+    out, _ = run(cluster, "reassign", "apply", str(file), "-w")
+    assert out.endswith("done: 4 partitions are where the plan wants them\n")
+    folders = {path.parent.name for path in tmp_path.glob(f"disk?/{topic}-*")}
+    assert folders == {"disk1", "disk2"}
+    for one in partitions:
+        one["log_dirs"] = [second]
+    file.write_text(json.dumps({"version": 1, "partitions": partitions}))
+    _, error = run(cluster, "reassign", "status", str(file), code=8)
+    assert f"is not in {second} of broker 3" in error
+    run(cluster, "reassign", "apply", str(file), "-w")
+    run(cluster, "reassign", "status", str(file))
+    assert len(list(Path(second).glob(f"{topic}-[0-9]"))) == 4
+    partitions[0]["log_dirs"] = ["/nowhere"]
+    file.write_text(json.dumps({"version": 1, "partitions": partitions}))
+    _, error = run(cluster, "reassign", "apply", str(file), code=1)
+    assert "LOG_DIR_NOT_FOUND" in error
