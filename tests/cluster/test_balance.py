@@ -38,7 +38,7 @@ def run(
 
 
 def place(cluster: BrokerCluster, topic: str, replicas: Sequence[Sequence[int]]) -> None:
-    """Creates a topic with these replicas, and 20 records in each partition."""
+    """Creates a topic with these replicas, as many of each, and 20 records in each partition."""
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
     new = NewTopic(topic, len(replicas), replica_assignment=[list(one) for one in replicas])
     admin.create_topics([new])[topic].result(30)
@@ -153,34 +153,38 @@ def test_a_throttle_that_follows_the_brokers(
 
 
 def test_a_broker_is_drained(four: BrokerCluster, topic: str, tmp_path: Path) -> None:
-    place(four, topic, [[2, 1], [2, 3], [1, 2], [3, 4], [2]])
+    before, alone = [[2, 1], [2, 3], [1, 2], [3, 4]], f"{topic}-alone"
+    place(four, topic, before)
+    place(four, alone, [[2]])
     out, _ = run(four, "drain", "--broker", "2", "--dry-run")
     assert "hands over the leadership of 2 partitions first\n" in out
     assert "moves 4 of 5 partitions" in out
     assert out.count("(not done)") == 4
-    assert replicas(four, topic)[0] == [2, 1]
+    assert replicas(four, topic) == before
     _, error = run(four, "drain", "--broker", "2", code=2)
     assert "draining needs to be confirmed" in error
     file = str(tmp_path / "drain.json")
     out, _ = run(four, "drain", "--broker", "2", "-y", "-w", "--plan", file)
     assert "handed over the leadership of 2 partitions\n" in out
     assert out.endswith("broker 2 has no replicas any more\n")
-    assert all(2 not in one for one in replicas(four, topic))
+    assert all(2 not in one for one in replicas(four, topic) + replicas(four, alone))
     assert replicas(four, topic)[3] == [3, 4], "others are left alone"
     assert 2 not in leaders(AdminClient({"bootstrap.servers": four.bootstrap}), topic).values()
     out, _ = run(four, "drain", "--broker", "2", "-y")
     assert out == "broker 2 has no replicas\n"
-    assert len(consume(four, topic, 100, "g")) == 100
     run(four, "reassign", "cancel", file, "--rollback", "-w")
-    assert replicas(four, topic) == [[2, 1], [2, 3], [1, 2], [3, 4], [2]]
+    assert (replicas(four, topic), replicas(four, alone)) == (before, [[2]])
+    assert len(consume(four, topic, 80, "g")) == 80
 
 
 def test_a_drain_that_would_break_a_minimum_is_refused(cluster: BrokerCluster, topic: str) -> None:
-    place(cluster, topic, [[1, 2, 3], [1, 2]])
+    other = f"{topic}-two"
+    place(cluster, topic, [[1, 2, 3]])
+    place(cluster, other, [[1, 2]])
     _, error = run(cluster, "drain", "--broker", "1", "-y", code=1)
-    assert f"error[PK101]: {topic}-0: 3 replicas do not fit on 2 brokers" in error
+    assert f"error[PK86]: {topic}-0: 3 replicas do not fit on 2 brokers" in error
     assert "1 partition cannot leave broker 1; nothing was changed" in error
-    assert replicas(cluster, topic) == [[1, 2, 3], [1, 2]]
+    assert (replicas(cluster, topic), replicas(cluster, other)) == ([[1, 2, 3]], [[1, 2]])
     _, error = run(cluster, "drain", "--broker", "9", "-y", code=4)
     assert "there is no broker 9" in error
 

@@ -37,7 +37,9 @@ def choose(cluster: Cluster, changed: Placement) -> dict[tuple[PartitionKey, int
         ]
         if not able:
             continue
-        best = min(able, key=lambda one: (one.used_bytes + added.get((number, one.path), 0), one.path))
+        best = min(
+            able, key=lambda one: (one.used_bytes + added.get((number, one.path), 0), one.path)
+        )
         added[number, best.path] = added.get((number, best.path), 0) + size
         found[key, number] = best.path
     return found

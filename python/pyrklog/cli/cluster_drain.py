@@ -36,6 +36,8 @@ HANDOVER_WAIT_S = 30.0
 PAUSE_S = 0.1
 ARROWS_SHOWN = 20
 """Moves that are named before a confirmation, and by --dry-run."""
+DRAINING = ("drain it", "draining")
+REPLACING = ("replace it", "replacing")
 Placement = Mapping["PartitionKey", tuple[int, ...]]
 
 
@@ -90,7 +92,7 @@ def drain(
             raise CliError(Problem.ARGUMENTS_DISAGREE, what)
         return draining.drain(cluster, broker, allowed, rack_aware=rack_aware)
 
-    _Emptying(options, broker, how).run(planned, ("drain it", "draining"))
+    _Emptying(options, broker, how).run(planned, DRAINING)
 
 
 def replace(
@@ -130,7 +132,7 @@ def replace(
             raise CliError(Problem.BROKER_NOT_FOUND, f"broker {by} is not there", f"any of {known}")
         return draining.replace(cluster, broker, by, rack_aware=rack_aware)
 
-    _Emptying(options, broker, how).run(planned, ("replace it", "replacing"))
+    _Emptying(options, broker, how).run(planned, REPLACING)
 
 
 class _Emptying:
@@ -157,7 +159,9 @@ class _Emptying:
         admin = ReassignmentAdmin(connection)
         found = measure(connection, admin, without_silent=True)
         is_known = broker in found.cluster.brokers or on_broker(found.cluster, broker)
-        if not is_known and all(broker not in one.replicas for one in admin.moving().values()):
+        # One that was replaced may be dead, and has nothing then.
+        may_be_gone = words is REPLACING
+        if not (is_known or may_be_gone) and all(broker not in one.replicas for one in admin.moving().values()):
             known = ", ".join(map(str, sorted(found.cluster.brokers)))
             what = f"there is no broker {broker}, and no replica on it"
             raise CliError(Problem.BROKER_NOT_FOUND, what, f"one of {known}")
@@ -257,18 +261,18 @@ class _Emptying:
         from pyrklog.balance.directories import choose
         from pyrklog.cli import reassign_record
         from pyrklog.cli.reassign_plan import render_plan
-        from pyrklog.cli.reassign_planning import record_of, write_plan
+        from pyrklog.cli.reassign_planning import begin_record, write_plan
         from pyrklog.cli.reassign_run import Run
 
         how = self._how
-        record = record_of(connection, admin, plan.changed, self._limit, how.throttle)
+        record, complete = begin_record(connection, admin, plan.changed, self._limit, how.throttle)
         directories = choose(cluster, plan.changed)
         # A rollback gives the broker back what it led, too.
         record = record.from_placement(cluster.placement)
         path = reassign_record.path_of(how.plan)
         if how.plan is not None:
             write_plan(how.plan, render_plan(plan.changed, directories))
-        run = Run(connection, admin, self._options, record, path, how.output, directories)
+        run = Run(connection, admin, self._options, record, path, how.output, directories, complete)
         codes = run.carry_out(how.throttle, watch=how.watch)
         run.show_all()
         is_whole = all(code is Exit.OK for code in codes)

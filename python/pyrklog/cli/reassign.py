@@ -66,17 +66,18 @@ def plan(
     ),
     rate: str = option("--rate RATE", "For the estimate of the time.", DEFAULT_RATE),
     batch: str | None = option("--batch N|BYTES", "The same: so much at a time.", None),
+    explained: bool = option("--explain", "Say why each partition moves.", False),
     write: str | None = option(
         "--write FILE", "Write the plan there, and print what it does to each broker.", None
     ),
     output: Output = OutputFormat.TABLE,
 ) -> None:
     """Print a plan in Kafka's JSON, and on standard error what it costs. Changes nothing."""
-    from pyrklog.cli.reassign_planning import Choice, print_plan
+    from pyrklog.cli.reassign_planning import Choice, Shown, print_plan
 
     names = _topics(topics, topics_file)
     choice = Choice(by, brokers, add, exclude, replication_factor, rack_aware, minimize is not None)
-    print_plan(options, names, choice, rate, batch, write, output)
+    print_plan(options, names, choice, Shown(rate, batch, explained, write, output))
 
 
 def _topics(topics: list[str] | None, topics_file: str | None) -> list[str]:
@@ -129,7 +130,7 @@ def apply(
         parse_throttle,
         render_plan,
     )
-    from pyrklog.cli.reassign_planning import record_of
+    from pyrklog.cli.reassign_planning import begin_record, write_plan
     from pyrklog.cli.reassign_run import Run
 
     text = _read(file)
@@ -153,14 +154,12 @@ def apply(
     is_done = record is not None and record.finished_ms is not None
     # A plan that is done, and was undone since, begins anew; what it began from is kept otherwise.
     if record is None or (is_done and not before.items() >= wanted.items()):
-        record = record_of(connection, cluster, wanted, limit, throttle)
+        record, complete = begin_record(connection, cluster, wanted, limit, throttle)
+    else:
+        complete = None
     if rollback is not None:
-        undo = {place: record.before[place] for place in wanted}
-        try:
-            Path(rollback).write_text(render_plan(undo))
-        except OSError as error:
-            raise CliError(Problem.NOT_WRITTEN, f"{rollback}: {error.strerror}") from None
-    run = Run(connection, cluster, options, record, path, output, directories)
+        write_plan(rollback, render_plan({place: record.before[place] for place in wanted}))
+    run = Run(connection, cluster, options, record, path, output, directories, complete)
     codes = run.carry_out(throttle, watch=watch)
     run.show_all()
     exit_with(codes)
@@ -296,6 +295,39 @@ def cancel(
     exit_with(codes)
 
 
+@command(app, "auto", *CONNECTION, "quiet")
+def auto(
+    options: Settings,
+    by: str | None = option("--by WHAT,...", "As of `plan`.", None),
+    over: float = option(
+        "--over SKEW", "Act if a broker has so many times the mean.", 1.2, min=1.05, max=1000.0
+    ),
+    persists: str = option("--for TIME", "Only if it has been so for so long.", "30m"),
+    every: str = option("--every TIME", "Look so often.", "1m"),
+    hours: str | None = option(
+        "--hours FROM-TO", "Move only then, by this machine's clock, such as 22-6.", None
+    ),
+    most: str = option("--most N|BYTES", "Move at most so much at a time.", "10GB"),
+    throttle: str = option("--throttle RATE|auto", "As of `apply`.", "auto"),
+    rounds: int = option("--rounds N", "End after so many looks; 0: never.", 0, min=0),
+    dry_run: OnlySaid = False,
+) -> None:
+    """Balance whenever a skew persists, until Ctrl-C; say why each partition moves."""
+    from pyrklog.balance.automatic import Watcher
+    from pyrklog.cli.durations import parse_seconds
+    from pyrklog.cli.reassign_auto import Rules, parse_hours, run_rounds
+    from pyrklog.cli.reassign_plan import AUTO, parse_limit, parse_throttle
+    from pyrklog.cli.reassign_planning import Choice, goals_of
+
+    if throttle != AUTO:
+        parse_throttle(throttle)
+    allowed = None if hours is None else parse_hours(hours)
+    watcher = Watcher(over, parse_seconds(persists, "--for"), allowed)
+    every_s, limit = max(1.0, parse_seconds(every, "--every")), parse_limit(most)
+    goals = goals_of(Choice(by))
+    run_rounds(options, Rules(goals, watcher, every_s, limit, throttle, rounds, dry_run))
+
+
 def _record_to_undo(file: str | None, progress: str | None, named: "Placement | None") -> "Record":
     from pyrklog.cli import reassign_record
 
@@ -335,9 +367,10 @@ def _move_back(
     throttle: str | None,
     watch: bool,
 ) -> list[Exit]:
-    """Begins the moves back; the plan's record is then that of the way back."""
+    """Begins the moves back, which have a record of their own."""
+    from pyrklog.balance.prediction import Limit
     from pyrklog.cli import reassign_record
-    from pyrklog.cli.reassign_planning import record_of
+    from pyrklog.cli.reassign_planning import begin_record
     from pyrklog.cli.reassign_run import Run
 
     now, _ = cluster.placement()
@@ -349,9 +382,10 @@ def _move_back(
     if not back:
         say(options, "all replicas are as before")
         return []
-    undone = record_of(connection, cluster, back, None, throttle)
+    undone, complete = begin_record(connection, cluster, back, Limit(), throttle)
     path = reassign_record.path_of(f"{file}.rollback")
-    return Run(connection, cluster, options, undone, path).carry_out(throttle, watch=watch)
+    run = Run(connection, cluster, options, undone, path, complete=complete)
+    return run.carry_out(throttle, watch=watch)
 
 
 def _read(file: str) -> str:

@@ -147,13 +147,15 @@ class ReassignmentAdmin:
             paths = by_broker.setdefault(number, {})
             paths.setdefault(path, {}).setdefault(topic, []).append(index)
         live = {one.broker_id: (one.host, one.port) for one in self.describe().brokers}
-        refused = {}
+        refused: dict[tuple[PartitionKey, int], ErrorCode] = {}
         for number, paths in sorted(by_broker.items()):
             if number not in live:
                 continue  # the controller refuses the partition
             request = AlterReplicaLogDirsRequest(
                 [
-                    AlterReplicaLogDir(path, [AlterReplicaLogDirTopic(*one) for one in topics.items()])
+                    AlterReplicaLogDir(
+                        path, [AlterReplicaLogDirTopic(*one) for one in topics.items()]
+                    )
                     for path, topics in paths.items()
                 ]
             )
@@ -162,12 +164,12 @@ class ReassignmentAdmin:
                     told = broker.ask(ALTER_REPLICA_LOG_DIRS, _ALTER_DIRS_VERSION, request)
             except OSError as error:
                 raise CliError(Problem.BROKER_AWAY, f"broker {number}: {error}") from None
-            for topic in told.results:
-                for one in topic.partitions:
+            for answered in told.results:
+                for one in answered.partitions:
                     code = ErrorCode(one.error_code)
                     # A broker without the replica remembers the wish.
                     if code not in (ErrorCode.NONE, ErrorCode.REPLICA_NOT_AVAILABLE):
-                        refused[(topic.topic_name, one.partition_index), number] = code
+                        refused[(answered.topic_name, one.partition_index), number] = code
         return refused
 
     def astray(self, directories: Directories) -> dict[tuple[PartitionKey, int], bool]:

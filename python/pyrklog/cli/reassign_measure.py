@@ -16,7 +16,6 @@ from pyrklog.cli.in_parallel import in_parallel
 from pyrklog.cli.reassign_cluster import ReassignmentAdmin
 from pyrklog.cli.topic_measures import (
     RATE_WINDOW_S,
-    PartitionPlace,
     TopicStates,
     group_offsets,
     offsets_at,
@@ -28,7 +27,10 @@ from pyrklog.protocol.log_dirs import (
     DescribeLogDirsRequest,
     DescribeLogDirsResponse,
 )
+from pyrklog.protocol.reassignments import OngoingPartitionReassignment
 
+READ_MOST = 5
+"""Readings of the metadata while reassignments begin or end."""
 GROUPS_MAX = 1000
 """With more groups, what consumers read counts as nothing."""
 
@@ -54,8 +56,7 @@ def measure(
 ) -> Measured:
     """``rates_of``: topics whose rates are read; None: all. Raises :class:`CliError` if a live
     broker does not tell its bytes, unless ``without_silent``."""
-    state = read_plain_state(connection.settings, lambda _: True)
-    moving = admin.moving()
+    state, moving = _consistent(connection, admin)
     addresses = {one.number: (one.host, one.port) for one in state.brokers}
     directories = _directories(connection, state, without_silent)
     sizes: dict[tuple[str, int, int], int] = {}
@@ -81,6 +82,21 @@ def measure(
     }
     cluster = Cluster(brokers, partitions)
     return Measured(cluster, state.cluster_id, addresses, set(moving), sizes)
+
+
+def _consistent(
+    connection: Connection, admin: ReassignmentAdmin
+) -> tuple[ClusterState, Mapping[PartitionKey, OngoingPartitionReassignment]]:
+    """Metadata, and the moves that were under way before and after it was read. A move that ends in
+    between would leave replicas that go among those that stay."""
+    moving = admin.moving()
+    for _ in range(READ_MOST):
+        state = read_plain_state(connection.settings, lambda _: True)
+        after = admin.moving()
+        if after.keys() == moving.keys():
+            break
+        moving = after
+    return state, moving
 
 
 def _partition(one: PartitionState, removing: Collection[int], size: int) -> Partition:
@@ -142,39 +158,41 @@ def _add_rates(
     partitions: dict[PartitionKey, Partition],
     topics: Collection[str] | None,
 ) -> None:
-    """What the last minute brought by the records' timestamps; consumers read it once for each
-    group whose offsets are within it."""
-    wanted = {
-        key: one
-        for key, one in partitions.items()
-        if one.is_led and (topics is None or key[0] in topics)
-    }
-    led = {key: one.leader_now for key, one in wanted.items()}
-    states = TopicStates(None, addresses, _states(wanted))
-    since_ms = time.time_ns() // 1_000_000 - RATE_WINDOW_S * 1000
-    firsts, starts, ends = in_parallel(
-        lambda at: offsets_at(connection, states, led, at), [since_ms, EARLIEST, LATEST]
-    )
+    wanted = {key for key in partitions if topics is None or key[0] in topics}
+    firsts = add_write_rates(connection, addresses, partitions, wanted)
     groups = group_offsets(connection, addresses, most=GROUPS_MAX) or {}
     readers: dict[PartitionKey, int] = {}
     for offsets in groups.values():
         for key, offset in offsets.items():
-            if firsts.get(key, -1) >= 0 and offset >= firsts[key]:
+            if key in firsts and offset >= firsts[key]:
                 readers[key] = readers.get(key, 0) + 1
-    for key, one in wanted.items():
-        first, start, end = (found.get(key, -1) for found in (firsts, starts, ends))
+    for key, count in readers.items():
+        one = partitions[key]
+        partitions[key] = replace(one, rate_out=one.rate_in * count)
+
+
+def add_write_rates(
+    connection: Connection,
+    addresses: Mapping[int, Address],
+    partitions: dict[PartitionKey, Partition],
+    wanted: Collection[PartitionKey],
+) -> dict[PartitionKey, int]:
+    """Adds what the last minute brought by the records' timestamps. Returns that minute's first
+    offset, of partitions that have one."""
+    led = {key: partitions[key].leader_now for key in wanted if partitions[key].is_led}
+    states = TopicStates(None, addresses, {})
+    since_ms = time.time_ns() // 1_000_000 - RATE_WINDOW_S * 1000
+    firsts, starts, ends = in_parallel(
+        lambda at: offsets_at(connection, states, led, at), [since_ms, EARLIEST, LATEST]
+    )
+    found = {}
+    for key in led:
+        first, start, end = (told.get(key, -1) for told in (firsts, starts, ends))
         if first < 0 or start < 0 or end <= max(first, start):
             continue
+        found[key] = first
+        one = partitions[key]
         bytes_each = one.size_bytes / (end - start)
         rate = (end - max(first, start)) / RATE_WINDOW_S * bytes_each
-        partitions[key] = replace(one, rate_in=rate, rate_out=rate * readers.get(key, 0))
-
-
-def _states(
-    partitions: Mapping[PartitionKey, Partition],
-) -> dict[str, list[PartitionPlace]]:
-    found: dict[str, list[PartitionPlace]] = {}
-    for (topic, index), one in partitions.items():
-        place = PartitionPlace(index, one.leader_now, one.replicas, tuple(one.in_sync))
-        found.setdefault(topic, []).append(place)
+        partitions[key] = replace(one, rate_in=rate)
     return found

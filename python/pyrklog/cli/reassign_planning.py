@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
 import typer
 
 from pyrklog.balance.directories import choose
-from pyrklog.balance.model import Cluster, Goal, Placement, Wish
+from pyrklog.balance.explaining import explain
+from pyrklog.balance.model import Broker, Cluster, Goal, Partition, Placement, Wish
 from pyrklog.balance.planner import make_plan
-from pyrklog.balance.prediction import Limit, Prediction, in_batches, predict
+from pyrklog.balance.prediction import Batch, Limit, Prediction, in_batches, predict
 from pyrklog.balance.record import Record, begun
 from pyrklog.base.problems import Problem
 from pyrklog.cli import reassign_record
@@ -21,8 +23,10 @@ from pyrklog.cli.connection import Connection, PartitionKey, missing_topic
 from pyrklog.cli.failures import CliError, counted
 from pyrklog.cli.options import OutputFormat, Settings
 from pyrklog.cli.reassign_cluster import ReassignmentAdmin
-from pyrklog.cli.reassign_measure import Measured, measure
+from pyrklog.cli.reassign_measure import Measured, add_write_rates, measure
 from pyrklog.cli.reassign_plan import AUTO, parse_limit, parse_rate, parse_throttle, render_plan
+from pyrklog.cli.reassign_progress import largest
+from pyrklog.cli.reassign_run import arrow
 from pyrklog.cli.reassign_summary import lines, listing, obstacle_lines
 
 DEFAULT_RATE_BYTES = 50_000_000
@@ -46,15 +50,23 @@ class Choice(NamedTuple):
     only_needed: bool = False
 
 
+class Shown(NamedTuple):
+    """How a plan is shown."""
+
+    rate: str
+    batch: str | None
+    explained: bool
+    write: str | None
+    output: OutputFormat
+
+
 def print_plan(
     options: Settings,
     topics: Sequence[str],
     choice: Choice,
-    rate: str,
-    batch: str | None,
-    write: str | None,
-    output: OutputFormat,
+    shown: Shown,
 ) -> None:
+    rate, batch, explained, write, output = shown
     rate_bytes, limit, goals = parse_rate(rate), parse_limit(batch), goals_of(choice)
     if write is None and output is not OutputFormat.TABLE:
         what = "-o needs --write FILE: standard output has the plan"
@@ -90,6 +102,10 @@ def print_plan(
     told = lines(found.cluster, plan.changed, prediction, used)
     typer.echo("\n".join(told[:2]) + " · nothing changed yet", err=True)
     notes = told[2:] + [f"stays: {one}" for one in obstacle_lines(plan.obstacles)]
+    if explained:
+        reasons = explain(found.cluster, plan.changed, wish.allowed)
+        before = found.cluster.placement
+        notes += [f"{arrow(key, before, plan.changed)}: {reasons[key]}" for key in plan.changed]
     if found.moving:
         notes.append(f"{counted(len(found.moving), 'partition')} left out: moving now")
     for one in notes:
@@ -110,7 +126,8 @@ def goals_of(choice: Choice) -> tuple[Goal, ...]:
             what = "--by and --minimize bytes do not go together"
             raise CliError(Problem.ARGUMENTS_DISAGREE, what, "leave one of them out")
         return ()
-    words = [one.strip() for one in (choice.by or ",".join(_GOALS)).split(",")]
+    by = ",".join(_GOALS) if choice.by is None else choice.by
+    words = [one.strip() for one in by.split(",")]
     unknown = [one for one in words if one not in _GOALS]
     if unknown:
         what = f"--by takes {', '.join(_GOALS)}, not {unknown[0]!r}"
@@ -171,17 +188,58 @@ def check_names(names: Sequence[str], everything: Placement) -> None:
             raise missing_topic(name, sorted(known))
 
 
-def record_of(
+def begin_record(
     connection: Connection,
     admin: ReassignmentAdmin,
     wanted: Mapping[PartitionKey, tuple[int, ...]],
-    limit: Limit | None,
+    limit: Limit,
+    throttle: str | None,
+) -> tuple[Record, Callable[[Record], Record] | None]:
+    """The record of a plan that begins now, and what completes it; None: it is complete, as batches
+    need the bytes."""
+    leaders = admin.leaders()
+    record = first_record(admin, wanted, throttle)
+
+    def complete(first: Record) -> Record:
+        return measured_record(connection, admin, first, leaders, limit)
+
+    return (record, complete) if limit == Limit() else (complete(record), None)
+
+
+def first_record(
+    admin: ReassignmentAdmin,
+    wanted: Mapping[PartitionKey, tuple[int, ...]],
     throttle: str | None,
 ) -> Record:
-    """Of a plan that begins now; a broker that does not tell its bytes counts as empty."""
-    topics = {topic for topic, _ in wanted}
-    found = measure(connection, admin, rates_of=topics, without_silent=True)
-    return new_record(found, wanted, limit, throttle)
+    """Of a plan that begins now, as one batch; its bytes and times are not known yet."""
+    placement, cluster_id = admin.placement()
+    all_at_once = [Batch(tuple(wanted), 0, None)]
+    prediction = Prediction(_rate_of(throttle), all_at_once)
+    at_ms = reassign_record.now_ms()
+    return begun(cluster_id, at_ms, placement, wanted, prediction, {}, throttle)
+
+
+def measured_record(
+    connection: Connection,
+    admin: ReassignmentAdmin,
+    record: Record,
+    leaders: Mapping[PartitionKey, int],
+    limit: Limit,
+) -> Record:
+    """The same with batches, bytes and prediction. ``leaders``: before it began. A broker that does
+    not tell its bytes counts as empty."""
+    sizes = largest(admin.sizes(without_silent=True))
+    brokers = admin.describe().brokers
+    addresses = {one.broker_id: (one.host, one.port) for one in brokers}
+    partitions = {
+        key: Partition(before, sizes.get(key, 0), leader=leaders.get(key, -1))
+        for key, before in record.before.items()
+    }
+    add_write_rates(connection, addresses, partitions, partitions.keys())
+    cluster = Cluster({number: Broker(number) for number in addresses}, partitions)
+    found = Measured(cluster, record.cluster_id, addresses)
+    known = new_record(found, record.after, limit, record.throttle)
+    return replace(known, begun_ms=record.begun_ms)
 
 
 def new_record(
@@ -211,7 +269,11 @@ def prediction_of(
     cluster: Cluster, changed: Placement, limit: Limit | None, throttle: str | None
 ) -> Prediction:
     """Without a plain rate: as if each broker copied 50 MB a second."""
-    rate = DEFAULT_RATE_BYTES
-    if throttle is not None and throttle != AUTO:
-        rate = parse_throttle(throttle)
-    return predict(cluster, changed, in_batches(cluster, changed, limit), rate)
+    batches = in_batches(cluster, changed, limit)
+    return predict(cluster, changed, batches, _rate_of(throttle))
+
+
+def _rate_of(throttle: str | None) -> int:
+    if throttle is None or throttle == AUTO:
+        return DEFAULT_RATE_BYTES
+    return parse_throttle(throttle)

@@ -74,7 +74,7 @@ def verdict(record: Record) -> str | None:
         told = f"predicted {duration(record.predicted_s)}, {took}"
         if record.is_watched and record.predicted_s > 0:
             off = (record.real_s - record.predicted_s) / record.predicted_s
-            told += f" ({abs(off):.0%} {'longer' if off > 0 else 'shorter'})"
+            told += f" ({abs(off) * 100:.0f} % {'longer' if off > 0 else 'shorter'})"
     if record.real_bytes is not None:
         told += f" · predicted {amount(record.total_bytes)}, copied {amount(record.real_bytes)}"
     return told

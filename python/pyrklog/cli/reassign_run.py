@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -110,7 +110,11 @@ class Run:
         path: Path | None,
         output: OutputFormat = OutputFormat.TABLE,
         directories: Directories | None = None,
+        complete: Callable[[Record], Record] | None = None,
     ) -> None:
+        """``complete`` adds bytes and prediction to the record. It may take seconds where a broker
+        is silent, so that a plan of one batch begins before."""
+        self._complete = complete
         self._admin = admin
         self._directories = directories or {}
         self._output = output
@@ -177,6 +181,9 @@ class Run:
                 say(self._options, f"batch {number} of {len(batches)}: {count}")
             began = self._begin({key: wanted[key] for key in keys}, before)
             codes += began
+            if self._complete is not None:
+                self.record = self._complete(self.record)
+                reassign_record.save(self._path, self.record)
             if Exit.OK in began and (watch or number < len(batches)):
                 self.watch(set(keys))
         return codes

@@ -28,6 +28,7 @@ CHANGES = [
     "cluster elect-leaders --preferred",
     "cluster reassign apply file",
     "cluster reassign cancel",
+    "cluster reassign auto --rounds 1",
     "cluster drain --broker 1 -y",
     "cluster replace 1 --with 2 -y",
     "cluster txns abort a",
