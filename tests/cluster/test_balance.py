@@ -182,7 +182,7 @@ def test_a_drain_that_would_break_a_minimum_is_refused(cluster: BrokerCluster, t
     place(cluster, topic, [[1, 2, 3]])
     place(cluster, other, [[1, 2]])
     _, error = run(cluster, "drain", "--broker", "1", "-y", code=1)
-    assert f"error[PK86]: {topic}-0: 3 replicas do not fit on 2 brokers" in error
+    assert f"error[PK86]: {topic}-0: 3 replicas need 3 brokers, and there are only 2" in error
     assert "1 partition cannot leave broker 1; nothing was changed" in error
     assert (replicas(cluster, topic), replicas(cluster, other)) == ([[1, 2, 3]], [[1, 2]])
     _, error = run(cluster, "drain", "--broker", "9", "-y", code=4)

@@ -105,7 +105,8 @@ class Settling:
         working = self._working
         free = [one for one in range(len(working.numbers)) if one not in working.replicas[at]]
         if not free:
-            return f"{working.wanted[at]} replicas do not fit on {len(working.numbers)} brokers"
+            wanted, count = working.wanted[at], len(working.numbers)
+            return f"{wanted} replicas need {wanted} brokers, and there are only {count}"
         where = " outside the racks of its other replicas" if working.rack else ""
         return f"no broker{where} has room for its {working.size[at]} bytes"
 

@@ -129,7 +129,7 @@ def replace(
     def planned(cluster: "Cluster") -> "Plan":
         if by not in cluster.brokers:
             known = ",".join(map(str, sorted(cluster.brokers)))
-            raise CliError(Problem.BROKER_NOT_FOUND, f"broker {by} is not there", f"any of {known}")
+            raise CliError(Problem.BROKER_NOT_FOUND, f"broker {by} is not there", f"brokers alive: {known}")
         return draining.replace(cluster, broker, by, rack_aware=rack_aware)
 
     _Emptying(options, broker, how).run(planned, REPLACING)
@@ -158,13 +158,13 @@ class _Emptying:
         connection = connect(self._options)
         admin = ReassignmentAdmin(connection)
         found = measure(connection, admin, without_silent=True)
-        is_known = broker in found.cluster.brokers or on_broker(found.cluster, broker)
+        is_known = broker in found.cluster.brokers or bool(on_broker(found.cluster, broker))
+        leaves = any(broker in one.replicas for one in admin.moving().values())
         # One that was replaced may be dead, and has nothing then.
-        may_be_gone = words is REPLACING
-        if not (is_known or may_be_gone) and all(broker not in one.replicas for one in admin.moving().values()):
+        if not (is_known or leaves or words is REPLACING):
             known = ", ".join(map(str, sorted(found.cluster.brokers)))
             what = f"there is no broker {broker}, and no replica on it"
-            raise CliError(Problem.BROKER_NOT_FOUND, what, f"one of {known}")
+            raise CliError(Problem.BROKER_NOT_FOUND, what, f"brokers alive: {known}")
         plan = planned(found.cluster)
         if plan.obstacles:
             self._refuse(plan)

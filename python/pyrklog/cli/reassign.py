@@ -10,7 +10,7 @@ import typer
 
 from pyrklog.base.problems import Problem
 from pyrklog.cli.admin_common import connect, say, show
-from pyrklog.cli.failures import CliError, Exit, exit_with, tell, unread
+from pyrklog.cli.failures import CliError, Exit, exit_with, missing_partition, tell, unread
 from pyrklog.cli.options import (
     CONNECTION,
     OnlySaid,
@@ -405,5 +405,4 @@ def _check_places(wanted: "Placement", before: "Placement") -> None:
     check_names([topic for topic, _ in wanted], before)
     for place in wanted:
         if place not in before:
-            what = f"topic {place[0]} has no partition {place[1]}"
-            raise CliError(Problem.PARTITION_NOT_FOUND, what)
+            raise missing_partition(*place, sum(topic == place[0] for topic, _ in before))

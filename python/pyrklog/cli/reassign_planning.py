@@ -161,7 +161,7 @@ def numbers(text: str, name: str, live: Collection[int] | None = None) -> set[in
         if dead:
             what = f"broker {','.join(dead)} is not there"
             known = ",".join(map(str, sorted(live)))
-            raise CliError(Problem.BROKER_NOT_FOUND, what, f"any of {known}")
+            raise CliError(Problem.BROKER_NOT_FOUND, what, f"brokers alive: {known}")
     return {int(part) for part in parts}
 
 
@@ -170,7 +170,7 @@ def refuse_too_few(cluster: Cluster, wish: Wish) -> None:
     chosen = [cluster.partitions[key] for key in wish.chosen or ()]
     wanted = wish.replication_factor or max([len(one.replicas) for one in chosen], default=0)
     if wanted > len(wish.allowed):
-        what = f"{wanted} replicas do not fit on {counted(len(wish.allowed), 'broker')}"
+        what = f"{wanted} replicas need {wanted} brokers, and there are only {len(wish.allowed)}"
         raise CliError(
             Problem.REPLICAS_DO_NOT_FIT, what, "name more with --brokers, or fewer with --rf"
         )

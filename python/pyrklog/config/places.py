@@ -63,6 +63,7 @@ def _check_places(config: BrokerConfig) -> None:
     log_dirs = config.log_dirs
     _refuse_nested(log_dirs)
     _refuse_left_out(config, log_dirs)
+    _refuse_within_others(config.meta_dir, log_dirs)
     own = config.meta_dir
     if not (own / _STORE_NAME).is_file() and not any(map(_is_used, log_dirs)):
         _refuse_nothing_to_adopt(config, log_dirs)
@@ -93,6 +94,24 @@ def _refuse_nested(log_dirs: list[Path]) -> None:
                     f"The log directory {inner} lies in the log directory {outer}.",
                     fix="put log directories side by side in log.dirs",
                 )
+
+
+def _refuse_within_others(meta_dir: Path, log_dirs: list[Path]) -> None:
+    """Refuses places within a log directory or a metadata directory, for example a partition's
+    folder that was given as the data directory."""
+    for place in (*log_dirs, meta_dir):
+        for above in place.resolve().parents:
+            if _is_used(above):
+                kind = "log directory"
+            elif (above / _STORE_NAME).is_file():
+                kind = "metadata directory"
+            else:
+                continue
+            raise ConfigError(
+                Problem.DIRECTORIES_MISPLACED,
+                f"{place} lies in the {kind} {above}.",
+                fix="choose a directory outside of it",
+            )
 
 
 def _refuse_left_out(config: BrokerConfig, log_dirs: list[Path]) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from pyrklog.mirror.errors import MirrorError
+from pyrklog.mirror.errors import Kind, MirrorError
 from pyrklog.mirror.names import Offsets
 from pyrklog.mirror.spans import Span
 
@@ -180,7 +180,13 @@ def read_spans(
 
 
 def check_origin(topic: str, known: Origin | None, now: Origin) -> None:
-    """Raises MirrorError if the topic of progress is another mirror's."""
+    """Raises MirrorError if the topic of progress is another mirror's, or both clusters are one."""
+    if now.source_id and now.source_id == now.target_id:
+        raise MirrorError(
+            f"--from and --to are the same cluster, {now.source_id}",
+            "give a broker of another cluster; `pyrklog topic copy` copies within one",
+            Kind.USAGE,
+        )
     if known is None or known == now:
         return
     if known.policy != now.policy:

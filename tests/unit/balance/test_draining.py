@@ -32,7 +32,7 @@ def test_a_broker_that_the_others_cannot_do_without() -> None:
     cluster = cluster_of([(1, 2, 3), (2, 3)], [1, 2, 3])
     plan = drain(cluster, 1)
     assert [(one.name, one.why) for one in plan.obstacles] == [
-        ("t-0", "3 replicas do not fit on 2 brokers")
+        ("t-0", "3 replicas need 3 brokers, and there are only 2")
     ]
     assert drain(cluster_of([(1, 2)], [1, 2, 3]), 1).changed == {("t", 0): (2, 3)}
 

@@ -66,8 +66,8 @@ def test_what_does_not_fit_stays_and_is_told() -> None:
     cluster = cluster_of([(1, 2), (2, 3), (1,)], [1, 2, 3])
     plan = planned(cluster, allowed=[1])
     assert [(one.name, one.why) for one in plan.obstacles] == [
-        ("t-0", "2 replicas do not fit on 1 brokers"),
-        ("t-1", "2 replicas do not fit on 1 brokers"),
+        ("t-0", "2 replicas need 2 brokers, and there are only 1"),
+        ("t-1", "2 replicas need 2 brokers, and there are only 1"),
     ]
     assert plan.changed == {}
 

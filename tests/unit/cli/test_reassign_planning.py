@@ -91,9 +91,9 @@ def test_a_factor_that_does_not_fit_or_breaks_a_minimum() -> None:
     found = cluster()
     every = tuple(found.partitions)
     refuse_too_few(found, Wish([1, 2], (), every))
-    with pytest.raises(CliError, match="2 replicas do not fit on 1 broker"):
+    with pytest.raises(CliError, match="2 replicas need 2 brokers, and there are only 1"):
         refuse_too_few(found, Wish([1], (), every))
-    with pytest.raises(CliError, match="4 replicas do not fit on 3 brokers"):
+    with pytest.raises(CliError, match="4 replicas need 4 brokers, and there are only 3"):
         refuse_too_few(found, Wish([1, 2, 3], (), every, 4))
     careful = Cluster(found.brokers, {("t", 0): Partition((1, 2), GB, min_insync=2)})
     refuse_too_few(careful, Wish([1, 2], (), [("t", 0)]))

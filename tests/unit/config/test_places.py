@@ -216,6 +216,22 @@ def test_nested_log_directories_are_refused(tmp_path: Path) -> None:
     assert load_config(overrides=[beside]).log_dirs == [outer, tmp_path / "g11"]
 
 
+def test_places_within_those_of_another_broker_are_refused(tmp_path: Path) -> None:
+    used = logs(tmp_path / "other" / "logs")
+    kept = store(tmp_path / "other" / "meta")
+    partition(used / "t-0")
+    (tmp_path / "link").symlink_to(kept)
+    within = {used / "t-0": "log directory", kept: "metadata directory", tmp_path / "link": "meta"}
+    for data, kind in within.items():
+        with pytest.raises(ConfigError, match=f"lies in the {kind}") as refused:
+            load(data / "new")
+        assert refused.value.fix == "choose a directory outside of it"
+    with pytest.raises(ConfigError, match=f"{kept}/logs lies in the metadata directory {kept}"):
+        load(kept)
+    beside = tmp_path / "other" / "beside"
+    assert load(beside).log_dirs == [beside / "logs"]
+
+
 @pytest.mark.parametrize("option", ["pyrklog.data.dir", "log.dirs"])
 def test_a_place_that_cannot_be_entered_is_refused(tmp_path: Path, option: str) -> None:
     """A name that is too long for the system stands for a directory without permission, which root

@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import typer
@@ -43,6 +44,7 @@ def doctor(
     unhealthy.
     """
     _refuse_mistakes(bundle, include)
+    refuse_missing(data, config)
     from pyrklog.cli.doctor.checks import examined
     from pyrklog.cli.doctor.gathering import gather
     from pyrklog.cli.doctor.host import named_places
@@ -69,6 +71,16 @@ def _refuse_mistakes(bundle: str | None, include: list[str] | None) -> None:
     if bundle is not None and not bundle.endswith(ENDINGS):
         what = f"--bundle writes {', '.join(ENDINGS)}, not {bundle!r}"
         raise CliError(Problem.ARGUMENT_VALUE, what, "for example --bundle doctor.tar.gz")
+
+
+def refuse_missing(data: str | None, config: str | None) -> None:
+    """Raises :class:`CliError` for a place that was named and is not there."""
+    if data and not Path(data).exists():
+        fix = "give --data the directory that `pyrklog serve --data` has"
+        raise CliError(Problem.FILE_NOT_FOUND, f"the directory {data} does not exist", fix)
+    if config and not Path(config).exists():
+        fix = "give --config the file that `pyrklog serve --config` has"
+        raise CliError(Problem.FILE_NOT_FOUND, f"the file {config} does not exist", fix)
 
 
 def _print(checks: "Sequence[Check]", evidence: "Evidence", output: OutputFormat) -> None:

@@ -53,6 +53,8 @@ pub(crate) struct LoadedState {
     pub unwritten: Vec<Unwritten>,
     /// Everything below was synced.
     pub synced_end: i64,
+    /// Everything below was compacted.
+    pub cleaned_end: i64,
 }
 
 #[derive(Debug)]
@@ -130,6 +132,7 @@ impl Loader<'_> {
             unwritten: Vec::new(),
 
             synced_end: state.recovery_point,
+            cleaned_end: state.cleaned_end,
             segments,
         };
         let indexed = files.take(FileKind::TransactionIndex);
