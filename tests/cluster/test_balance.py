@@ -182,7 +182,7 @@ def test_a_drain_that_would_break_a_minimum_is_refused(cluster: BrokerCluster, t
     place(cluster, topic, [[1, 2, 3]])
     place(cluster, other, [[1, 2]])
     _, error = run(cluster, "drain", "--broker", "1", "-y", code=1)
-    assert f"error[PK86]: {topic}-0: 3 replicas need 3 brokers, and there are only 2" in error
+    assert f"error[PK92]: {topic}-0: 3 replicas need 3 brokers, and there are only 2" in error
     assert "1 partition cannot leave broker 1; nothing was changed" in error
     assert (replicas(cluster, topic), replicas(cluster, other)) == ([[1, 2, 3]], [[1, 2]])
     _, error = run(cluster, "drain", "--broker", "9", "-y", code=4)
@@ -235,3 +235,51 @@ def test_a_plan_names_directories_and_moves_between_them(
     file.write_text(json.dumps({"version": 1, "partitions": partitions}))
     _, error = run(cluster, "reassign", "apply", str(file), code=1)
     assert "LOG_DIR_NOT_FOUND" in error
+
+
+def test_plans_of_kafkas_tool_and_ours_for_it(
+    cluster: BrokerCluster, topic: str, tmp_path: Path
+) -> None:
+    place(cluster, topic, [[1], [1], [2], [2]])
+    topics = tmp_path / "topics.json"
+    topics.write_text(json.dumps({"version": 1, "topics": [{"topic": topic}]}))
+    (generated,) = kafka_tools.run(
+        cluster.bootstrap,
+        [
+            f"reassign-partitions --generate --topics-to-move-json-file {topics} "
+            "--broker-list 2,3"
+        ],
+    )
+    theirs, ours = tmp_path / "theirs.json", tmp_path / "ours.json"
+    theirs.write_text(generated.lines[-1])
+    run(cluster, "reassign", "apply", str(theirs), "-w")
+    wanted = {one["partition"]: one["replicas"] for one in json.loads(theirs.read_text())["partitions"]}
+    assert dict(enumerate(replicas(cluster, topic))) == wanted
+    run(cluster, "reassign", "plan", "-f", str(topics), "--exclude", "3", "--write", str(ours))
+    (executed,) = kafka_tools.run(
+        cluster.bootstrap,
+        [f"reassign-partitions --execute --reassignment-json-file {ours}"],
+    )
+    assert "Successfully started partition reassignment" in executed.text
+    _, _ = run(cluster, "reassign", "status", str(ours), "-w")
+    assert all(3 not in one for one in replicas(cluster, topic))
+
+
+def test_a_skew_is_balanced_without_being_asked(cluster: BrokerCluster, topic: str) -> None:
+    place(cluster, topic, [[1], [1], [1], [1], [1], [2]])
+    rules = ["reassign", "auto", "--over", "1.5", "--every", "1s"]
+    out, _ = run(cluster, *rules, "--for", "1h", "--rounds", "2")
+    assert out.startswith("waits: ")
+    assert out.count("\n") == 1, "the same is said once"
+    out, _ = run(cluster, *rules, "--for", "0s", "--rounds", "1", "--dry-run")
+    assert out.endswith("nothing changed\n")
+    before = [[1], [1], [1], [1], [1], [2]]
+    assert replicas(cluster, topic) == before
+    out, _ = run(cluster, *rules, "--for", "0s", "--rounds", "1", "--most", "2")
+    assert out.endswith("done\n")
+    assert out.count(" of the mean of ") == 2, "each move has its reason"
+    moved = [index for index, one in enumerate(replicas(cluster, topic)) if one != before[index]]
+    assert len(moved) == 2
+    out, _ = run(cluster, *rules, "--for", "0s", "--rounds", "2")
+    assert sorted(one for (one,) in replicas(cluster, topic)) == [1, 1, 2, 2, 3, 3]
+    assert out.endswith("balanced\n")

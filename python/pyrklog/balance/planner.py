@@ -61,5 +61,7 @@ def _why_never(one: Partition, wish: Wish) -> str | None:
     if wanted < one.min_insync:
         return f"{wanted} replicas are fewer than its min.insync.replicas of {one.min_insync}"
     if wanted > len(set(wish.allowed)):
-        return f"{wanted} replicas need {wanted} brokers, and there are only {len(set(wish.allowed))}"
+        return (
+            f"{wanted} replicas need {wanted} brokers, and there are only {len(set(wish.allowed))}"
+        )
     return None

@@ -129,7 +129,9 @@ def replace(
     def planned(cluster: "Cluster") -> "Plan":
         if by not in cluster.brokers:
             known = ",".join(map(str, sorted(cluster.brokers)))
-            raise CliError(Problem.BROKER_NOT_FOUND, f"broker {by} is not there", f"brokers alive: {known}")
+            raise CliError(
+                Problem.BROKER_NOT_FOUND, f"broker {by} is not there", f"brokers alive: {known}"
+            )
         return draining.replace(cluster, broker, by, rack_aware=rack_aware)
 
     _Emptying(options, broker, how).run(planned, REPLACING)
