@@ -245,15 +245,14 @@ def test_plans_of_kafkas_tool_and_ours_for_it(
     topics.write_text(json.dumps({"version": 1, "topics": [{"topic": topic}]}))
     (generated,) = kafka_tools.run(
         cluster.bootstrap,
-        [
-            f"reassign-partitions --generate --topics-to-move-json-file {topics} "
-            "--broker-list 2,3"
-        ],
+        [f"reassign-partitions --generate --topics-to-move-json-file {topics} --broker-list 2,3"],
     )
     theirs, ours = tmp_path / "theirs.json", tmp_path / "ours.json"
     theirs.write_text(generated.lines[-1])
     run(cluster, "reassign", "apply", str(theirs), "-w")
-    wanted = {one["partition"]: one["replicas"] for one in json.loads(theirs.read_text())["partitions"]}
+    wanted = {
+        one["partition"]: one["replicas"] for one in json.loads(theirs.read_text())["partitions"]
+    }
     assert dict(enumerate(replicas(cluster, topic))) == wanted
     run(cluster, "reassign", "plan", "-f", str(topics), "--exclude", "3", "--write", str(ours))
     (executed,) = kafka_tools.run(
@@ -267,7 +266,7 @@ def test_plans_of_kafkas_tool_and_ours_for_it(
 
 def test_a_skew_is_balanced_without_being_asked(cluster: BrokerCluster, topic: str) -> None:
     place(cluster, topic, [[1], [1], [1], [1], [1], [2]])
-    rules = ["reassign", "auto", "--over", "1.5", "--every", "1s"]
+    rules = ["reassign", "auto", "--over", "1.3", "--every", "1s"]
     out, _ = run(cluster, *rules, "--for", "1h", "--rounds", "2")
     assert out.startswith("waits: ")
     assert out.count("\n") == 1, "the same is said once"
