@@ -1,20 +1,23 @@
 """Plans that are predicted, carried out in batches and undone; brokers that are emptied and
 replaced: real brokers, and Apache Kafka's own tool."""
 
+import contextlib
 import json
 import signal
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
+from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 from typer.testing import CliRunner
 
 from pyrklog.cli.app import app
-from tests.support import kafka_tools
+from tests.support import kafka_tools, zookeeper_kafka
 from tests.support.cluster import BrokerCluster
 from tests.support.cluster_clients import consume, leaders, produce, survivor_of
 from tests.support.waiting import wait_until
+from tests.support.zookeeper_server import ZooKeeperServer
 
 pytestmark = [pytest.mark.jvm, pytest.mark.timeout(300)]
 
@@ -282,3 +285,45 @@ def test_a_skew_is_balanced_without_being_asked(cluster: BrokerCluster, topic: s
     out, _ = run(cluster, *rules, "--for", "0s", "--rounds", "2")
     assert sorted(one for (one,) in replicas(cluster, topic)) == [1, 1, 2, 2, 3, 3]
     assert out.endswith("balanced\n")
+
+
+def test_apache_kafkas_brokers(zookeeper: ZooKeeperServer, topic: str, tmp_path: Path) -> None:
+    address = f"{zookeeper.address}/{topic}"
+    runner = CliRunner()
+    with contextlib.ExitStack() as stack:
+        started = []
+        for number in (1, 2, 3):
+            (tmp_path / str(number)).mkdir()
+            broker = zookeeper_kafka.kafka(tmp_path / str(number), address, number, [])
+            started.append(stack.enter_context(broker).bootstrap)
+        bootstrap = ",".join(started)
+        admin = AdminClient({"bootstrap.servers": bootstrap})
+        new = NewTopic(topic, 4, replica_assignment=[[1, 2], [2, 1], [1, 2], [2, 1]])
+        admin.create_topics([new])[topic].result(30)
+        producer = Producer({"bootstrap.servers": bootstrap})
+        for index in range(40):
+            producer.produce(topic, b"x" * 10_000, partition=index % 4)
+        assert producer.flush(60) == 0
+
+        def told(*arguments: str) -> str:
+            done = runner.invoke(app, ["-b", bootstrap, "cluster", *arguments])
+            assert done.exit_code == 0, f"{arguments}: {done.stdout}{done.stderr}{done.exception}"
+            return done.stdout
+
+        def placed() -> list[tuple[int, ...]]:
+            partitions = admin.list_topics(topic, timeout=30).topics[topic].partitions
+            return [tuple(partitions[index].replicas) for index in range(4)]
+
+        file = str(tmp_path / "plan.json")
+        told("reassign", "plan", "-t", topic, "--write", file)
+        out = told("reassign", "apply", file, "--throttle", "auto", "--batch", "1", "-w")
+        assert out.startswith(
+            "these brokers do not tell how they bear it: each copies at most 50 MB/s"
+        )
+        assert sum(3 in replicas for replicas in placed()) in (2, 3)
+        told("reassign", "status", file)
+        out = told("drain", "--broker", "1", "-y", "-w")
+        assert out.endswith("broker 1 has no replicas any more\n")
+        wait_until(lambda: all(set(one) == {2, 3} for one in placed()), "a replica is elsewhere")
+        told("replace", "2", "--with", "1", "-y", "-w")
+        wait_until(lambda: all(set(one) == {1, 3} for one in placed()), "a replica is elsewhere")

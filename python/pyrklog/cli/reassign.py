@@ -138,7 +138,7 @@ def apply(
     if throttle is not None and throttle != AUTO:
         parse_throttle(throttle)
     limit = parse_limit(batch)
-    path = reassign_record.path_of(file, progress)
+    path = reassign_record.able(reassign_record.path_of(file, progress), progress)
     earlier = reassign_record.load(path)
     connection = connect(options)
     cluster = ReassignmentAdmin(connection)

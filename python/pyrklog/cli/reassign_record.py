@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -14,6 +15,7 @@ from pyrklog.cli.failures import CliError, unread
 from pyrklog.cli.reassign_plan import amount, duration
 
 SUFFIX = ".progress.json"
+NEW = ".new"
 STANDARD_INPUT = "-"
 
 
@@ -22,6 +24,22 @@ def path_of(plan: str | None, given: str | None = None) -> Path | None:
     if given is not None:
         return Path(given)
     return None if plan is None or plan == STANDARD_INPUT else Path(plan + SUFFIX)
+
+
+def able(path: Path | None, given: str | None) -> Path | None:
+    """The path, if a file can be made there; else, unless the user has chosen it, None and a note:
+    a plan may come out of a pipe, or a folder that one may only read."""
+    if path is None or given is not None:
+        return path
+    new = path.with_name(path.name + NEW)
+    try:
+        new.touch()
+        new.unlink()
+    except OSError as error:
+        what = f"{path}: {error.strerror}; what is predicted is not kept (--progress)"
+        print(f"note: {what}", file=sys.stderr)
+        return None
+    return path
 
 
 def load(path: Path | None) -> Record | None:
@@ -43,7 +61,7 @@ def save(path: Path | None, record: Record) -> None:
     """Replaces the file as a whole, so that no end of the command leaves a part."""
     if path is None:
         return
-    new = path.with_name(path.name + ".new")
+    new = path.with_name(path.name + NEW)
     try:
         new.write_text(to_json(record))
         os.replace(new, path)

@@ -190,6 +190,17 @@ def test_it_is_kept_beside_the_plan(tmp_path: Path) -> None:
         reassign_record.save(tmp_path / "nowhere" / "x", found)
 
 
+def test_where_nothing_can_be_written_nothing_is_kept(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    there, nowhere = tmp_path / "x", tmp_path / "nowhere" / "x"
+    assert reassign_record.able(there, None) == there
+    assert list(tmp_path.iterdir()) == []
+    assert reassign_record.able(nowhere, None) is None
+    assert "No such file or directory; what is predicted is not kept" in capsys.readouterr().err
+    assert reassign_record.able(nowhere, "given") == nowhere, "its error comes with the writing"
+
+
 def test_how_well_it_was_predicted() -> None:
     found = record()
     assert reassign_record.verdict(found) is None
