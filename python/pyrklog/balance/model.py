@@ -82,6 +82,12 @@ class Partition:
         return self.leader is None or self.leader >= 0
 
     @property
+    def least_replicas(self) -> int:
+        """A plan leaves it as many. One that has fewer than ``min.insync.replicas`` serves acks=all
+        with those that it has."""
+        return min(self.min_insync, len(self.replicas))
+
+    @property
     def in_sync(self) -> Sequence[int]:
         return self.replicas if self.isr is None else self.isr
 

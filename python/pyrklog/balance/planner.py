@@ -58,7 +58,7 @@ def _why_never(one: Partition, wish: Wish) -> str | None:
         return None
     if not one.is_led:
         return "it has no leader, so nothing can be copied"
-    if wanted < one.min_insync:
+    if wanted < one.least_replicas:
         return f"{wanted} replicas are fewer than its min.insync.replicas of {one.min_insync}"
     if wanted > len(set(wish.allowed)):
         return (

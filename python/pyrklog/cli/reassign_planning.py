@@ -174,9 +174,9 @@ def refuse_too_few(cluster: Cluster, wish: Wish) -> None:
         raise CliError(
             Problem.REPLICAS_DO_NOT_FIT, what, "name more with --brokers, or fewer with --rf"
         )
-    least = max([one.min_insync for one in chosen], default=1)
+    least = max([one.least_replicas for one in chosen], default=1)
     if wish.replication_factor is not None and wish.replication_factor < least:
-        what = f"--rf {wish.replication_factor} is less than a topic's min.insync.replicas={least}"
+        what = f"--rf {wish.replication_factor} is less than a topic needs for acks=all, {least}"
         fix = "lower min.insync.replicas of it first, or name other topics with -t"
         raise CliError(Problem.REPLICAS_DO_NOT_FIT, what, fix)
 

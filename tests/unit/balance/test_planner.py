@@ -78,6 +78,9 @@ def test_minimums_of_topics_are_kept() -> None:
     (obstacle,) = planned(cluster, replication_factor=1).obstacles
     assert obstacle.why == "1 replicas are fewer than its min.insync.replicas of 2"
     assert planned(cluster, replication_factor=2).changed == {("t", 0): (1, 2)}
+    # One that has fewer already may move as it is.
+    alone = Cluster(cluster.brokers, {("t", 0): Partition((1,), GB, min_insync=2)})
+    assert planned(alone, allowed=[2, 3], goals=()).changed == {("t", 0): (2,)}
 
 
 def test_a_partition_without_a_leader_stays() -> None:
