@@ -38,9 +38,10 @@ def lines(
     fewer = [key for key in changed if key not in moves and len(changed[key]) < len(before[key])]
     reordered = len(changed) - len(moves) - len(fewer)
     told = f"moves {len(moves) + len(fewer)} of {len(before)} partitions"
-    if reordered:
-        told += f" · {reordered} more get another preferred leader"
     told += f" · copies {amount(copied_bytes(cluster, changed))} · {_time(prediction)}"
+    if reordered:
+        gets = "gets" if reordered == 1 else "get"
+        told += f" · {reordered} more {gets} another order"
     found = [told, _skew_line(cluster, changed, brokers)]
     busy = _busiest(prediction)
     return [*found, busy] if busy else found

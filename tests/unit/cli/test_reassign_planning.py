@@ -107,8 +107,7 @@ def test_a_factor_that_does_not_fit_or_breaks_a_minimum() -> None:
 def test_a_plan_in_words() -> None:
     changed = {("t", 0): (1, 3), ("t", 1): (2, 1)}
     assert lines(cluster(), changed, predicted(changed), [1, 2, 3]) == [
-        "moves 1 of 4 partitions · 1 more get another preferred leader · copies 4 GB · about 81 s "
-        "at 50 MB/s",
+        "moves 1 of 4 partitions · copies 4 GB · about 81 s at 50 MB/s · 1 more gets another order",
         "skew by bytes 1.50 -> 1.50 · leaders 3.00 -> 2.25 · replicas 1.50 -> 1.50",
         "most is taken by broker 3, 4 GB, and given by broker 1, 4 GB",
     ]
