@@ -287,7 +287,16 @@ class _Emptying:
 
     def _verdict(self, connection: "Connection", admin: "ReassignmentAdmin") -> Exit:
         """Whether the broker has nothing: partitions may have been made on it meanwhile."""
-        left = [key for key, replicas in admin.placement()[0].items() if self._broker in replicas]
+        from pyrklog.cli.reassign_run import SETTLED_PAUSE_S, SETTLED_S
+
+        deadline = time.monotonic() + SETTLED_S
+        while True:
+            now, _ = admin.placement()
+            left = [key for key, replicas in now.items() if self._broker in replicas]
+            # Brokers hear of the end of moves a moment after the controller.
+            if not left or time.monotonic() > deadline:
+                break
+            time.sleep(SETTLED_PAUSE_S)
         if not left:
             say(self._options, f"broker {self._broker} has no replicas any more")
             return Exit.OK

@@ -218,8 +218,10 @@ def status(
     else:
         moves = reassign_progress.read_moves(cluster, places, record)
     is_over = wanted is not None and not moves.items
-    if is_over and record is not None and cluster.placement()[0].items() >= record.after.items():
-        record = reassign_run.finished(cluster, record, path, is_watched=False)
+    if is_over and record is not None:
+        now = reassign_run.settled(cluster, record.after)
+        if now.items() >= record.after.items():
+            record = reassign_run.finished(cluster, record, path, is_watched=False)
     if not watch or (moves.whole is not None and output not in _TABLES):
         show(reassign_progress.listing(moves, cluster_id, record), output)
     if moves.whole is not None and record is not None and output in _TABLES:

@@ -33,6 +33,9 @@ from pyrklog.cli.reassign_progress import (
 )
 
 WATCH_INTERVAL_S = 1.0
+SETTLED_S = 5.0
+"""Longest wait until brokers tell that replicas have gone."""
+SETTLED_PAUSE_S = 0.1
 _TABLES = (OutputFormat.TABLE, OutputFormat.WIDE)
 PLAIN_RATE = "50MB/s"
 """Instead of a rate that follows the brokers, where they do not tell how they are."""
@@ -236,7 +239,7 @@ class Run:
 
     def conclude(self, *, is_watched: bool) -> Exit:
         """Says how well it was predicted, and whether all is as planned."""
-        if self._admin.placement()[0].items() >= self.record.after.items():
+        if settled(self._admin, self.record.after).items() >= self.record.after.items():
             self.record = finished(self._admin, self.record, self._path, is_watched=is_watched)
             told = reassign_record.verdict(self.record)
             if told is not None and self.record.total_bytes:
@@ -287,6 +290,18 @@ def finished(
     return done
 
 
+def settled(admin: ReassignmentAdmin, wanted: Placement) -> Placement:
+    """All replicas, once nothing of a plan moves. Brokers hear of the end a moment after the
+    controller, and name those that have gone until then."""
+    deadline = time.monotonic() + SETTLED_S
+    while True:
+        after, _ = admin.placement()
+        late = any(set(after.get(place, ())) > set(wanted[place]) for place in wanted)
+        if not late or time.monotonic() > deadline:
+            return after
+        time.sleep(SETTLED_PAUSE_S)
+
+
 def wait_for_directories(
     admin: ReassignmentAdmin, options: Settings, directories: Directories
 ) -> None:
@@ -306,7 +321,7 @@ def conclude(
     directories: Directories | None = None,
 ) -> Exit:
     """Tells what is not as planned; what is on the way between directories counts as that."""
-    after, _ = admin.placement()
+    after = settled(admin, wanted)
     other = [place for place in wanted if after.get(place) != wanted[place]]
     for place in other:
         found = listed(after[place]) if place in after else "gone"
