@@ -6,7 +6,6 @@ from __future__ import annotations
 import json
 import re
 import shutil
-import subprocess
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
@@ -18,7 +17,7 @@ from confluent_kafka import Producer
 from typer.testing import CliRunner
 
 from pyrklog.cli.app import app
-from tests.support import jvm, kafka_tools
+from tests.support import kafka_tools
 from tests.support.feature_claims import Claims, OtherTools, kcat
 from tests.support.feature_table import NO, PARTLY, YES
 from tests.support.kafka_tools import KafkaTools
@@ -413,31 +412,9 @@ def test_replica_verification(
     wait_for_isr(dev, topic, ALL)
     [found] = dev.items("log", "verify", topic)
     assert found["status"] == "equal"
-    assert "max lag is 0" in first_verdict(dev.bootstrap, topic)
+    assert "max lag is 0" in kafka_tools.first_verdict(dev.bootstrap, topic, RECORDS)
     others.kcat_lacks("replica")
     claim(pyrklog=YES, kafka=PARTLY, kcat=NO)
-
-
-def first_verdict(bootstrap: str, topic: str) -> str:
-    """Of Kafka's tool, which goes on until it is killed."""
-    words = ["--broker-list", bootstrap, "--topics-include", topic, "--report-interval-ms", "100"]
-    command = jvm.command(kafka_tools.CLASSES["replica-verification"], *words)
-    said = []
-    with subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
-    ) as process:
-        killer = threading.Timer(60, process.kill)
-        killer.start()
-        try:
-            assert process.stdout is not None
-            for line in process.stdout:
-                said.append(line)
-                if "max lag is 0" in line and f"at offset {RECORDS}" in line:
-                    return line
-        finally:
-            killer.cancel()
-            process.kill()
-    raise AssertionError("".join(said))
 
 
 def test_state_log_merge(

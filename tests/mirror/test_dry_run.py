@@ -39,7 +39,7 @@ def test_it_refuses_what_the_run_refuses(pair: Pair, topic: str) -> None:
     there = topics(pair.target)
     for more in (("--dry-run",), ("--once",)):
         said = itself.run("run", *words, *more, code=2).stderr
-        assert "--from and --to are the same cluster" in said
+        assert "--from and --to have the same cluster id" in said
         said = pair.run("run", "--topics", f"{topic}-x", "--once", *more, code=4).stderr
         assert f"no topic of east matches --topics '{topic}-x'" in said
     assert topics(pair.target) == there

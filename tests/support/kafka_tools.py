@@ -73,6 +73,28 @@ def run(bootstrap: str, commands: Sequence[str], timeout_s: float = 100.0) -> li
     return found
 
 
+def first_verdict(bootstrap: str, topic: str, offset: int) -> str:
+    """What replica-verification, which runs until it is killed, says first of this end offset."""
+    words = ["--broker-list", bootstrap, "--topics-include", topic, "--report-interval-ms", "100"]
+    command = jvm.command(CLASSES["replica-verification"], *words)
+    said = []
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    ) as process:
+        killer = threading.Timer(60, process.kill)
+        killer.start()
+        try:
+            assert process.stdout is not None
+            for line in process.stdout:
+                said.append(line)
+                if "max lag is" in line and f"at offset {offset}" in line:
+                    return line
+        finally:
+            killer.cancel()
+            process.kill()
+    raise AssertionError("".join(said))
+
+
 class KafkaTools:
     """One virtual machine for tools as they come, as a context manager."""
 

@@ -1,5 +1,6 @@
 """``pyrklog log``: log files without a broker, replicas, state-change logs."""
 
+import os
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -174,7 +175,7 @@ def export_kraft(
 
 
 def _refuse_missing(paths: Iterable[Path]) -> None:
-    missing = next((path for path in paths if not path.exists()), None)
+    missing = next((path for path in paths if not os.path.lexists(path)), None)
     if missing is not None:
         fix = "name the directories as for `pyrklog serve`, with --data or --config"
         raise CliError(Problem.FILE_NOT_FOUND, f"{missing} does not exist", fix)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-_WITH_UNIT = re.compile(r"(\d+)\s*([a-zA-Z]+)", re.ASCII)
+_WITH_UNIT = re.compile(r"(\d{1,19})\s*([a-zA-Z]+)", re.ASCII)
 _TIMES_MS = {
     **dict.fromkeys(("ms", "millis", "milliseconds"), 1),
     **dict.fromkeys(("s", "sec", "seconds"), 1_000),

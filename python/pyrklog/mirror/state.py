@@ -180,10 +180,11 @@ def read_spans(
 
 
 def check_origin(topic: str, known: Origin | None, now: Origin) -> None:
-    """Raises MirrorError if the topic of progress is another mirror's, or both clusters are one."""
-    if now.source_id and now.source_id == now.target_id:
+    """Raises MirrorError if the topic of progress is another mirror's, or a new mirror's clusters
+    are one."""
+    if known is None and now.source_id and now.source_id == now.target_id:
         raise MirrorError(
-            f"--from and --to are the same cluster, {now.source_id}",
+            f"--from and --to have the same cluster id, {now.source_id}",
             "give a broker of another cluster; `pyrklog topic copy` copies within one",
             Kind.USAGE,
         )

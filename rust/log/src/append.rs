@@ -209,8 +209,8 @@ impl Log {
     ) -> Result<i64, AppendError> {
         if origin == Origin::Replication {
             let base_offset = self.behind_end(info)?;
-            // Where the log ends, as its leader did: the leader may have brought a gap.
-            self.assign_epoch(info.partition_leader_epoch, self.end.offset);
+            let start = self.config.epoch_start(base_offset, self.end.offset);
+            self.assign_epoch(info.partition_leader_epoch, start);
             return Ok(base_offset);
         }
         let base_offset = match origin {

@@ -121,7 +121,7 @@ CASES: Mapping[str, tuple[Callable[[], Cluster], dict[str, Any], str, str]] = {
     "one cluster": (
         lambda: Cluster("A", {"t": 10}),
         {},
-        "--from and --to are the same cluster, A",
+        "--from and --to have the same cluster id, A",
         "give a broker of another cluster",
     ),
 }

@@ -73,12 +73,20 @@ def _refuse_mistakes(bundle: str | None, include: list[str] | None) -> None:
         raise CliError(Problem.ARGUMENT_VALUE, what, "for example --bundle doctor.tar.gz")
 
 
+def _is_missing(path: str) -> bool:
+    """Not one that this user may not look at: the checks tell of that."""
+    try:
+        return not Path(path).exists()
+    except OSError:
+        return False
+
+
 def refuse_missing(data: str | None, config: str | None) -> None:
     """Raises :class:`CliError` for a place that was named and is not there."""
-    if data and not Path(data).exists():
+    if data and _is_missing(data):
         fix = "give --data the directory that `pyrklog serve --data` has"
         raise CliError(Problem.FILE_NOT_FOUND, f"the directory {data} does not exist", fix)
-    if config and not Path(config).exists():
+    if config and _is_missing(config):
         fix = "give --config the file that `pyrklog serve --config` has"
         raise CliError(Problem.FILE_NOT_FOUND, f"the file {config} does not exist", fix)
 

@@ -95,7 +95,7 @@ def local_dir(path: Path, broker: int | None) -> LocalDir:
         cluster_id,
         node_id,
         kept,
-        exists=path.is_dir(),
+        exists=os.path.isdir(path),
     )
 
 
