@@ -4,7 +4,9 @@ replaced: real brokers, and Apache Kafka's own tool."""
 import contextlib
 import json
 import signal
-from collections.abc import Callable, Sequence
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -13,9 +15,9 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from typer.testing import CliRunner
 
 from pyrklog.cli.app import app
-from tests.support import kafka_tools, zookeeper_kafka
+from tests.support import kafka_tools, reassigning, zookeeper_kafka
 from tests.support.cluster import BrokerCluster
-from tests.support.cluster_clients import consume, leaders, produce, survivor_of
+from tests.support.cluster_clients import consume, enlarge, leaders, produce, survivor_of
 from tests.support.waiting import wait_until
 from tests.support.zookeeper_server import ZooKeeperServer
 
@@ -23,6 +25,7 @@ pytestmark = [pytest.mark.jvm, pytest.mark.timeout(300)]
 
 RATE = "leader.replication.throttled.rate"
 RECORDS = [b"x" * 1_000] * 20
+SLOW = "10kB/s"
 
 
 @pytest.fixture
@@ -141,6 +144,160 @@ def test_a_move_that_stands_still_is_undone_with_one_that_is_done(
     Path(file + ".progress.json").unlink()
     _, error = run(four, "reassign", "cancel", file, "--rollback", code=4)
     assert "nothing is known of how replicas were before" in error
+
+
+@contextlib.contextmanager
+def killed_when_it_moves(
+    cluster: BrokerCluster, topic: str, partitions: int, *arguments: str
+) -> Iterator[None]:
+    """Runs a command, and kills it (-9) once so many partitions of the topic move."""
+    command = [sys.executable, "-m", "pyrklog", "cluster", *arguments, "-b", cluster.bootstrap]
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as started:
+        try:
+            wait_until(
+                lambda: len(moving_of(cluster, topic)) == partitions, "it does not begin", 120
+            )
+            yield
+        finally:
+            started.kill()
+
+
+def moving_of(cluster: BrokerCluster, topic: str) -> set[int]:
+    controller = cluster.brokers[cluster.controller()]
+    return {index for name, index in reassigning.moving(controller.bootstrap) if name == topic}
+
+
+def large(cluster: BrokerCluster, topic: str, before: Sequence[Sequence[int]]) -> None:
+    """A topic whose copies take minutes at SLOW, as a first fetch may bring a megabyte."""
+    place(cluster, topic, before)
+    produce(cluster, topic, len(before), [b"x" * 10_000] * 300)
+
+
+def is_throttled(cluster: BrokerCluster, topic: str) -> bool:
+    options = cluster.json(f"/config/topics/{topic}")["config"]
+    return any("throttled.replicas" in option for option in options)
+
+
+def has_rate(cluster: BrokerCluster) -> bool:
+    return RATE in cluster.json("/config/brokers/1")["config"]
+
+
+def test_an_apply_that_is_killed_goes_on_and_so_does_its_rollback(
+    four: BrokerCluster, topic: str, tmp_path: Path
+) -> None:
+    before, after = [[1], [2]], [[3], [4]]
+    large(four, topic, before)
+    file = write(tmp_path / "plan.json", topic, after)
+    slow = ["--throttle", SLOW, "--batch", "1"]
+    with killed_when_it_moves(four, topic, 1, "reassign", "apply", file, *slow):
+        pass
+    assert has_rate(four)
+    assert is_throttled(four, topic)
+    (first,) = moving_of(four, topic)
+    out, _ = run(four, "reassign", "apply", file, "-w", "--throttle", "500MB/s")
+    assert f"{topic}-{1 - first}: {before[1 - first][0]} -> {after[1 - first][0]}\n" in out
+    assert f"{topic}-{first}: " not in out, "it was on its way"
+    assert replicas(four, topic) == after
+    assert not is_throttled(four, topic)
+    assert not has_rate(four)
+    back = ["reassign", "cancel", file, "--rollback"]
+    with killed_when_it_moves(four, topic, 2, *back, "--throttle", SLOW, "-w"):
+        pass
+    out, _ = run(four, *back)
+    assert out.startswith("nothing moves\n2 partitions there already, or on the way\n")
+    assert moving_of(four, topic) == {0, 1}
+    assert has_rate(four), "what is on its way stays throttled"
+    run(four, *back, "-w", "--throttle", "500MB/s")
+    assert replicas(four, topic) == before
+    assert not is_throttled(four, topic)
+    assert not has_rate(four)
+    assert len(consume(four, topic, 640, "g")) == 640
+
+
+def test_a_drain_that_is_killed_goes_on_and_can_be_undone(
+    four: BrokerCluster, topic: str, tmp_path: Path
+) -> None:
+    before = [[1, 2], [2, 1]]
+    large(four, topic, before)
+    file = str(tmp_path / "drain.json")
+    drain = ["drain", "--broker", "1", "-y", "--plan", file]
+    with killed_when_it_moves(four, topic, 2, *drain, "--throttle", SLOW):
+        pass
+    assert is_throttled(four, topic)
+    out, _ = run(four, *drain)
+    assert out == "2 partitions on the way from broker 1\n"
+    out, _ = run(four, *drain, "--throttle", "500MB/s")
+    assert out.startswith("each broker copies at most 500 MB/s\n")
+    assert out.endswith("broker 1 has no replicas any more\n")
+    assert all(1 not in one for one in replicas(four, topic))
+    assert not is_throttled(four, topic)
+    assert not has_rate(four)
+    run(four, "reassign", "cancel", file, "--rollback", "-w")
+    assert replicas(four, topic) == before
+
+
+def test_plans_at_once_and_a_topic_that_is_deleted(
+    four: BrokerCluster, topic: str, tmp_path: Path
+) -> None:
+    other = f"{topic}-other"
+    large(four, topic, [[1]])
+    enlarge(AdminClient({"bootstrap.servers": four.bootstrap}), topic, 2)
+    place(four, other, [[2]])
+    small = replicas(four, topic)[1]
+    target = next(number for number in (2, 3, 4) if [number] != small)
+    first = write(tmp_path / "first.json", topic, [[4]])
+    second = tmp_path / "second.json"
+    partition = {"topic": topic, "partition": 1, "replicas": [target]}
+    second.write_text(json.dumps({"version": 1, "partitions": [partition]}))
+    run(four, "reassign", "apply", first, "--throttle", SLOW)
+    _, error = run(four, "reassign", "apply", str(second), "--throttle", SLOW, "-w")
+    assert "other moves are throttled still" in error
+    named = four.json(f"/config/topics/{topic}")["config"][
+        "follower.replication.throttled.replicas"
+    ]
+    assert named == "0:4"
+    assert has_rate(four)
+    # A third plan waits for the first one's move as its first batch. Then its other topic is gone.
+    both = json.loads(Path(first).read_text())
+    both["partitions"].append({"topic": other, "partition": 0, "replicas": [3]})
+    third = tmp_path / "third.json"
+    third.write_text(json.dumps(both))
+    arguments = ["reassign", "apply", str(third), "--throttle", SLOW, "--batch", "1", "-w"]
+    command = [sys.executable, "-m", "pyrklog", "-b", four.bootstrap, "cluster", *arguments]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as started:
+        wait_until((tmp_path / "third.json.progress.json").exists, "it does not begin", 120)
+        admin = AdminClient({"bootstrap.servers": four.bootstrap})
+        admin.delete_topics([other])[other].result(30)
+        wait_until(lambda: not four.store.exists(f"/brokers/topics/{other}"), "it stays")
+        run(four, "reassign", "cancel", first)
+        _, told = started.communicate(timeout=120)
+    assert started.returncode == 4, told
+    assert f"{other}-0: " in told
+    assert not is_throttled(four, topic)
+    assert not has_rate(four)
+    out, error = run(four, "reassign", "apply", str(third), code=9)
+    assert f"{topic}-0: 1 -> 4\n" in out
+    assert f"{other}-0: " in error
+    out, _ = run(four, "reassign", "status", str(third), "-o", "json", "-w", code=8)
+    assert replicas(four, topic)[0] == [4]
+
+
+def test_a_broker_that_hangs_stops_no_throttled_plan(
+    four: BrokerCluster, topic: str, tmp_path: Path
+) -> None:
+    controller = four.controller()
+    still, old, new = (number for number in (1, 2, 3, 4) if number != controller)
+    place(four, topic, [[old]])
+    file = write(tmp_path / "plan.json", topic, [[new]])
+    bootstrap = four.brokers[controller].bootstrap
+    four.brokers[still].signal(signal.SIGSTOP)
+    try:
+        arguments = ["reassign", "apply", file, "--throttle", "500MB/s", "-w", "--timeout", "5"]
+        run(four, *arguments, bootstrap=bootstrap)
+    finally:
+        four.brokers[still].signal(signal.SIGCONT)
+    assert replicas(four, topic) == [[new]]
+    assert not is_throttled(four, topic)
 
 
 def test_a_throttle_that_follows_the_brokers(

@@ -54,10 +54,11 @@ def drain(
     cluster: Cluster, broker: int, allowed: Sequence[int] | None = None, *, rack_aware: bool = True
 ) -> Plan:
     """The plan by which ``broker`` has no replica any more; the partitions that cannot go are
-    obstacles."""
-    others = [number for number in allowed or cluster.brokers if number != broker]
+    obstacles. ``allowed``: who gets its replicas; other brokers keep those that they have."""
+    others = [number for number in cluster.brokers if number != broker]
     chosen = on_broker(cluster, broker)
-    plan = make_plan(cluster, Wish(others, (), chosen, rack_aware=rack_aware))
+    wish = Wish(others, (), chosen, rack_aware=rack_aware, takers=allowed)
+    plan = make_plan(cluster, wish)
     return without_crowding(cluster, plan) if rack_aware else plan
 
 

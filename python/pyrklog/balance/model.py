@@ -118,7 +118,8 @@ class Wish:
     ``allowed``: brokers that may have replicas of the chosen partitions; others give theirs away.
     ``chosen``: partitions that may move; None: all. ``replication_factor`` None: as many as now.
     ``goals`` empty: move only what must move. ``targets``: the brokers that get replicas for
-    balance; None: all of ``allowed``.
+    balance; None: all of ``allowed``. ``takers``: the brokers that get replicas at all; None:
+    all of ``allowed``.
     """
 
     allowed: Collection[int]
@@ -127,6 +128,7 @@ class Wish:
     replication_factor: int | None = None
     rack_aware: bool = True
     targets: Collection[int] | None = None
+    takers: Collection[int] | None = None
     tolerance: float = TOLERANCE
 
 
@@ -149,6 +151,13 @@ class Plan:
 
     changed: dict[PartitionKey, Replicas] = field(default_factory=dict)
     obstacles: list[Obstacle] = field(default_factory=list)
+
+
+def too_few(replicas: int, brokers: int) -> str:
+    """Why so many replicas do not fit on so many brokers."""
+    if not brokers:
+        return "no other broker is there"
+    return f"{replicas} replicas need {replicas} brokers, and there are only {brokers}"
 
 
 def name_of(key: PartitionKey) -> str:

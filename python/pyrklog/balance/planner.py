@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pyrklog.balance.leaders import Leaders
-from pyrklog.balance.model import Cluster, Obstacle, Partition, PartitionKey, Plan, Wish
+from pyrklog.balance.model import Cluster, Obstacle, Partition, PartitionKey, Plan, Wish, too_few
 from pyrklog.balance.search import Search
 from pyrklog.balance.settling import Settling
 from pyrklog.balance.working import Working
@@ -61,7 +61,5 @@ def _why_never(one: Partition, wish: Wish) -> str | None:
     if wanted < one.least_replicas:
         return f"{wanted} replicas are fewer than its min.insync.replicas of {one.min_insync}"
     if wanted > len(set(wish.allowed)):
-        return (
-            f"{wanted} replicas need {wanted} brokers, and there are only {len(set(wish.allowed))}"
-        )
+        return too_few(wanted, len(set(wish.allowed)))
     return None

@@ -71,13 +71,6 @@ class Record:
             found.setdefault(one.batch, []).append(key)
         return [found[batch] for batch in sorted(found)]
 
-    def from_placement(self, before: Placement) -> Record:
-        """The same with other replicas to go back to."""
-        entries = {
-            key: replace(one, before=tuple(before[key])) for key, one in self.entries.items()
-        }
-        return replace(self, entries=entries)
-
     def finished(self, at_ms: int, real_bytes: int, *, is_watched: bool) -> Record:
         return replace(self, finished_ms=at_ms, real_bytes=real_bytes, is_watched=is_watched)
 

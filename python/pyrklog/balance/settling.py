@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import heapq
 
-from pyrklog.balance.model import Goal, Obstacle
+from pyrklog.balance.model import Goal, Obstacle, too_few
 from pyrklog.balance.working import OF_REPLICAS, Working, by_size
 
 
@@ -97,16 +97,17 @@ class Settling:
         for broker, rack in enumerate(working.rack):
             if broker in taken:
                 counts[rack] += 1
-            else:
+            elif working.is_open[broker]:
                 free[rack] = True
         return min((counts[rack] for rack in counts if free[rack]), default=0)
 
     def _why(self, at: int) -> str:
         working = self._working
-        free = [one for one in range(len(working.numbers)) if one not in working.replicas[at]]
-        if not free:
-            wanted, count = working.wanted[at], len(working.numbers)
-            return f"{wanted} replicas need {wanted} brokers, and there are only {count}"
+        others = [one for one in range(len(working.numbers)) if one not in working.replicas[at]]
+        if others and not any(working.is_open[one] for one in others):
+            return "each broker that may get its replica has one already"
+        if not others:
+            return too_few(working.wanted[at], len(working.numbers))
         where = " outside the racks of its other replicas" if working.rack else ""
         return f"no broker{where} has room for its {working.size[at]} bytes"
 

@@ -43,8 +43,11 @@ class Working:
         names = {rack: at for at, rack in enumerate(sorted(set(racks.values())))}
         self.rack = [names[racks[number]] for number in self.numbers] if racks else []
         targets = set(self.numbers if wish.targets is None else wish.targets)
-        self.takes = [number in targets for number in self.numbers]
-        """Whether a broker gets replicas for balance."""
+        takers = set(self.numbers if wish.takers is None else wish.takers)
+        self.is_open = [number in takers for number in self.numbers]
+        """Whether a broker gets replicas at all."""
+        self.takes = [number in targets & takers for number in self.numbers]
+        """Whether it gets replicas for balance."""
         self.room = [cluster.brokers[number].room_bytes() for number in self.numbers]
         """Bytes that may be added still; None: unknown, so unbounded."""
         self.load = {goal: [0.0] * len(self.numbers) for goal in Goal}
@@ -140,6 +143,8 @@ class Working:
             return False
         room = self.room[broker]
         is_back = self.numbers[broker] in self.before[at]
+        if not (is_back or self.is_open[broker]):
+            return False
         return room is None or is_back or self.size[at] <= room
 
     def crowd(self, at: int, broker: int, without: int = -1) -> int:

@@ -25,6 +25,8 @@ from pyrklog.cli.options import (
 )
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from pyrklog.balance.model import Cluster, PartitionKey, Plan
     from pyrklog.balance.prediction import Limit
     from pyrklog.cli.connection import Connection
@@ -173,7 +175,7 @@ class _Emptying:
         heads = handover(found.cluster, broker) if broker in found.cluster.brokers else {}
         heads = {key: after for key, after in heads.items() if key not in found.moving}
         if not plan.changed:
-            self._say_under_way(connection, admin, found)
+            self._finish(connection, admin, found)
             return
         self._say_plan(found, plan, len(heads))
         if how.dry_run:
@@ -181,10 +183,7 @@ class _Emptying:
             return
         if not how.yes:
             confirm([str(broker)], words[0], noun=words[1], done="moved")
-        if heads:
-            self._hand_over(admin, heads)
-        codes = self._move(connection, admin, plan, found.cluster)
-        exit_with(codes)
+        exit_with(self._move(connection, admin, plan, found, heads))
 
     def _refuse(self, plan: "Plan") -> None:
         """Each partition that cannot go, and that nothing was done."""
@@ -197,24 +196,39 @@ class _Emptying:
         fix = "add a broker or space, or lower the replicas: `pyrklog cluster reassign plan --rf`"
         raise CliError(Problem.WOULD_BREAK_A_MINIMUM, what, fix)
 
-    def _say_under_way(
+    def _finish(
         self, connection: "Connection", admin: "ReassignmentAdmin", found: "Measured"
     ) -> None:
-        """Nothing is left to begin: what moves already is waited for."""
+        """Nothing is left to begin: what moves already is waited for, and what a run that was
+        killed has left throttled goes."""
+        from pyrklog.cli.reassign_rate import Rate
         from pyrklog.cli.reassign_run import watch
+        from pyrklog.cli.throttles import Throttles
 
-        leaving = {
-            key for key, one in admin.moving().items() if self._broker in one.removing_replicas
-        }
-        if leaving and self._how.watch:
-            watch(admin, self._options, leaving, self._how.output, found.cluster_id)
+        how, moving = self._how, admin.moving()
+        leaving = {key for key, one in moving.items() if self._broker in one.removing_replicas}
+        if leaving and how.watch and not how.dry_run:
+            rate = None if how.throttle is None else Rate(connection, admin, how.throttle)
+            if rate is not None:
+                targets = {key: found.cluster.placement[key] for key in leaving}
+                say(self._options, rate.begin(admin.origins()[0], targets))
+
+            def step() -> None:
+                said = None if rate is None else rate.step()
+                say(self._options, *([said] if said else []))
+
+            watch(admin, self._options, leaving, how.output, found.cluster_id, step=step)
             leaving = set()
         if leaving:
             count = counted(len(leaving), "partition")
             say(self._options, f"{count} on the way from broker {self._broker}")
             return
-        if self._how.watch:
-            exit_with([self._verdict(connection, admin)])
+        if how.dry_run:
+            say(self._options, f"broker {self._broker} has no replicas")
+            return
+        Throttles(connection, admin).end_of(self._broker)
+        if how.watch:
+            exit_with([self._verdict(admin)])
             return
         say(self._options, f"broker {self._broker} has no replicas")
 
@@ -258,34 +272,68 @@ class _Emptying:
         connection: "Connection",
         admin: "ReassignmentAdmin",
         plan: "Plan",
-        cluster: "Cluster",
+        found: "Measured",
+        heads: "Placement",
     ) -> list[Exit]:
         from pyrklog.balance.directories import choose
         from pyrklog.cli import reassign_record
         from pyrklog.cli.reassign_plan import render_plan
-        from pyrklog.cli.reassign_planning import begin_record, write_plan
+        from pyrklog.cli.reassign_planning import begin_record, first_record, write_plan
         from pyrklog.cli.reassign_run import Run
 
         how = self._how
-        record, complete = begin_record(connection, admin, plan.changed, self._limit, how.throttle)
-        directories = choose(cluster, plan.changed)
-        # A rollback gives the broker back what it led, too.
-        record = record.from_placement(cluster.placement)
         path = reassign_record.path_of(how.plan)
+        wanted, before = self._with_earlier(admin, plan, found, path)
+        directories = choose(found.cluster, wanted)
         if how.plan is not None:
-            write_plan(how.plan, render_plan(plan.changed, directories))
+            write_plan(how.plan, render_plan(wanted, directories))
+            # Before the leaders go: a rollback gives the broker back what it led, too.
+            reassign_record.save(path, first_record(admin, wanted, how.throttle, before))
+        heads = {key: after for key, after in heads.items() if key in wanted}
+        if heads:
+            self._hand_over(admin, heads)
+        record, complete = begin_record(
+            connection, admin, wanted, self._limit, how.throttle, before
+        )
         run = Run(connection, admin, self._options, record, path, how.output, directories, complete)
         codes = run.carry_out(how.throttle, watch=how.watch)
         run.show_all()
         is_whole = all(code is Exit.OK for code in codes)
-        if is_whole and not admin.moving().keys() & plan.changed.keys():
-            codes.append(self._verdict(connection, admin))
+        if is_whole and not admin.moving().keys() & wanted.keys():
+            codes.append(self._verdict(admin))
         elif is_whole:
             fix = "`pyrklog cluster reassign status` shows how far it is"
             say(self._options, f"on the way: {fix}; the same command again tells the end")
         return codes
 
-    def _verdict(self, connection: "Connection", admin: "ReassignmentAdmin") -> Exit:
+    def _with_earlier(
+        self, admin: "ReassignmentAdmin", plan: "Plan", found: "Measured", path: "Path | None"
+    ) -> tuple["Placement", "Placement"]:
+        """The plan with that of a run that was stopped, so that one rollback undoes both, and how
+        replicas were before. Without what was deleted, or moved elsewhere, while the user was
+        asked."""
+        from pyrklog.cli import reassign_record
+
+        now, _ = admin.placement()
+        before = found.cluster.placement
+        wanted = {
+            key: after
+            for key, after in plan.changed.items()
+            if set(now.get(key, ())) >= set(before[key])
+        }
+        earlier = reassign_record.load(path)
+        if earlier is None or earlier.finished_ms is not None:
+            return wanted, _only(before, wanted)
+        is_same = reassign_record.is_of(earlier, found.cluster_id) and all(
+            self._broker in one.before and self._broker not in one.after
+            for one in earlier.entries.values()
+        )
+        if not is_same:
+            return wanted, _only(before, wanted)
+        done = {key: one for key, one in earlier.after.items() if key in now}
+        return {**done, **wanted}, _only({**before, **earlier.before}, done, wanted)
+
+    def _verdict(self, admin: "ReassignmentAdmin") -> Exit:
         """Whether the broker has nothing: partitions may have been made on it meanwhile."""
         from pyrklog.cli.reassign_run import SETTLED_PAUSE_S, SETTLED_S
 
@@ -304,3 +352,8 @@ class _Emptying:
         what = f"broker {self._broker} has got {count} meanwhile, such as {left[0][0]}-{left[0][1]}"
         tell(CliError(Problem.NOT_AS_PLANNED, what, "run the command again"))
         return Exit.DIFFERS
+
+
+def _only(placement: Placement, *plans: Placement) -> Placement:
+    keys = set().union(*plans)
+    return {key: replicas for key, replicas in placement.items() if key in keys}

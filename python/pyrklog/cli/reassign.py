@@ -25,7 +25,6 @@ from pyrklog.cli.options import (
 
 if TYPE_CHECKING:
     from pyrklog.balance.record import Record
-    from pyrklog.cli.connection import Connection, PartitionKey
     from pyrklog.cli.reassign_cluster import ReassignmentAdmin
     from pyrklog.cli.reassign_plan import Placement
 
@@ -142,15 +141,18 @@ def apply(
     earlier = reassign_record.load(path)
     connection = connect(options)
     cluster = ReassignmentAdmin(connection)
-    before, _ = cluster.placement()
-    _check_places(wanted, before)
+    before, cluster_id = cluster.placement()
+    record = reassign_record.of_plan(earlier, wanted, cluster_id)
+    _check_replaced(earlier, record, path, cluster_id)
+    if record is None:
+        # A plan that goes on is not stopped by a topic that was deleted meanwhile.
+        _check_places(wanted, before)
     if not wanted:
         say(options, "nothing to do: the plan is empty")
         return
     if dry_run:
         _say_only(cluster, options, before, wanted)
         return
-    record = reassign_record.of_plan(earlier, wanted)
     is_done = record is not None and record.finished_ms is not None
     # A plan that is done, and was undone since, begins anew; what it began from is kept otherwise.
     if record is None or (is_done and not before.items() >= wanted.items()):
@@ -202,6 +204,7 @@ def status(
     from pyrklog.cli import reassign_progress, reassign_record, reassign_run
     from pyrklog.cli.reassign_cluster import ReassignmentAdmin
     from pyrklog.cli.reassign_plan import parse_log_dirs, parse_plan
+    from pyrklog.cli.throttles import Throttles
 
     text = None if file is None else _read(file)
     wanted = None if text is None or file is None else parse_plan(text, file)
@@ -210,9 +213,12 @@ def status(
     record = None
     if wanted is not None:
         record = reassign_record.of_plan(reassign_record.load(path), wanted)
-    cluster = ReassignmentAdmin(connect(options))
+    connection = connect(options)
+    cluster = ReassignmentAdmin(connection)
     places = None if wanted is None else set(wanted)
     cluster_id = cluster.placement()[1]
+    if record is not None and not reassign_record.is_of(record, cluster_id):
+        record = None
     if watch:
         moves = reassign_run.watch(cluster, options, places, output, cluster_id, record)
     else:
@@ -226,10 +232,13 @@ def status(
         show(reassign_progress.listing(moves, cluster_id, record), output)
     if moves.whole is not None and record is not None and output in _TABLES:
         say(options, reassign_progress.line(moves.whole, record))
+    throttles = Throttles(connection, cluster)
+    if wanted is None and not moves.items and throttles.named():
+        fix = "`pyrklog cluster reassign cancel --all` takes that away"
+        typer.echo(f"note: nothing moves, and replicas are throttled still; {fix}", err=True)
     if wanted is None or not is_over:
         return
-    there = {topic for topic, _ in cluster.placement()[0]}
-    cluster.unthrottle({topic for topic, _ in wanted} & there)
+    throttles.end(wanted)
     # Standard output is a program's, if it has asked for another form than a table.
     heard = options if output in _TABLES else replace(options, quiet=True)
     if watch:
@@ -256,45 +265,16 @@ def cancel(
     dry_run: OnlySaid = False,
 ) -> None:
     """Cancel moves: the earlier replicas come back, and throttles go."""
-    from pyrklog.cli.reassign_cluster import ReassignmentAdmin
+    from pyrklog.cli.reassign_cancel import Back, cancel_moves
     from pyrklog.cli.reassign_plan import parse_plan
-    from pyrklog.cli.reassign_run import name_of, report
 
     if everything == (file is not None):
         raise CliError(Problem.ARGUMENT_MISSING, "a plan or --all says what to cancel")
     if rollback and file is None:
         raise CliError(Problem.ARGUMENTS_DISAGREE, "--rollback needs the plan, not --all")
     named = None if file is None else parse_plan(_read(file), file)
-    record = _record_to_undo(file, progress, named) if rollback else None
-    connection = connect(options)
-    cluster = ReassignmentAdmin(connection)
-    moving = cluster.moving()
-    chosen = [place for place in moving if named is None or place in named]
-    if dry_run:
-        say(options, *[f"{name_of(place)}: would be cancelled" for place in chosen])
-        say(options, *([] if chosen else ["nothing moves"]))
-        if record is not None:
-            _say_back(cluster, options, record, set(chosen))
-        return
-    # Remove throttles also if nothing moves any more: the plan may be done.
-    throttled = cluster.throttled_topics()
-    if named is not None:
-        throttled &= {topic for topic, _ in named}
-    codes = []
-    if chosen:
-        for place, (code, why) in cluster.alter(dict.fromkeys(chosen)).items():
-            if code:
-                codes.append(report(place, code, why))
-            else:
-                codes.append(Exit.OK)
-                say(options, f"{name_of(place)}: cancelled")
-    else:
-        say(options, "nothing moves")
-    if chosen or throttled or named is not None:
-        cluster.unthrottle(throttled)
-    if record is not None and file is not None:
-        codes += _move_back(connection, cluster, options, record, file, throttle, watch)
-    exit_with(codes)
+    back = Back(file, progress, throttle, watch) if rollback and file is not None else None
+    cancel_moves(options, named, back, dry_run=dry_run)
 
 
 @command(app, "auto", *CONNECTION, "quiet")
@@ -330,66 +310,6 @@ def auto(
     run_rounds(options, Rules(goals, watcher, every_s, limit, throttle, rounds, dry_run))
 
 
-def _record_to_undo(file: str | None, progress: str | None, named: "Placement | None") -> "Record":
-    from pyrklog.cli import reassign_record
-
-    path = reassign_record.path_of(file, progress)
-    found = reassign_record.load(path)
-    if found is None:
-        what = f"{path or 'standard input'}: nothing is known of how replicas were before"
-        raise CliError(
-            Problem.FILE_NOT_FOUND, what, "apply the file that `apply --rollback FILE` has written"
-        )
-    if named is None or reassign_record.of_plan(found, named) is None:
-        raise CliError(Problem.FILE_CONTENT, f"{path} is of another plan than {file}")
-    return found
-
-
-def _say_back(
-    cluster: "ReassignmentAdmin",
-    options: Settings,
-    record: "Record",
-    cancelled: "set[PartitionKey]",
-) -> None:
-    from pyrklog.cli.reassign_run import listed, name_of
-
-    now, _ = cluster.placement()
-    for place, before in record.before.items():
-        if place not in cancelled and now.get(place) not in (None, before):
-            told = f"{listed(now[place])} -> {listed(before)}"
-            say(options, f"{name_of(place)}: would go back, {told}")
-
-
-def _move_back(
-    connection: "Connection",
-    cluster: "ReassignmentAdmin",
-    options: Settings,
-    record: "Record",
-    file: str,
-    throttle: str | None,
-    watch: bool,
-) -> list[Exit]:
-    """Begins the moves back, which have a record of their own."""
-    from pyrklog.balance.prediction import Limit
-    from pyrklog.cli import reassign_record
-    from pyrklog.cli.reassign_planning import begin_record
-    from pyrklog.cli.reassign_run import Run
-
-    now, _ = cluster.placement()
-    back = {
-        place: before
-        for place, before in record.before.items()
-        if place in now and now[place] != before
-    }
-    if not back:
-        say(options, "all replicas are as before")
-        return []
-    undone, complete = begin_record(connection, cluster, back, Limit(), throttle)
-    path = reassign_record.path_of(f"{file}.rollback")
-    run = Run(connection, cluster, options, undone, path, complete=complete)
-    return run.carry_out(throttle, watch=watch)
-
-
 def _read(file: str) -> str:
     if file == STANDARD_INPUT:
         return sys.stdin.read()
@@ -399,6 +319,19 @@ def _read(file: str) -> str:
         raise unread(file, error, Problem.FILE_CONTENT) from None
     except UnicodeDecodeError:
         raise CliError(Problem.FILE_CONTENT, f"{file} is no text") from None
+
+
+def _check_replaced(
+    earlier: "Record | None", record: "Record | None", path: Path | None, cluster_id: str | None
+) -> None:
+    """What undoes a plan of another cluster is not lost to this one."""
+    from pyrklog.cli import reassign_record
+
+    if earlier is None or record is not None or reassign_record.is_of(earlier, cluster_id):
+        return
+    if earlier.finished_ms is None:
+        what = f"{path} keeps the progress of a plan that another cluster has begun"
+        raise CliError(Problem.FILE_CONTENT, what, "check -b, or name another file: --progress")
 
 
 def _check_places(wanted: "Placement", before: "Placement") -> None:

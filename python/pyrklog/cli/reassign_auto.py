@@ -6,6 +6,8 @@ import re
 import time
 from typing import NamedTuple
 
+import typer
+
 from pyrklog.balance.automatic import MINUTES_OF_DAY, Decision, Hours, Watcher
 from pyrklog.balance.explaining import explain
 from pyrklog.balance.model import Goal, Wish, skews
@@ -13,13 +15,14 @@ from pyrklog.balance.planner import make_plan
 from pyrklog.balance.prediction import Limit, in_batches
 from pyrklog.base.problems import Problem
 from pyrklog.cli.admin_common import connect, say
-from pyrklog.cli.connection import Connection
+from pyrklog.cli.connection import Connection, PartitionKey
 from pyrklog.cli.failures import CliError, Exit, tell
 from pyrklog.cli.options import Settings
 from pyrklog.cli.reassign_cluster import ReassignmentAdmin
 from pyrklog.cli.reassign_measure import Measured, measure
 from pyrklog.cli.reassign_planning import new_record
 from pyrklog.cli.reassign_run import Run, arrow
+from pyrklog.cli.throttles import Throttles
 
 _HOURS = re.compile(r"(\d\d?)(?::(\d\d))?-(\d\d?)(?::(\d\d))?")
 
@@ -51,11 +54,14 @@ def parse_hours(text: str) -> Hours:
 def run_rounds(options: Settings, rules: Rules) -> None:
     """Looks again and again; an unreachable cluster is waited for."""
     looks, before = 0, ""
+    unfinished: set[PartitionKey] = set()
     connection: Connection | None = None
     while True:
         try:
             connection = connection or connect(options)
-            decision = _look(connection, options, rules)
+            if not looks:
+                _tell_left(connection)
+            decision = _look(connection, options, rules, unfinished)
         except CliError as error:
             if error.code not in (Exit.UNREACHABLE, Exit.TIMED_OUT):
                 raise
@@ -71,10 +77,24 @@ def run_rounds(options: Settings, rules: Rules) -> None:
         time.sleep(rules.every_s)
 
 
-def _look(connection: Connection, options: Settings, rules: Rules) -> Decision:
+def _tell_left(connection: Connection) -> None:
+    """What an earlier command has left throttled may be somebody's wish, so it stays."""
+    admin = ReassignmentAdmin(connection)
+    if not admin.moving() and Throttles(connection, admin).named():
+        fix = "`pyrklog cluster reassign cancel --all` takes that away"
+        typer.echo(f"note: nothing moves, and replicas are throttled still; {fix}", err=True)
+
+
+def _look(
+    connection: Connection, options: Settings, rules: Rules, unfinished: set[PartitionKey]
+) -> Decision:
+    """``unfinished``: what a round has begun before the cluster was out of reach."""
     admin = ReassignmentAdmin(connection)
     needs_rates = Goal.IN in rules.goals
     found = measure(connection, admin, rates_of=None if needs_rates else ())
+    if unfinished and not unfinished & found.moving:
+        Throttles(connection, admin).end(unfinished)
+        unfinished.clear()
     now = skews(found.cluster, found.cluster.placement, found.cluster.brokers)
     local = time.localtime()
     decision = rules.watcher.look(
@@ -85,7 +105,7 @@ def _look(connection: Connection, options: Settings, rules: Rules) -> Decision:
     )
     if decision.acts:
         say(options, f"balances: {decision.why}")
-        _balance(connection, admin, options, rules, found)
+        _balance(connection, admin, options, rules, found, unfinished)
     return decision
 
 
@@ -95,6 +115,7 @@ def _balance(
     options: Settings,
     rules: Rules,
     found: Measured,
+    unfinished: set[PartitionKey],
 ) -> None:
     """One round: the first batch of a plan, each move with its reason."""
     cluster = found.cluster
@@ -113,7 +134,9 @@ def _balance(
     else:
         record = new_record(found, changed, None, rules.throttle)
         quiet = Run(connection, admin, _quiet(options), record, None)
+        unfinished.update(changed)
         codes = quiet.carry_out(rules.throttle, watch=True)
+        unfinished.clear()
         bad = [code for code in codes if code is not Exit.OK]
         say(options, "not all of it was done" if bad else "done")
     rules.watcher.acted()

@@ -11,16 +11,10 @@ from pyrklog.cli.broker_connection import BrokerConnection
 from pyrklog.cli.cluster_requests import plain_only
 from pyrklog.cli.connection import Connection, PartitionKey
 from pyrklog.cli.failures import CliError
-from pyrklog.cli.reassign_plan import Placement
 from pyrklog.protocol.cluster import (
     DESCRIBE_CLUSTER,
     DescribeClusterRequest,
     DescribeClusterResponse,
-)
-from pyrklog.protocol.configs import (
-    DESCRIBE_CONFIGS,
-    DescribeConfigsRequest,
-    DescribeConfigsResource,
 )
 from pyrklog.protocol.elections import ELECT_LEADERS, ElectedTopic, ElectLeadersRequest
 from pyrklog.protocol.errors import ErrorCode
@@ -46,13 +40,8 @@ RETRY_PAUSE_S = 0.2
 SILENT_TIMEOUT_S = 3.0
 _LOG_DIRS_VERSION = 2
 _ALTER_DIRS_VERSION = 1
-_CONFIGS_VERSION = 1
 _ELECT_VERSION = 2
 """Since Kafka 2.4, as reassignments."""
-_TOPIC = 2
-_RATES = ("leader.replication.throttled.rate", "follower.replication.throttled.rate")
-_LEADERS = "leader.replication.throttled.replicas"
-_FOLLOWERS = "follower.replication.throttled.replicas"
 
 ReplicaSizes = Mapping[tuple[str, int, int], int]
 """Bytes by topic, partition and broker."""
@@ -90,6 +79,14 @@ class ReassignmentAdmin:
             for index, partition in topic.partitions.items()
         }
         return found, metadata.cluster_id
+
+    def origins(self) -> tuple[dict[PartitionKey, tuple[int, ...]], str | None]:
+        """The same without the replicas that running moves add: what a cancel would leave."""
+        found, cluster_id = self.placement()
+        for key, one in self.moving().items():
+            if key in found:
+                found[key] = tuple(b for b in one.replicas if b not in one.adding_replicas)
+        return found, cluster_id
 
     def sizes(self, *, without_silent: bool = False) -> ReplicaSizes:
         """Bytes of each replica on the live brokers.
@@ -273,71 +270,3 @@ class ReassignmentAdmin:
             for one in topic.partition_result
             if one.error_code not in fine
         }
-
-    def throttle(self, before: Placement, plan: Placement, rate_bytes: int) -> None:
-        """Limits only the copies of a plan to a rate (KIP-73)."""
-        leaders: dict[str, list[str]] = {}
-        followers: dict[str, list[str]] = {}
-        for (topic, index), replicas in plan.items():
-            old = before.get((topic, index), ())
-            leaders.setdefault(topic, []).extend(f"{index}:{broker}" for broker in old)
-            fresh = [f"{index}:{broker}" for broker in replicas if broker not in old]
-            followers.setdefault(topic, []).extend(fresh)
-        for topic in leaders:
-            options = {_LEADERS: ",".join(leaders[topic]), _FOLLOWERS: ",".join(followers[topic])}
-            self._set("topic", topic, options)
-        self.set_rate(rate_bytes)
-
-    def set_rate(self, rate_bytes: int) -> None:
-        """The rate of each broker; a throttle names the replicas that it is for."""
-        for one in self.describe().brokers:
-            self._set("broker", str(one.broker_id), dict.fromkeys(_RATES, str(rate_bytes)))
-
-    def throttled_topics(self) -> set[str]:
-        topics = sorted({topic for topic, _ in self.placement()[0]})
-        request = DescribeConfigsRequest(
-            [DescribeConfigsResource(_TOPIC, name, [_LEADERS, _FOLLOWERS]) for name in topics]
-        )
-        timeout_s = min(self._timeout_s, SILENT_TIMEOUT_S)
-        for one in self.describe().brokers:
-            try:
-                with BrokerConnection((one.host, one.port), timeout_s) as broker:
-                    found = broker.ask(DESCRIBE_CONFIGS, _CONFIGS_VERSION, request)
-            except OSError:
-                continue
-            return {
-                resource.resource_name
-                for resource in found.results
-                for entry in resource.configs
-                if entry.value
-            }
-        raise CliError(Problem.NO_BROKER, "no broker tells options of topics", "try again")
-
-    def unthrottle(self, topics: Collection[str]) -> None:
-        for topic in topics:
-            self._set("topic", topic, {_LEADERS: None, _FOLLOWERS: None})
-        for one in self.describe().brokers:
-            self._set("broker", str(one.broker_id), dict.fromkeys(_RATES))
-
-    def _set(self, kind: str, name: str, options: Mapping[str, str | None]) -> None:
-        from confluent_kafka import KafkaException
-        from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource
-
-        entries = [
-            ConfigEntry(
-                option,
-                value,
-                incremental_operation=(
-                    AlterConfigOpType.DELETE if value is None else AlterConfigOpType.SET
-                ),
-            )
-            for option, value in options.items()
-        ]
-        resource = ConfigResource(kind, name, incremental_configs=entries)
-        (future,) = self._connection.admin.incremental_alter_configs(
-            [resource], request_timeout=self._timeout_s
-        ).values()
-        try:
-            future.result()
-        except KafkaException as error:
-            raise self._connection.explain(error.args[0], f"throttle of {kind} {name}") from None

@@ -194,11 +194,12 @@ def begin_record(
     wanted: Mapping[PartitionKey, tuple[int, ...]],
     limit: Limit,
     throttle: str | None,
+    before: Placement | None = None,
 ) -> tuple[Record, Callable[[Record], Record] | None]:
     """The record of a plan that begins now, and what completes it; None: it is complete, as batches
-    need the bytes."""
+    need the bytes. ``before``: how replicas were, if they have changed for the plan already."""
     leaders = admin.leaders()
-    record = first_record(admin, wanted, throttle)
+    record = first_record(admin, wanted, throttle, before)
 
     def complete(first: Record) -> Record:
         return measured_record(connection, admin, first, leaders, limit)
@@ -210,9 +211,12 @@ def first_record(
     admin: ReassignmentAdmin,
     wanted: Mapping[PartitionKey, tuple[int, ...]],
     throttle: str | None,
+    before: Placement | None = None,
 ) -> Record:
     """Of a plan that begins now, as one batch; its bytes and times are not known yet."""
-    placement, cluster_id = admin.placement()
+    placement, cluster_id = admin.origins()
+    if before is not None:
+        placement.update(before)
     all_at_once = [Batch(tuple(wanted), 0, None)]
     prediction = Prediction(_rate_of(throttle), all_at_once)
     at_ms = reassign_record.now_ms()

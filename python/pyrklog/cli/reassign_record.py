@@ -31,7 +31,7 @@ def able(path: Path | None, given: str | None) -> Path | None:
     a plan may come out of a pipe, or a folder that one may only read."""
     if path is None or given is not None:
         return path
-    new = path.with_name(path.name + NEW)
+    new = _new(path)
     try:
         new.touch()
         new.unlink()
@@ -61,9 +61,12 @@ def save(path: Path | None, record: Record) -> None:
     """Replaces the file as a whole, so that no end of the command leaves a part."""
     if path is None:
         return
-    new = path.with_name(path.name + NEW)
+    new = _new(path)
     try:
-        new.write_text(to_json(record))
+        with new.open("w") as file:
+            file.write(to_json(record))
+            file.flush()
+            os.fsync(file.fileno())
         os.replace(new, path)
     except OSError as error:
         what = f"{path}: {error.strerror}"
@@ -71,9 +74,33 @@ def save(path: Path | None, record: Record) -> None:
         raise CliError(Problem.NOT_WRITTEN, what, fix) from None
 
 
-def of_plan(record: Record | None, plan: Mapping[PartitionKey, tuple[int, ...]]) -> Record | None:
-    """The record, if it is that of this plan."""
-    return record if record is not None and record.after == dict(plan) else None
+def keep(path: Path | None, record: Record) -> None:
+    """The same, once moves have begun: they go on where nothing can be written any more."""
+    try:
+        save(path, record)
+    except CliError as error:
+        print(f"note: how it goes is not kept: {error.what}", file=sys.stderr)
+
+
+def _new(path: Path) -> Path:
+    """Two commands may write at once."""
+    return path.with_name(f"{path.name}{NEW}{os.getpid()}")
+
+
+def of_plan(
+    record: Record | None,
+    plan: Mapping[PartitionKey, tuple[int, ...]],
+    cluster_id: str | None = None,
+) -> Record | None:
+    """The record, if it is that of this plan, and of this cluster where that is known."""
+    if record is None or record.after != dict(plan):
+        return None
+    return record if cluster_id is None or is_of(record, cluster_id) else None
+
+
+def is_of(record: Record, cluster_id: str | None) -> bool:
+    """Whether it may be of this cluster."""
+    return None in (record.cluster_id, cluster_id) or record.cluster_id == cluster_id
 
 
 def now_ms() -> int:

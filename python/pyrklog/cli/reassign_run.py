@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import typer
 
 from pyrklog.balance.directories import Directories
 from pyrklog.balance.model import Placement
 from pyrklog.balance.record import Record
-from pyrklog.balance.throttle import AutoThrottle
 from pyrklog.base.problems import Problem
 from pyrklog.cli import reassign_record
 from pyrklog.cli.admin_common import say, show
@@ -21,7 +21,6 @@ from pyrklog.cli.connection import Connection, PartitionKey
 from pyrklog.cli.failures import CliError, Exit, counted, tell
 from pyrklog.cli.options import OutputFormat, Settings
 from pyrklog.cli.reassign_cluster import ReassignmentAdmin
-from pyrklog.cli.reassign_plan import AUTO, amount, parse_throttle
 from pyrklog.cli.reassign_progress import (
     Moves,
     add_times,
@@ -31,74 +30,18 @@ from pyrklog.cli.reassign_progress import (
     listing,
     read_moves,
 )
+from pyrklog.cli.reassign_rate import Rate
+from pyrklog.cli.throttles import Throttles
+from pyrklog.protocol.errors import ErrorCode
+
+T = TypeVar("T")
 
 WATCH_INTERVAL_S = 1.0
 SETTLED_S = 5.0
 """Longest wait until brokers tell that replicas have gone."""
 SETTLED_PAUSE_S = 0.1
+NO_RESULT = ErrorCode.UNKNOWN_SERVER_ERROR, "the controller tells nothing of it"
 _TABLES = (OutputFormat.TABLE, OutputFormat.WIDE)
-PLAIN_RATE = "50MB/s"
-"""Instead of a rate that follows the brokers, where they do not tell how they are."""
-CHANGE_LEAST = 0.1
-"""A throttle that changes by less is left as it is: each change is written for every broker."""
-
-
-class Throttle:
-    """The rate of a plan's copies."""
-
-    def __init__(self, connection: Connection, admin: ReassignmentAdmin, given: str) -> None:
-        self._connection = connection
-        self._admin = admin
-        self._auto: AutoThrottle | None = None
-        self._sources: list[Any] = []
-        self.rate_bytes = 0
-        self._given = given
-        self._plan: Collection[PartitionKey] = ()
-
-    @property
-    def follows(self) -> bool:
-        """Whether somebody has to go on looking."""
-        return self._auto is not None
-
-    def begin(self, before: Placement, wanted: Placement) -> str:
-        """Sets the rate; returns what to say."""
-        self._plan = wanted.keys()
-        if self._given != AUTO:
-            self.rate_bytes = parse_throttle(self._given)
-            told = f"each broker copies at most {amount(self.rate_bytes)}/s"
-        else:
-            told = self._begin_auto()
-        self._admin.throttle(before, wanted, self.rate_bytes)
-        return told
-
-    def _begin_auto(self) -> str:
-        from pyrklog.cli import reassign_signs
-
-        described = self._admin.describe()
-        addresses = {one.broker_id: (one.host, one.port) for one in described.brokers}
-        if not reassign_signs.all_ours(addresses):
-            self.rate_bytes = parse_throttle(PLAIN_RATE)
-            told = "these brokers do not tell how they bear it"
-            return f"{told}: each copies at most {amount(self.rate_bytes)}/s"
-        self._sources = reassign_signs.sources(addresses, self._admin.leaders(), self._plan)
-        calm = reassign_signs.read(self._sources)
-        self._auto = AutoThrottle(calm.latency_ms)
-        self.rate_bytes = self._auto.rate_bytes
-        return f"each broker copies at most {amount(self.rate_bytes)}/s for a start"
-
-    def step(self) -> str | None:
-        """Looks at the sources, and changes the rate; returns what to say."""
-        from pyrklog.cli import reassign_signs
-
-        if self._auto is None:
-            return None
-        behind = self._admin.behind(self._plan)
-        rate = self._auto.step(reassign_signs.read(self._sources, behind))
-        if abs(rate - self.rate_bytes) < CHANGE_LEAST * self.rate_bytes:
-            return None
-        self._admin.set_rate(rate)
-        self.rate_bytes = rate
-        return f"at most {amount(rate)}/s now: {self._auto.why}"
 
 
 class Run:
@@ -126,7 +69,7 @@ class Run:
         self._options = options if is_told else replace(options, quiet=True)
         self._path = path
         self._connection = connection
-        self._throttle: Throttle | None = None
+        self._rate: Rate | None = None
         self._errors: dict[PartitionKey, str] = {}
         self.record = record
 
@@ -135,32 +78,42 @@ class Run:
         for that, too. Returns the partitions' exit codes."""
         before, _ = self._admin.placement()
         wanted = self._left(before)
-        if throttle is not None:
-            self._throttle = Throttle(self._connection, self._admin, throttle)
-            # An unfinished plan is throttled as a whole: what was there before is its source.
-            said = self._throttle.begin({**before, **self.record.before}, self.record.after)
-            say(self._options, said)
-        watch = watch or (self._throttle is not None and self._throttle.follows)
+        # Before anything changes: without it nothing could be undone.
         reassign_record.save(self._path, self.record)
         codes = self._place()
         if Exit.FAILED in codes:
-            if throttle is not None:
-                self._admin.unthrottle({topic for topic, _ in self.record.entries})
             return codes
-        codes = self._begin_batches(wanted, before, watch)
-        mine = self.record.entries.keys()
-        if watch and self._admin.moving().keys() & mine:
-            self.watch(set(mine))
-        if watch:
-            wait_for_directories(self._admin, self._options, self._directories)
-        is_over = watch or Exit.OK not in codes
-        if not codes and not watch:
-            is_over = not self._admin.moving().keys() & mine
-        if throttle is not None and is_over:
-            self._admin.unthrottle({topic for topic, _ in mine})
+        # One that went on after a crash may find the throttle of the run before.
+        is_throttled = throttle is not None or self.record.throttle is not None
+        try:
+            if throttle is not None:
+                self._rate = Rate(self._connection, self._admin, throttle)
+                # The plan is throttled as a whole: what was there before is its source.
+                say(self._options, self._rate.begin(self.record.before, self.record.after))
+            watch = watch or (self._rate is not None and self._rate.follows)
+            codes = self._begin_batches(wanted, before, watch)
+            self._end(codes, is_throttled, watch)
+        except BaseException:
+            if is_throttled:
+                fix = "the same command again goes on, `pyrklog cluster reassign cancel` ends it"
+                typer.echo(f"note: what moves, moves on, and its throttle stays; {fix}", err=True)
+            raise
         if watch and (Exit.OK in codes or not codes):
-            codes.append(self.conclude(is_watched=True))
+            codes.append(outlast(lambda: self.conclude(is_watched=True)))
         return codes
+
+    def _end(self, codes: Sequence[Exit], is_throttled: bool, watch: bool) -> None:
+        """Waits for the rest, if somebody watches, and takes the throttle away."""
+        mine = self.record.entries.keys()
+        throttles = Throttles(self._connection, self._admin)
+        if watch:
+            if outlast(self._admin.moving).keys() & mine:
+                self.watch(set(mine))
+            wait_for_directories(self._admin, self._options, self._directories)
+            if is_throttled:
+                outlast(lambda: throttles.end(mine, is_sure=True))
+        elif is_throttled and Exit.OK not in codes and not self._admin.moving().keys() & mine:
+            throttles.end(mine, is_sure=True)
 
     def _place(self) -> list[Exit]:
         """Names the directories of new replicas, and begins moves between directories. A refusal
@@ -178,18 +131,33 @@ class Run:
         batches = [[key for key in keys if key in wanted] for keys in self.record.batches()]
         batches = [keys for keys in batches if keys]
         codes: list[Exit] = []
+        if batches and len(self.record.batches()) > 1:
+            # A batch of the run before may be under way still.
+            under_way = self._admin.moving().keys() & self.record.entries.keys()
+            if under_way:
+                self.watch(under_way)
         for number, keys in enumerate(batches, 1):
             if len(batches) > 1:
                 count = counted(len(keys), "partition")
                 say(self._options, f"batch {number} of {len(batches)}: {count}")
-            began = self._begin({key: wanted[key] for key in keys}, before)
+            targets = {key: wanted[key] for key in keys}
+            begin = partial(self._begin, targets, before)
+            began = begin() if number == 1 else outlast(begin)
             codes += began
             if self._complete is not None:
-                self.record = self._complete(self.record)
-                reassign_record.save(self._path, self.record)
+                self._measure(self._complete)
             if Exit.OK in began and (watch or number < len(batches)):
                 self.watch(set(keys))
         return codes
+
+    def _measure(self, complete: Callable[[Record], Record]) -> None:
+        """Adds the prediction; the moves go on without it, too."""
+        try:
+            self.record = complete(self.record)
+        except CliError as error:
+            typer.echo(f"note: how long it takes is not known: {error.what}", err=True)
+        else:
+            reassign_record.keep(self._path, self.record)
 
     def show_all(self) -> None:
         """For programs: each partition of the plan, and how it went."""
@@ -218,7 +186,7 @@ class Run:
         results = self._admin.alter(dict(wanted))
         codes = []
         for place in wanted:
-            code, why = results[place]
+            code, why = results.get(place, NO_RESULT)
             if code:
                 codes.append(report(place, code, why))
                 self._errors[place] = why or code.name
@@ -229,11 +197,11 @@ class Run:
 
     def watch(self, places: set[PartitionKey]) -> None:
         """Prints moves until none is left."""
-        cluster_id = self._admin.placement()[1]
-        watch(self._admin, self._options, places, self._output, cluster_id, self.record, self._step)
+        known = self.record.cluster_id
+        watch(self._admin, self._options, places, self._output, known, self.record, self._step)
 
     def _step(self) -> None:
-        said = self._throttle.step() if self._throttle is not None else None
+        said = self._rate.step() if self._rate is not None else None
         if said is not None:
             say(self._options, said)
 
@@ -256,11 +224,12 @@ def watch(
     record: Record | None = None,
     step: Any = None,
 ) -> Moves:
-    """Prints moves until none is left; returns the last ones, which are none."""
+    """Prints moves until none is left; returns the last ones, which are none. While the cluster is
+    out of reach, it waits."""
     before: dict[PartitionKey, int] = {}
     seen_at = time.monotonic()
     while True:
-        moves = read_moves(admin, places, record)
+        moves = outlast(lambda: read_moves(admin, places, record))
         now = time.monotonic()
         add_times(moves, before, now - seen_at)
         if not moves.items:
@@ -271,7 +240,23 @@ def watch(
                 typer.echo(line(moves.whole, record), err=output not in _TABLES)
         before, seen_at = moves.left, now
         if step is not None:
-            step()
+            outlast(step)
+        time.sleep(WATCH_INTERVAL_S)
+
+
+def outlast(call: Callable[[], T]) -> T:
+    """Calls again, and again, while the cluster is out of reach, which is told once: what was begun
+    is not left alone because the controller or a network was away for a while."""
+    is_told = False
+    while True:
+        try:
+            return call()
+        except CliError as error:
+            if error.code not in (Exit.UNREACHABLE, Exit.TIMED_OUT):
+                raise
+            if not is_told:
+                typer.echo(f"note: waits for the cluster: {error.what}", err=True)
+            is_told = True
         time.sleep(WATCH_INTERVAL_S)
 
 
@@ -286,7 +271,7 @@ def finished(
     for key, one in record.entries.items():
         real += sizes.get(key, 0) * len(set(one.after) - set(one.before))
     done = record.finished(reassign_record.now_ms(), real, is_watched=is_watched)
-    reassign_record.save(path, done)
+    reassign_record.keep(path, done)
     return done
 
 
@@ -341,8 +326,6 @@ def conclude(
 
 
 def report(place: PartitionKey, code: Any, why: str | None) -> Exit:
-    from pyrklog.protocol.errors import ErrorCode
-
     is_unknown = code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     problem = Problem.PARTITION_NOT_FOUND if is_unknown else Problem.REASSIGNMENT_REFUSED
     refused = CliError(problem, f"{name_of(place)}: {why or code.name}")

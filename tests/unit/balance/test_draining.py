@@ -6,6 +6,8 @@ from pyrklog.balance.draining import drain, handover, replace
 from pyrklog.balance.model import Cluster, Partition
 from tests.unit.balance.clusters import GB, broker, cluster_of, clusters
 
+THREE_FOR_TWO = [(1, 3), (1, 3), (5, 3), (3,)]
+
 
 def test_leaders_are_handed_over_to_who_leads_least() -> None:
     cluster = cluster_of([(1, 2, 3)] * 4 + [(2, 1, 3)], [1, 2, 3])
@@ -35,6 +37,21 @@ def test_a_broker_that_the_others_cannot_do_without() -> None:
         ("t-0", "3 replicas need 3 brokers, and there are only 2")
     ]
     assert drain(cluster_of([(1, 2)], [1, 2, 3]), 1).changed == {("t", 0): (2, 3)}
+    (obstacle,) = drain(cluster_of([(1,)], [1]), 1).obstacles
+    assert obstacle.why == "no other broker is there"
+
+
+def test_named_brokers_get_the_replicas_and_others_keep_theirs() -> None:
+    cluster = cluster_of([(2, 1), (1, 2), (2, 5), (2,)], [1, 2, 3, 4, 5])
+    plan = drain(cluster, 2, [3])
+    assert plan.changed == {("t", index): one for index, one in enumerate(THREE_FOR_TWO)}
+    plan = drain(cluster_of([(2, 3)], [1, 2, 3]), 2, [3])
+    assert [one.why for one in plan.obstacles] == [
+        "each broker that may get its replica has one already"
+    ]
+    racks = {1: "a", 2: "b", 3: "b", 4: "c"}
+    plan = drain(cluster_of([(1, 2)], [1, 2, 3, 4], racks=racks), 2, [3])
+    assert plan.changed == {("t", 0): (1, 3)}
 
 
 def test_the_last_broker_of_a_rack_stays_unless_racks_do_not_matter() -> None:
