@@ -141,10 +141,14 @@ def apply(
     earlier = reassign_record.load(path)
     connection = connect(options)
     cluster = ReassignmentAdmin(connection)
-    before, cluster_id = cluster.placement()
+    before, cluster_id = cluster.origins()
     record = reassign_record.of_plan(earlier, wanted, cluster_id)
     _check_replaced(earlier, record, path, cluster_id)
-    if record is None:
+    is_done = record is not None and record.finished_ms is not None
+    # A plan that is done, and was undone since, begins anew; what it began from is kept otherwise.
+    if is_done and not before.items() >= wanted.items():
+        record = None
+    if record is None or dry_run:
         # A plan that goes on is not stopped by a topic that was deleted meanwhile.
         _check_places(wanted, before)
     if not wanted:
@@ -153,12 +157,10 @@ def apply(
     if dry_run:
         _say_only(cluster, options, before, wanted)
         return
-    is_done = record is not None and record.finished_ms is not None
-    # A plan that is done, and was undone since, begins anew; what it began from is kept otherwise.
-    if record is None or (is_done and not before.items() >= wanted.items()):
-        record, complete = begin_record(connection, cluster, wanted, limit, throttle)
-    else:
-        complete = None
+    complete = None
+    if record is None:
+        now = {place: before[place] for place in wanted}
+        record, complete = begin_record(connection, cluster, wanted, limit, throttle, now)
     if rollback is not None:
         write_plan(rollback, render_plan({place: record.before[place] for place in wanted}))
     run = Run(connection, cluster, options, record, path, output, directories, complete)
@@ -238,7 +240,11 @@ def status(
         typer.echo(f"note: nothing moves, and replicas are throttled still; {fix}", err=True)
     if wanted is None or not is_over:
         return
-    throttles.end(wanted)
+    if record is not None and record.finished_ms is None and len(record.batches()) > 1:
+        fix = "`apply` goes on with them; their throttle stays until then, or until `cancel`"
+        typer.echo(f"note: batches may be left to begin: {fix}", err=True)
+    else:
+        throttles.end(wanted)
     # Standard output is a program's, if it has asked for another form than a table.
     heard = options if output in _TABLES else replace(options, quiet=True)
     if watch:

@@ -78,7 +78,7 @@ def cancel_moves(
         throttles.end(None if named is None else named.keys() - going)
     if record is not None and back is not None:
         codes += _move_back(connection, cluster, options, record, back)
-        if going and back.watch:
+        if going and (back.watch or back.throttle == AUTO):
             throttles.end(going)
     exit_with(codes)
 

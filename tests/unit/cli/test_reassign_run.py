@@ -1,11 +1,13 @@
 """Plans that are stopped, go on, and are undone, while topics go and the cluster is away."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner, Result
 
 from pyrklog.balance.model import PartitionKey, Plan, Replicas
 from pyrklog.balance.prediction import Batch, Prediction
@@ -18,6 +20,7 @@ from pyrklog.cli import (
     reassign_record,
     reassign_run,
 )
+from pyrklog.cli.app import app
 from pyrklog.cli.failures import CliError, Exit
 from pyrklog.cli.options import OutputFormat, Settings
 from pyrklog.cli.reassign_cancel import Back, cancel_moves
@@ -173,6 +176,93 @@ def test_what_was_moving_already_goes_back_to_where_it_was(admin: FakeAdmin) -> 
     admin.targets[A] = (3, 4)
     assert admin.placement()[0][A] == (3, 4, 1, 2)
     assert first_record(admin, {A: (2, 4)}, None).before == {A: (1, 2)}
+
+
+# --- commands ------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def commands(
+    admin: FakeAdmin, throttles: FakeThrottles, monkeypatch: pytest.MonkeyPatch
+) -> Callable[..., Result]:
+    """Runs `cluster reassign ...` on the fake cluster."""
+    monkeypatch.setattr("pyrklog.cli.reassign.connect", lambda _: NO_CONNECTION)
+    monkeypatch.setattr("pyrklog.cli.reassign_cluster.ReassignmentAdmin", lambda _: admin)
+    monkeypatch.setattr("pyrklog.cli.throttles.Throttles", lambda *_: throttles)
+    monkeypatch.setattr("pyrklog.cli.reassign_planning.add_write_rates", lambda *_: {})
+
+    def call(*arguments: str) -> Result:
+        command = ["-b", "127.0.0.1:1", "cluster", "reassign", *arguments]
+        return CliRunner().invoke(app, command, catch_exceptions=False)
+
+    return call
+
+
+def written(folder: Path, found: Record) -> str:
+    """The file of a plan, with its record beside it."""
+    file = folder / "plan.json"
+    file.write_text(render_plan(found.after))
+    reassign_record.save(reassign_record.path_of(str(file)), found)
+    return str(file)
+
+
+def test_status_between_batches_leaves_the_throttle(
+    admin: FakeAdmin, throttles: FakeThrottles, commands: Callable[..., Result], tmp_path: Path
+) -> None:
+    after = {A: (1, 3), B: (2, 3)}
+    throttles.begin(PLACED, after, 1_000)
+    admin.placed[A] = after[A]
+    told = commands("status", written(tmp_path, record(after, [[A], [B]])))
+    assert told.exit_code == 8
+    assert "note: batches may be left to begin" in told.stderr
+    assert throttles.rates
+    told = commands("status", written(tmp_path, record(after)))
+    assert told.exit_code == 8
+    assert not any(throttles.options.values())
+
+
+def test_status_tells_of_a_throttle_that_was_left(
+    admin: FakeAdmin, throttles: FakeThrottles, commands: Callable[..., Result]
+) -> None:
+    assert commands("status").stderr == ""
+    throttles.begin(PLACED, {A: (1, 3)}, 1_000)
+    assert "note: nothing moves, and replicas are throttled still" in commands("status").stderr
+    admin.targets[A] = (1, 3)
+    assert commands("status").stderr == ""
+
+
+def test_a_plan_goes_on_without_a_topic_that_was_deleted(
+    admin: FakeAdmin, commands: Callable[..., Result], tmp_path: Path
+) -> None:
+    after = {A: (1, 3), C: (2,)}
+    file = written(tmp_path, record(after))
+    del admin.placed[C]
+    told = commands("apply", file)
+    assert told.exit_code == 9
+    assert told.stdout == "t-0: 1,2 -> 1,3\n"
+    assert "error[PK61]: u-0: " in told.stderr
+    told = commands("apply", file, "--dry-run")
+    assert (told.exit_code, "topic u does not exist" in told.stderr) == (4, True)
+    admin.end()
+    admin.placed[A] = PLACED[A]
+    file = written(tmp_path, record(after).finished(1, 1, is_watched=True))
+    told = commands("apply", file)
+    assert (told.exit_code, "topic u does not exist" in told.stderr) == (4, True)
+
+
+def test_a_plan_of_another_cluster_is_not_replaced(
+    admin: FakeAdmin, commands: Callable[..., Result], tmp_path: Path
+) -> None:
+    other = replace(record({A: (1, 3)}), cluster_id="other")
+    told = commands("apply", written(tmp_path, other))
+    assert told.exit_code == 2
+    assert "keeps the progress of a plan that another cluster has begun" in told.stderr
+    assert admin.done == []
+    told = commands("apply", written(tmp_path, other.finished(1, 1, is_watched=True)))
+    assert told.exit_code == 0
+    found = reassign_record.load(tmp_path / "plan.json.progress.json")
+    assert found is not None
+    assert (found.cluster_id, found.before) == ("id", {A: (1, 2)})
 
 
 # --- cancel --------------------------------------------------------------------------------------
