@@ -39,7 +39,7 @@ FUZZ_TARGETS := frames responses batches message_sets indexes snapshots checkpoi
 OLD_CLIENTS := .cache/old-clients.done .cache/old-0.9.done .cache/old-0.10.done .cache/old-0.11.done
 
 # All that `make test` fetches, but crates.
-FETCHED := .venv/.dev .cache/kafka.done .cache/kafka4.done .cache/streams.done .cache/connect.done \
+FETCHED := .venv/.dev .cache/kcat.done .cache/kafka.done .cache/kafka4.done .cache/streams.done .cache/connect.done \
   .cache/spark.done .cache/zookeeper.done .cache/postgres.done $(OLD_CLIENTS)
 
 # For a faster start of the Java processes of tests.
@@ -60,7 +60,7 @@ KILLS ?= 30
 FUZZ_SCRIPTS ?= 8000
 FUZZ_EXAMPLES ?= 500
 SIM_SEEDS ?= 10000
-# Of `make test-lag`: burrow (needs apt, or Burrow on the PATH), kafka_exporter (needs Go).
+# Of `make test-lag`: burrow (needs apt, or Burrow on the PATH), kafka_exporter (needs Go, or it on the PATH).
 LAG_TOOLS ?= burrow
 # Of `make test-alerts`: load without a fault.
 SERVICE_SECONDS ?= 600
@@ -241,6 +241,12 @@ dist/.made: $(RUST) $(PACKAGE) pyproject.toml .venv/.build-tools
 .cache/prometheus.done: ci/debian_tools.py
 	rm -rf .cache/prometheus && mkdir -p .cache/prometheus
 	$(PYTHON) $< .cache/prometheus
+	touch $@
+
+# Where neither the PATH nor apt has it, its tests say so.
+.cache/kcat.done: ci/debian_tools.py
+	rm -rf .cache/kcat && mkdir -p .cache/kcat
+	command -v kcat > /dev/null || $(PYTHON) $< .cache/kcat kcat || echo "kcat's tests will be skipped" >&2
 	touch $@
 
 .cache/%.jsa: .cache/%.done tests/support/class_archives.py .venv/.dev | $(CORE)

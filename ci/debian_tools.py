@@ -1,8 +1,10 @@
 """Programs of Debian's packages, unpacked below a folder rather than installed.
 
-``python ci/debian_tools.py FOLDER`` leaves there what `tests/service` runs: Prometheus, and bindfs,
-a file system that can hang or fail. Without apt the programs must be on the PATH; else it exits
-with 1 and says what is missing.
+``python ci/debian_tools.py FOLDER [PACKAGE...]`` leaves there the packages, each with a program of
+its name, and the libraries of theirs that this system lacks. It needs no root, and reads lists of
+its own. By default it is what `tests/service` runs: Prometheus, and bindfs, a file system that can
+hang or fail. Without apt the programs must be on the PATH; else it exits with 1 and says what is
+missing.
 """
 
 from __future__ import annotations
@@ -16,63 +18,83 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 PACKAGES = ("prometheus", "bindfs")
-"""Each has a program of its own name."""
-_LIBRARY = re.compile(r"^libfuse\S*")
-_NEEDED = ("apt-get", "dpkg-deb")
+_LIBRARY = re.compile(r"lib(?!c6|gcc)\S+")
+_NEEDED = ("apt-get", "apt-cache", "dpkg-deb", "dpkg-query")
+_WEAK = ("recommends", "suggests", "conflicts", "breaks", "replaces", "enhances")
 
 
 class MissingToolError(Exception):
     """The message says which program is missing, and how to get it."""
 
 
-def libraries(depends: str) -> list[str]:
-    """Packages of libfuse in a ``Depends`` field: the only library that a system may lack."""
-    alternatives = (one.strip() for part in depends.split(",") for one in part.split("|")[:1])
-    return [found[0] for one in alternatives if (found := _LIBRARY.match(one))]
+class Apt:
+    """Debian's packages, by lists that lie below ``folder``: the system's may be missing or old."""
+
+    def __init__(self, folder: Path) -> None:
+        """Raises :class:`MissingToolError`."""
+        self._folder = folder
+        for part in ("state/lists/partial", "cache/archives/partial"):
+            (folder / part).mkdir(parents=True, exist_ok=True)
+        self._own = [
+            f"-oDir::State={folder / 'state'}",
+            f"-oDir::Cache={folder / 'cache'}",
+            "-oDir::State::status=/var/lib/dpkg/status",
+            # As root it would read and write as a user that does not own the folder.
+            "-oAPT::Sandbox::User=root",
+        ]
+        done = self._run("apt-get", "update", "-qq")
+        if done.returncode:
+            raise MissingToolError(f"apt-get update failed: {done.stderr.strip()}")
+
+    def libraries(self, package: str) -> list[str]:
+        """All that the package stands on and that is not installed."""
+        without = [f"--no-{kind}" for kind in _WEAK]
+        listed = self._run("apt-cache", "depends", "--recurse", *without, package).stdout
+        found = sorted({line for line in listed.splitlines() if _LIBRARY.match(line)})
+        return [name for name in found if not _is_installed(name)]
+
+    def unpack(self, package: str, place: Path) -> None:
+        """Raises :class:`MissingToolError`."""
+        done = self._run("apt-get", "download", "-qq", package)
+        if done.returncode:
+            raise MissingToolError(f"apt-get has no {package}: {done.stderr.strip()}")
+        (archive,) = self._folder.glob(f"{package}_*.deb")
+        subprocess.run(["dpkg-deb", "-x", archive, place], check=True)
+
+    def _run(self, program: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [program, *self._own, *arguments],
+            cwd=self._folder,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
 
 
-def fetch(folder: Path) -> None:
+def fetch(folder: Path, packages: Sequence[str] = PACKAGES) -> None:
     """Raises :class:`MissingToolError`."""
     if not has_apt():
-        missing = [name for name in PACKAGES if shutil.which(name) is None]
+        missing = [name for name in packages if shutil.which(name) is None]
         if missing:
             raise MissingToolError(
-                f"{' and '.join(missing)} not found: without apt-get, put them on the PATH "
-                "(prometheus.io/download, bindfs.org)"
+                f"{' and '.join(missing)} not found: without apt-get, put "
+                f"{'them' if len(missing) > 1 else 'it'} on the PATH"
             )
         return
     with tempfile.TemporaryDirectory() as there:
-        downloads = Path(there)
-        unpack(downloads, PACKAGES, folder)
-        (bindfs,) = downloads.glob("bindfs_*.deb")
-        depends = _output("dpkg-deb", "-f", str(bindfs), "Depends")
-        unpack(downloads, libraries(depends), folder)
+        apt = Apt(Path(there))
+        for package in packages:
+            for name in (package, *apt.libraries(package)):
+                apt.unpack(name, folder)
 
 
 def has_apt() -> bool:
     return all(map(shutil.which, _NEEDED))
 
 
-def unpack(downloads: Path, packages: Sequence[str], folder: Path) -> None:
-    """Raises :class:`MissingToolError`."""
-    for package in packages:
-        done = subprocess.run(
-            ["apt-get", "download", "-qq", package],
-            cwd=downloads,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        if done.returncode:
-            raise MissingToolError(
-                f"apt-get has no {package}: {done.stderr.strip()}; `apt-get update` may help"
-            )
-        (archive,) = downloads.glob(f"{package}_*.deb")
-        subprocess.run(["dpkg-deb", "-x", archive, folder], check=True)
-
-
-def _output(*command: str) -> str:
-    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+def _is_installed(package: str) -> bool:
+    asked = ["dpkg-query", "-W", "-f", "${db:Status-Status}", package]
+    return subprocess.run(asked, capture_output=True, text=True, check=False).stdout == "installed"
 
 
 def program(folder: Path, name: str) -> Path:
@@ -95,8 +117,9 @@ def _library_folders(folder: Path) -> Iterator[Path]:
 
 
 def main() -> None:
+    folder, *packages = sys.argv[1:]
     try:
-        fetch(Path(sys.argv[1]))
+        fetch(Path(folder), packages or PACKAGES)
     except MissingToolError as error:
         sys.exit(str(error))
 

@@ -3,7 +3,8 @@
 ``python -m ci.lag_tools FOLDER NAME...`` leaves them below FOLDER, and installs nothing:
 
 - ``burrow``: Debian's package, unpacked in FOLDER/burrow. Without apt it must be on the PATH.
-- ``kafka_exporter``: by ``go install``, in the version of go-tools.txt, in FOLDER/go-tools.
+- ``kafka_exporter``: the one on the PATH, or by ``go install``, in the version of go-tools.txt, in
+  FOLDER/go-tools.
 
 Exits with 1 and a sentence if one cannot be had.
 """
@@ -14,11 +15,10 @@ import os
 import shutil
 import subprocess
 import sys
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from ci.debian_tools import MissingToolError, has_apt, unpack
+from ci.debian_tools import MissingToolError, fetch, has_apt
 
 VERSIONS = Path(__file__).with_name("go-tools.txt")
 _GO_PLACE = Path("/usr/local/go/bin/go")
@@ -37,12 +37,13 @@ def burrow(folder: Path) -> None:
     place = folder / "burrow"
     shutil.rmtree(place, ignore_errors=True)
     place.mkdir(parents=True)
-    with tempfile.TemporaryDirectory() as there:
-        unpack(Path(there), ["burrow"], place)
+    fetch(place, ["burrow"])
 
 
 def kafka_exporter(folder: Path) -> None:
     """Raises :class:`MissingToolError`."""
+    if shutil.which("kafka_exporter") is not None:
+        return
     go = shutil.which("go") or (str(_GO_PLACE) if _GO_PLACE.exists() else None)
     if go is None:
         raise MissingToolError(

@@ -10,7 +10,6 @@ import csv
 import io
 import json
 import os
-import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -32,10 +31,11 @@ from tests.support.feature_table import MODULES, NO, PAGE, PARTLY, ROOT, ROWS, Y
 from tests.support.groups import fill
 from tests.support.jvm import KAFKA_JARS
 from tests.support.kafka_tools import KafkaTools
+from tests.support.kcat import PROGRAM, needs_kcat
 
 pytestmark = [
     pytest.mark.jvm,
-    pytest.mark.skipif(shutil.which("kcat") is None, reason="kcat is not installed (Debian's)"),
+    needs_kcat,
 ]
 NewBroker = Callable[..., TestBroker]
 OF_NO_CLUSTER = ("bench", "deploy", "completion", "consume", "doctor", "serve")
@@ -81,7 +81,7 @@ def test_pip_install_no_jvm(claim: Claims, fresh_broker: TestBroker) -> None:
     assert "libjvm" not in maps
     # Kafka's tools are classes, and kcat is a program that no package of Python's has.
     assert any(KAFKA_JARS.glob("kafka-tools-*.jar"))
-    assert Path(shutil.which("kcat") or "").read_bytes()[:4] == b"\x7fELF"
+    assert Path(PROGRAM or "").read_bytes()[:4] == b"\x7fELF"
     assert not entry_points(group="console_scripts", name="kcat")
     claim(pyrklog=YES, kafka=NO, kcat=NO)
 

@@ -4,8 +4,8 @@ started: three brokers and a ZooKeeper."""
 from __future__ import annotations
 
 import json
+import random
 import re
-import shutil
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
@@ -16,24 +16,26 @@ import pytest
 from confluent_kafka import Producer
 from typer.testing import CliRunner
 
+from pyrklog.base.exit_codes import Exit
 from pyrklog.cli.app import app
+from pyrklog.dev import ports
+from pyrklog.dev.errors import DevError
 from tests.support import kafka_tools
 from tests.support.feature_claims import Claims, OtherTools, kcat
 from tests.support.feature_table import NO, PARTLY, YES
 from tests.support.kafka_tools import KafkaTools
+from tests.support.kcat import needs_kcat
 from tests.support.waiting import wait_until
 
 pytestmark = [
     pytest.mark.jvm,
-    pytest.mark.skipif(shutil.which("kcat") is None, reason="kcat is not installed (Debian's)"),
+    needs_kcat,
 ]
 ALL = {1, 2, 3}
 RECORDS = 200
 THROTTLE = "20kB/s"
 MANY_RECORDS = 5_000
 """They need minutes at that rate."""
-BASE_PORT = "22092"
-"""Not what a cluster gets by default: test_dev.py has one at the same time."""
 
 
 class Dev:
@@ -63,13 +65,38 @@ class Dev:
         return ",".join(one["address"] for one in self.nodes().values() if one["role"] == "broker")
 
 
+def free_base() -> int:
+    """Not what a cluster gets by default, since test_dev.py has one at the same time."""
+    first = ports.BASE_PORT + ports.BLOCK_PORTS
+    for base in random.sample(range(first, 31_000, ports.BLOCK_PORTS), 10):
+        try:
+            ports.check_free(range(base, base + ports.USED_PORTS), "")
+        except DevError:
+            continue
+        return base
+    raise AssertionError("other processes have ports of all blocks")
+
+
 @pytest.fixture(scope="module")
 def dev(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Dev]:
     run = Dev(tmp_path_factory.mktemp("home"))
-    words = ("--set", "auto.leader.rebalance.enable=false", "--base-port", BASE_PORT)
+    words = ("--set", "auto.leader.rebalance.enable=false", "--base-port", str(free_base()))
     run("dev", "start", "-n", "3", *words, "-q")
     yield run
     run("dev", "purge")
+
+
+@pytest.fixture(autouse=True)
+def whole(dev: Dev) -> None:
+    """A test that fails may leave a broker dead, paused or cut off: the next one has all."""
+    for name, node in dev.nodes().items():
+        match node["state"]:
+            case "paused":
+                dev("dev", "resume", name)
+            case "isolated":
+                dev("dev", "heal", name)
+            case "dead":
+                dev("dev", "restart", name)
 
 
 @pytest.fixture
@@ -94,7 +121,8 @@ def make(dev: Dev, topic: str) -> Iterator[Make]:
         assert producer.flush(60) == 0
 
     yield create
-    dev("topic", "delete", topic, "-y")
+    deleted = dev.full("topic", "delete", topic, "-y")
+    assert deleted.exit_code in (Exit.OK, Exit.NOT_FOUND), deleted.stderr
 
 
 def partitions_of(dev: Dev, topic: str) -> dict[int, dict[str, Any]]:
@@ -103,10 +131,16 @@ def partitions_of(dev: Dev, topic: str) -> dict[int, dict[str, Any]]:
 
 
 def wait_for_isr(dev: Dev, topic: str, wanted: set[int]) -> None:
-    def is_so() -> bool:
-        return all(set(one["isr"]) == wanted for one in partitions_of(dev, topic).values())
+    """Brokers come and go: until they have settled, a question may fail."""
 
-    wait_until(is_so, lambda: f"{partitions_of(dev, topic)}, not {wanted}")
+    def is_so() -> bool:
+        done = dev.full("topic", "describe", topic, "-o", "json")
+        if done.exit_code:
+            return False
+        [found] = json.loads(done.stdout)["items"]
+        return all(set(one["isr"]) == wanted for one in found["partitions"])
+
+    wait_until(is_so, lambda: f"{partitions_of(dev, topic)}, not {wanted}; {dev.nodes()}")
 
 
 # --- the cluster itself --------------------------------------------------------------------------

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
 from collections.abc import Callable
 from typing import Any
 
@@ -19,13 +18,14 @@ from tests.support.feature_claims import Claims, OtherTools, kcat
 from tests.support.feature_table import NO, PARTLY, YES
 from tests.support.groups import ConfluentMember, Crew, fill
 from tests.support.kafka_tools import KafkaTools, Output
+from tests.support.kcat import needs_kcat
 from tests.support.lagging import lag_of
 from tests.support.mirroring import commit
 from tests.support.waiting import wait_until
 
 pytestmark = [
     pytest.mark.jvm,
-    pytest.mark.skipif(shutil.which("kcat") is None, reason="kcat is not installed (Debian's)"),
+    needs_kcat,
 ]
 COMMITTED = {0: 4, 1: 10, 2: 1}
 EACH = 10

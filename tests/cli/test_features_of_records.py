@@ -4,7 +4,6 @@ writes, on a broker of ours and on Apache Kafka."""
 from __future__ import annotations
 
 import json
-import shutil
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -21,12 +20,13 @@ from tests.support.feature_claims import Claims, OtherTools, kcat
 from tests.support.feature_table import NO, PARTLY, YES
 from tests.support.groups import create_topic, fill
 from tests.support.kafka_tools import KafkaTools
+from tests.support.kcat import needs_kcat
 from tests.support.mirroring import Pair, commit, rows
 from tests.support.protobuf import DESCRIPTORS, part
 
 pytestmark = [
     pytest.mark.jvm,
-    pytest.mark.skipif(shutil.which("kcat") is None, reason="kcat is not installed (Debian's)"),
+    needs_kcat,
 ]
 CLIENT = Confluent()
 NOW_MS = time.time_ns() // 1_000_000 - 60_000

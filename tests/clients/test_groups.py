@@ -1,8 +1,6 @@
 """Consumer groups of stock clients: joining, leaving, committing, returning."""
 
 import itertools
-import shutil
-import subprocess
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -19,6 +17,7 @@ from tests.support.groups import (
     create_topic,
     fill,
 )
+from tests.support.kcat import needs_kcat, run_kcat
 
 LOADING = KafkaError.COORDINATOR_LOAD_IN_PROGRESS
 PARTITIONS = 6
@@ -73,17 +72,12 @@ def test_stable_offsets_are_there_at_once(bootstrap: str, filled: str) -> None:
         assert member.committed(2) == (7, "stable")
 
 
-@pytest.mark.skipif(shutil.which("kcat") is None, reason="kcat is not installed (Debian's kcat)")
+@needs_kcat
 def test_kcat_in_a_group(bootstrap: str, filled: str) -> None:
     arguments = ["-o", "earliest", "-c", str(len(EVERY_VALUE)), "-q"]
-    done = subprocess.run(
-        ["kcat", "-b", bootstrap, "-G", filled, filled, *arguments],
-        capture_output=True,
-        text=True,
-        timeout=TIMEOUT_S,
-        check=True,
-    )
-    assert sorted(done.stdout.split()) == EVERY_VALUE
+    done = run_kcat("-b", bootstrap, "-G", filled, filled, *arguments)
+    assert done.returncode == 0, done.stderr
+    assert sorted(done.stdout.decode().split()) == EVERY_VALUE
 
 
 def test_clients_cannot_write_to_the_offsets_topic(bootstrap: str, filled: str) -> None:

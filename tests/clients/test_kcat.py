@@ -1,29 +1,19 @@
-"""kcat, if installed; otherwise test_confluent.py tests the same librdkafka."""
+"""kcat with Debian's librdkafka, which is older than that of test_confluent.py."""
 
 import json
-import shutil
-import subprocess
 
 import pytest
 
 from tests.support.clients import CODECS
+from tests.support.kcat import needs_kcat, run_kcat
 
-pytestmark = pytest.mark.skipif(
-    shutil.which("kcat") is None, reason="kcat is not installed (Debian's package kcat)"
-)
+pytestmark = needs_kcat
 
 
 def kcat(bootstrap: str, *arguments: str, stdin: str = "") -> str:
-    done = subprocess.run(
-        ["kcat", "-b", bootstrap, *arguments],
-        input=stdin,
-        capture_output=True,
-        text=True,
-        timeout=30,
-        check=False,
-    )
+    done = run_kcat("-b", bootstrap, *arguments, stdin=stdin)
     assert done.returncode == 0, done.stderr
-    return done.stdout
+    return done.stdout.decode()
 
 
 @pytest.mark.parametrize("codec", CODECS)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import subprocess
 from collections.abc import Callable, Mapping
 
 from tests.support.feature_table import BY_SLUG
 from tests.support.kafka_tools import CLASSES, KafkaTools
+from tests.support.kcat import run_kcat
 
 Claim = Callable[..., None]
-_KCAT_S = 60
 _UNASKED = ("transactions", "verifiable-consumer", "verifiable-producer")
 """They would end the virtual machine; the last two are for Kafka's own tests."""
 
@@ -29,10 +28,7 @@ class Claims:
 
 def kcat(*arguments: str, stdin: str | bytes = b"", code: int = 0) -> bytes:
     """Standard output; with another ``code`` standard error."""
-    given = stdin.encode() if isinstance(stdin, str) else stdin
-    done = subprocess.run(
-        ["kcat", *arguments], input=given, capture_output=True, timeout=_KCAT_S, check=False
-    )
+    done = run_kcat(*arguments, stdin=stdin)
     assert done.returncode == code, (arguments, done.stdout, done.stderr)
     return done.stdout if code == 0 else done.stderr
 

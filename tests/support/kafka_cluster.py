@@ -14,8 +14,9 @@ from tests.support.kafka_broker import KafkaBroker
 from tests.support.waiting import PATIENCE_S, wait_until
 
 NODES = (1, 2, 3)
-_SESSION_MS = 3000
-"""After so long a node that was killed leads no partition any more."""
+_SESSION_MS = 6000
+"""After so long a node that was killed leads no partition any more. A node on a busy machine is not
+to lose its own."""
 
 
 class KafkaCluster:

@@ -180,7 +180,15 @@ class KafkaExporter(_Server):
         super().__init__(command, port, folder / "kafka_exporter.log")
 
     def lags(self, group: str, topic: str) -> Lags:
-        return exported_lags(self._get("/metrics"), group, topic)
+        """Versions from 1.7 on tell -1 for a partition without a committed offset."""
+        text = self._get("/metrics")
+        committed = {
+            int(labels["partition"])
+            for labels, value in samples(text, "kafka_consumergroup_current_offset", group, topic)
+            if value >= 0
+        }
+        found = exported_lags(text, group, topic)
+        return {partition: lag for partition, lag in found.items() if partition in committed}
 
     def total(self, group: str, topic: str) -> int:
         return exported_total(self._get("/metrics"), group, topic)

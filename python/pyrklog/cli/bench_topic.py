@@ -42,12 +42,14 @@ def topic_of(
 
 def leaders_of(connection: Connection, topic: str) -> int:
     """How many brokers lead its partitions, once all have a leader. Raises :class:`CliError` if
-    that takes longer than the time-out."""
+    that takes longer than the time-out.
+
+    A broker may learn of a new topic a moment after the controller has told that it is made."""
     deadline = time.monotonic() + connection.settings.timeout_s
     while True:
-        partitions = connection.metadata().topics[topic].partitions.values()
-        leaders = {one.leader for one in partitions}
-        if partitions and min(leaders) >= 0:
+        found = connection.metadata().topics.get(topic)
+        leaders = {one.leader for one in found.partitions.values()} if found is not None else set()
+        if leaders and min(leaders) >= 0:
             return len(leaders)
         if time.monotonic() >= deadline:
             what = f"partitions of {topic} have no leader"

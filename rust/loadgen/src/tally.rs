@@ -99,7 +99,7 @@ impl Outcome {
         field("latency_ms", latencies(&tally.latency));
         field("errors", errors(&tally.errors));
         field("lost", tally.lost.to_string());
-        field("client_cpu_s", format!("{client_cpu_s:.3}"));
+        field("client_cpu_s", format!("{client_cpu_s:.6}"));
         field(
             "client_cpu_s_per_gb",
             per(client_cpu_s, tally.bytes as f64 / 1e9),

@@ -8,21 +8,9 @@ from pathlib import Path
 import pytest
 
 from ci import debian_tools
-from ci.debian_tools import MissingToolError, libraries, library_path, program
+from ci.debian_tools import Apt, MissingToolError, library_path, program
 
 SCRIPT = Path(debian_tools.__file__)
-
-
-@pytest.mark.parametrize(
-    ("depends", "expected"),
-    [
-        ("libc6 (>= 2.28), libfuse2 (>= 2.8), fuse", ["libfuse2"]),
-        ("libfuse3-3 (>= 3.2.3) | libfuse3-4, libc6", ["libfuse3-3"]),
-        ("libc6", []),
-    ],
-)
-def test_the_library_that_a_system_may_lack(depends: str, expected: list[str]) -> None:
-    assert libraries(depends) == expected
 
 
 def executable(path: Path, text: str = "#!/bin/sh\n") -> Path:
@@ -32,9 +20,9 @@ def executable(path: Path, text: str = "#!/bin/sh\n") -> Path:
     return path
 
 
-def run(folder: Path, path: Path) -> subprocess.CompletedProcess[str]:
+def run(folder: Path, path: Path, *packages: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, str(SCRIPT), str(folder)],
+        [sys.executable, str(SCRIPT), str(folder), *packages],
         env={**os.environ, "PATH": str(path)},
         capture_output=True,
         text=True,
@@ -55,12 +43,48 @@ def test_without_apt_the_programs_of_the_path_do(tmp_path: Path) -> None:
     assert run(tmp_path / "tools", tmp_path).returncode == 0
 
 
+FAKE_APT = """#!/bin/sh
+case "$*" in
+  *update*) exit 0 ;;
+  *depends*) printf 'kcat\\n  Depends: libyajl2\\nlibyajl2\\nlibrdkafka1\\nlibc6\\nlibgcc-s1\\n' ;;
+  *) echo 'E: no such package' >&2; exit 100 ;;
+esac
+"""
+
+
+def fake_apt(folder: Path, apt: str = FAKE_APT) -> Path:
+    """dpkg has installed libyajl2 only."""
+    for name in ("apt-get", "apt-cache"):
+        executable(folder / name, apt)
+    executable(folder / "dpkg-deb")
+    installed = 'case "$*" in *libyajl2*) printf installed ;; *) exit 1 ;; esac'
+    executable(folder / "dpkg-query", f"#!/bin/sh\n{installed}\n")
+    return folder
+
+
+def test_libraries_are_those_that_the_system_lacks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(fake_apt(tmp_path / "path")))
+    assert Apt(tmp_path / "lists").libraries("kcat") == ["librdkafka1"]
+
+
 def test_a_package_that_apt_does_not_have_is_named(tmp_path: Path) -> None:
-    executable(tmp_path / "apt-get", "#!/bin/sh\necho 'E: no lists' >&2\nexit 100\n")
-    executable(tmp_path / "dpkg-deb")
-    done = run(tmp_path / "tools", tmp_path)
+    done = run(tmp_path / "tools", fake_apt(tmp_path / "path"))
     assert done.returncode == 1
-    assert done.stderr == ("apt-get has no prometheus: E: no lists; `apt-get update` may help\n")
+    assert done.stderr == "apt-get has no prometheus: E: no such package\n"
+
+
+def test_an_apt_without_network_says_so(tmp_path: Path) -> None:
+    failing = "#!/bin/sh\necho 'E: no network' >&2\nexit 100\n"
+    done = run(tmp_path / "tools", fake_apt(tmp_path / "path", failing), "kcat")
+    assert done.returncode == 1
+    assert done.stderr == "apt-get update failed: E: no network\n"
+
+
+def test_one_missing_program_is_named(tmp_path: Path) -> None:
+    done = run(tmp_path / "tools", tmp_path, "kcat")
+    assert done.stderr == "kcat not found: without apt-get, put it on the PATH\n"
 
 
 def test_the_unpacked_program_comes_before_that_of_the_path(

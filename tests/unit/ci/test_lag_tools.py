@@ -26,6 +26,16 @@ def test_a_go_that_fails_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert f"install {wanted} to {tmp_path / 'cache' / 'go-tools'}" in str(caught.value)
 
 
+def test_a_kafka_exporter_on_the_path_is_taken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "kafka_exporter").touch(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr(lag_tools, "_GO_PLACE", tmp_path / "bin" / "go")
+    lag_tools.kafka_exporter(tmp_path / "cache")
+    assert not (tmp_path / "cache").exists()
+
+
 def test_without_apt_burrow_must_be_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(MissingToolError, match="Burrow is not on the PATH"):
