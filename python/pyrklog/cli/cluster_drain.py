@@ -157,6 +157,7 @@ class _Emptying:
         from pyrklog.balance.draining import handover, on_broker
         from pyrklog.cli.reassign_cluster import ReassignmentAdmin
         from pyrklog.cli.reassign_measure import measure
+        from pyrklog.cli.reassign_planning import show_planned
 
         how, broker = self._how, self._broker
         connection = connect(self._options)
@@ -175,11 +176,13 @@ class _Emptying:
         heads = handover(found.cluster, broker) if broker in found.cluster.brokers else {}
         heads = {key: after for key, after in heads.items() if key not in found.moving}
         if not plan.changed:
+            show_planned(admin, {}, how.output)
             self._finish(connection, admin, found)
             return
         self._say_plan(found, plan, len(heads))
         if how.dry_run:
             self._say_arrows(found, plan)
+            show_planned(admin, plan.changed, how.output)
             return
         if not how.yes:
             confirm([str(broker)], words[0], noun=words[1], done="moved")

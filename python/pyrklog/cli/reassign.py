@@ -129,7 +129,7 @@ def apply(
         parse_throttle,
         render_plan,
     )
-    from pyrklog.cli.reassign_planning import begin_record, write_plan
+    from pyrklog.cli.reassign_planning import begin_record, show_planned, write_plan
     from pyrklog.cli.reassign_run import Run
 
     text = _read(file)
@@ -152,10 +152,11 @@ def apply(
         # A plan that goes on is not stopped by a topic that was deleted meanwhile.
         _check_places(wanted, before)
     if not wanted:
-        say(options, "nothing to do: the plan is empty")
+        say(_heard(options, output), "nothing to do: the plan is empty")
+        show_planned(cluster, wanted, output)
         return
     if dry_run:
-        _say_only(cluster, options, before, wanted)
+        _say_only(cluster, _heard(options, output), before, wanted, output)
         return
     complete = None
     if record is None:
@@ -170,21 +171,33 @@ def apply(
 
 
 def _say_only(
-    cluster: "ReassignmentAdmin", options: Settings, before: "Placement", wanted: "Placement"
+    cluster: "ReassignmentAdmin",
+    options: Settings,
+    before: "Placement",
+    wanted: "Placement",
+    output: OutputFormat,
 ) -> None:
+    from pyrklog.cli.reassign_planning import show_planned
     from pyrklog.cli.reassign_run import arrow, listed, name_of
 
     live = {one.broker_id for one in cluster.describe().brokers}
-    codes = []
+    codes, errors = [], {}
     for place, replicas in wanted.items():
         dead = [broker for broker in replicas if broker not in live]
         if dead:
             what = f"{name_of(place)}: broker {listed(dead)} is not there"
             tell(CliError(Problem.BROKER_NOT_FOUND, what))
+            errors[place] = what
         else:
             say(options, f"{arrow(place, before, wanted)} (not done)")
         codes.append(Exit.NOT_FOUND if dead else Exit.OK)
+    show_planned(cluster, wanted, output, errors)
     exit_with(codes)
+
+
+def _heard(options: Settings, output: OutputFormat) -> Settings:
+    """Standard output is a program's, if it has asked for another form than a table."""
+    return options if output in _TABLES else replace(options, quiet=True)
 
 
 @command(app, "status", *CONNECTION, "quiet")
@@ -245,8 +258,7 @@ def status(
         typer.echo(f"note: batches may be left to begin: {fix}", err=True)
     else:
         throttles.end(wanted)
-    # Standard output is a program's, if it has asked for another form than a table.
-    heard = options if output in _TABLES else replace(options, quiet=True)
+    heard = _heard(options, output)
     if watch:
         reassign_run.wait_for_directories(cluster, heard, directories)
     if reassign_run.conclude(cluster, heard, wanted, directories):

@@ -25,7 +25,7 @@ from pyrklog.cli.options import OutputFormat, Settings
 from pyrklog.cli.reassign_cluster import ReassignmentAdmin
 from pyrklog.cli.reassign_measure import Measured, add_write_rates, measure
 from pyrklog.cli.reassign_plan import AUTO, parse_limit, parse_rate, parse_throttle, render_plan
-from pyrklog.cli.reassign_progress import largest
+from pyrklog.cli.reassign_progress import Moves, applied, largest
 from pyrklog.cli.reassign_run import arrow
 from pyrklog.cli.reassign_summary import lines, listing, obstacle_lines
 
@@ -221,6 +221,19 @@ def first_record(
     prediction = Prediction(_rate_of(throttle), all_at_once)
     at_ms = reassign_record.now_ms()
     return begun(cluster_id, at_ms, placement, wanted, prediction, {}, throttle)
+
+
+def show_planned(
+    admin: ReassignmentAdmin,
+    wanted: Placement,
+    output: OutputFormat,
+    errors: Mapping[PartitionKey, str] | None = None,
+) -> None:
+    """For programs: what would be done."""
+    if output in (OutputFormat.TABLE, OutputFormat.WIDE):
+        return
+    record = first_record(admin, {key: tuple(wanted[key]) for key in wanted}, None)
+    show(applied(record, Moves([]), errors or {}), output)
 
 
 def measured_record(

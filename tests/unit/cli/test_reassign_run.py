@@ -250,6 +250,20 @@ def test_a_plan_goes_on_without_a_topic_that_was_deleted(
     assert (told.exit_code, "topic u does not exist" in told.stderr) == (4, True)
 
 
+def test_programs_read_json_whatever_happens(
+    commands: Callable[..., Result], tmp_path: Path
+) -> None:
+    file = tmp_path / "plan.json"
+    file.write_text(render_plan({}))
+    assert json.loads(commands("apply", str(file), "-o", "json").stdout)["items"] == []
+    file.write_text(render_plan({A: (1, 3), C: (9,)}))
+    told = commands("apply", str(file), "-o", "json", "--dry-run")
+    assert told.exit_code == 9
+    items = json.loads(told.stdout)["items"]
+    assert [(one["before"], one["after"]) for one in items] == [([1, 2], [1, 3]), ([1], [9])]
+    assert [one["error"] for one in items] == [None, "u-0: broker 9 is not there"]
+
+
 def test_a_plan_of_another_cluster_is_not_replaced(
     admin: FakeAdmin, commands: Callable[..., Result], tmp_path: Path
 ) -> None:
