@@ -166,22 +166,6 @@ CLUSTER: Mapping[Problem, Explanation] = {
         ("brokers are down", "the topic was just made, and the controller is behind"),
         ("`pyrklog cluster health` names the partitions and why",),
     ),
-    Problem.WOULD_BREAK_A_MINIMUM: Explanation(
-        "A broker is to be emptied or replaced, and a partition would have fewer replicas, fewer "
-        "racks or less room than it needs. Nothing was changed.",
-        (
-            "too few other brokers: each replica of a partition is on another one",
-            "the other brokers' disks would be fuller than 90 %",
-            "the broker is the last one of its rack",
-            "the partition has no leader, so nothing can be copied",
-        ),
-        (
-            "add a broker, or space",
-            "`pyrklog cluster reassign plan --rf N` lowers the number of replicas",
-            "--no-rack-aware accepts fewer racks",
-            "`pyrklog cluster health` tells why a partition has no leader",
-        ),
-    ),
 }
 MIRROR: Mapping[Problem, Explanation] = {
     Problem.MIRROR_STOPPED: Explanation(

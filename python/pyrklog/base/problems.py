@@ -108,7 +108,6 @@ class Problem(Enum):
     REASSIGNMENT_REFUSED = (78, Exit.FAILED, "the controller refuses a reassignment")
     REPLICAS_DO_NOT_FIT = (79, Exit.USAGE, "the replicas do not fit on the brokers")
     NO_LEADER = (80, Exit.TIMED_OUT, "partitions have no leader")
-    WOULD_BREAK_A_MINIMUM = (92, Exit.FAILED, "replicas cannot leave a broker")
 
     # --- mirror and redrive ---
     MIRROR_STOPPED = (81, Exit.FAILED, "the mirror cannot go on")
