@@ -382,7 +382,7 @@ _RESOURCES = (
         (
             "`ls /proc/PID/fd | wc -l` beside `grep files /proc/PID/limits`.",
             "The log: `file_limit_low` at the start. Needed are three for each segment of each "
-            "partition, and one for each connection. `log_dir_waits`: writes wait, too; none is lost.",
+            "partition, and one for each connection.",
         ),
         (
             "Raise `LimitNOFILE` in the unit (`--ulimit nofile` of a container), and restart.",
