@@ -136,6 +136,8 @@ fn queues(network: &Network, all: &mut Vec<(String, u64)>) {
     let now_ms = mono_ms();
     for dir in &network.dirs {
         let depth = dir.muted.depth(now_ms);
+        // Without descriptors or memory it takes no records either; that is no full disk.
+        let is_full = dir.is_read_only() && dir.lacks_space();
         let values = [
             ("produce_muted_waiting", depth.waiting as u64),
             ("produce_muted_bytes", depth.bytes as u64),
@@ -146,7 +148,7 @@ fn queues(network: &Network, all: &mut Vec<(String, u64)>) {
             ("unwritten_bytes", dir.unwritten_bytes() as u64),
             ("read_window_bytes", dir.env().window_bytes() as u64),
             ("read_kept_bytes", dir.env().kept_bytes()),
-            ("log_dir_read_only", u64::from(dir.is_read_only())),
+            ("log_dir_read_only", u64::from(is_full)),
         ];
         all.extend(values.map(|(name, value)| (format!("{name}.{}", dir.index), value)));
     }

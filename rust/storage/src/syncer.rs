@@ -1,7 +1,6 @@
 //! One thread per log directory for slow and periodic work: syncing complete segments, checkpoints,
 //! retention, deferred deletion, expiring producers. It sleeps until something is due.
 
-use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -282,13 +281,17 @@ impl Syncer {
         }
         match self.dir.write_checkpoint(checkpoint, &self.logs.registry) {
             Err(error) if may_pass(&error) => {
-                self.logs
-                    .fall_short(&self.dir, "writing a checkpoint", &error);
+                self.no_space("writing a checkpoint", &error);
                 queue.set_moved(checkpoint);
                 Ok(())
             }
             written => written.map_err(|error| format!("writing a checkpoint: {error}")),
         }
+    }
+
+    fn no_space(&self, doing: &str, error: &std::io::Error) {
+        self.logs
+            .make_read_only(&self.dir, format!("{doing}: {error}"));
     }
 
     fn each_partition(
@@ -320,11 +323,7 @@ impl Syncer {
         let result = job.execute();
         let failed = result.as_ref().err();
         let failure = failed.map(|error| describe(partition, "syncing", error));
-        let falls_short = failed.filter(|error| may_pass(error));
-        if let Some(error) = falls_short {
-            self.fall_short("syncing", partition, error);
-        }
-        let falls_short = falls_short.is_some();
+        let may_pass = failed.is_some_and(may_pass);
         let mut state = partition.lock();
         // The partition was stopped meanwhile; its folder may be gone.
         let Some(log) = &mut state.log else {
@@ -332,7 +331,8 @@ impl Syncer {
         };
         let more = log.complete_sync(job, result);
         drop(state);
-        if falls_short {
+        if let (true, Some(reason)) = (may_pass, &failure) {
+            self.logs.make_read_only(&self.dir, reason.clone());
             self.unsynced.push(Arc::clone(partition));
             return Ok(());
         }
@@ -341,11 +341,6 @@ impl Syncer {
         }
         self.dir.syncer.set_moved(Checkpoint::RecoveryPoint);
         failure.map_or(Ok(()), Err)
-    }
-
-    fn fall_short(&self, doing: &str, partition: &Partition, error: &io::Error) {
-        let doing = format!("{doing} {partition}");
-        self.logs.fall_short(&self.dir, &doing, error);
     }
 
     /// Whether it has moved to another directory, whose syncer cares for it. Ask with the partition
@@ -367,7 +362,7 @@ impl Syncer {
         };
         if let Err(error) = candidates.load() {
             if may_pass(&error) {
-                self.fall_short("reading", partition, &error);
+                self.no_space(&describe(partition, "reading", &error), &error);
                 return Ok(());
             }
             return self.unless_gone(partition, describe(partition, "reading", &error));
@@ -394,7 +389,7 @@ impl Syncer {
         self.dir.syncer.set_moved(Checkpoint::LogStart);
         match removed.rename() {
             Err(error) if may_pass(&error) => {
-                self.fall_short("renaming", partition, &error);
+                self.no_space(&describe(partition, "renaming", &error), &error);
             }
             Err(error) => {
                 return self.unless_gone(partition, describe(partition, "renaming", &error));
@@ -439,7 +434,7 @@ impl Syncer {
     }
 }
 
-fn describe(partition: &Partition, doing: &str, error: &io::Error) -> String {
+fn describe(partition: &Partition, doing: &str, error: &std::io::Error) -> String {
     format!("{doing} {partition}: {error}")
 }
 
