@@ -1,11 +1,12 @@
 //! The log directories, their partitions, and what their threads share.
 
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 
 use pyrklog_log::ConversionListener;
-use pyrklog_log::disk::LogDirKey;
+use pyrklog_log::disk::{LogDirKey, is_full};
 use pyrklog_wire::ErrorCode;
 
 use crate::internal_read::InternalReadJob;
@@ -225,6 +226,14 @@ impl LogManager {
             partition: partition.index,
             reason,
         }));
+    }
+
+    /// [`LogManager::make_read_only`] after an error that may pass.
+    pub fn fall_short(&self, dir: &Arc<LogDirState>, doing: &str, error: &io::Error) {
+        if is_full(error) {
+            dir.set_lacks_space(true);
+        }
+        self.make_read_only(dir, format!("{doing}: {error}"));
     }
 
     /// `dir` lacks space, or the process descriptors or memory: the directory takes no records

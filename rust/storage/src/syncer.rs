@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use pyrklog_log::disk::may_pass;
+use pyrklog_log::disk::{is_full, may_pass};
 use pyrklog_log::{Checkpoint, SyncScope};
 
 use crate::log_dir_state::{LogDirState, Partition};
@@ -290,8 +290,7 @@ impl Syncer {
     }
 
     fn no_space(&self, doing: &str, error: &std::io::Error) {
-        self.logs
-            .make_read_only(&self.dir, format!("{doing}: {error}"));
+        self.logs.fall_short(&self.dir, doing, error);
     }
 
     fn each_partition(
@@ -324,6 +323,9 @@ impl Syncer {
         let failed = result.as_ref().err();
         let failure = failed.map(|error| describe(partition, "syncing", error));
         let may_pass = failed.is_some_and(may_pass);
+        if failed.is_some_and(is_full) {
+            self.dir.set_lacks_space(true);
+        }
         let mut state = partition.lock();
         // The partition was stopped meanwhile; its folder may be gone.
         let Some(log) = &mut state.log else {
