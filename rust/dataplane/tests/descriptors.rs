@@ -36,10 +36,8 @@ fn a_log_directory_waits_for_descriptors_and_takes_records_again() {
     let mut client = test.client();
     let mut acknowledged = 0;
     for _ in 0..3 {
-        assert_eq!(
-            client.produce("t", 0, &large_batch(2_000)).0,
-            ErrorCode::NONE
-        );
+        let (code, ..) = client.produce("t", 0, &large_batch(2_000));
+        assert_eq!(code, ErrorCode::NONE);
         acknowledged += 1;
     }
     let waiting = socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
