@@ -12,7 +12,7 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from aiokafka import TopicPartition as AsyncTopicPartition
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
-TIMEOUT_S = 30.0
+TIMEOUT_S = 60.0
 
 
 @dataclass(frozen=True)
