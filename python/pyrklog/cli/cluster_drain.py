@@ -141,10 +141,9 @@ def replace(
 
 class _Emptying:
     def __init__(self, options: Settings, broker: int, how: How) -> None:
-        from pyrklog.cli.reassign_plan import AUTO, parse_limit, parse_throttle
+        from pyrklog.cli.reassign_plan import check_throttle, parse_limit
 
-        if how.throttle is not None and how.throttle != AUTO:
-            parse_throttle(how.throttle)
+        check_throttle(how.throttle)
         self._limit: Limit = parse_limit(how.batch)
         # Standard output is a program's, if it has asked for another form than a table.
         is_told = how.output in (OutputFormat.TABLE, OutputFormat.WIDE)

@@ -122,11 +122,10 @@ def apply(
     from pyrklog.cli import reassign_record
     from pyrklog.cli.reassign_cluster import ReassignmentAdmin
     from pyrklog.cli.reassign_plan import (
-        AUTO,
+        check_throttle,
         parse_limit,
         parse_log_dirs,
         parse_plan,
-        parse_throttle,
         render_plan,
     )
     from pyrklog.cli.reassign_planning import begin_record, show_planned, write_plan
@@ -134,8 +133,7 @@ def apply(
 
     text = _read(file)
     wanted, directories = parse_plan(text, file), parse_log_dirs(text, file)
-    if throttle is not None and throttle != AUTO:
-        parse_throttle(throttle)
+    check_throttle(throttle)
     limit = parse_limit(batch)
     path = reassign_record.able(reassign_record.path_of(file, progress), progress)
     earlier = reassign_record.load(path)
@@ -160,8 +158,7 @@ def apply(
         return
     complete = None
     if record is None:
-        now = {place: before[place] for place in wanted}
-        record, complete = begin_record(connection, cluster, wanted, limit, throttle, now)
+        record, complete = begin_record(connection, cluster, wanted, limit, throttle, before)
     if rollback is not None:
         write_plan(rollback, render_plan({place: record.before[place] for place in wanted}))
     run = Run(connection, cluster, options, record, path, output, directories, complete)
@@ -316,11 +313,10 @@ def auto(
     from pyrklog.balance.automatic import Watcher
     from pyrklog.cli.durations import parse_seconds
     from pyrklog.cli.reassign_auto import Rules, parse_hours, run_rounds
-    from pyrklog.cli.reassign_plan import AUTO, parse_limit, parse_throttle
+    from pyrklog.cli.reassign_plan import check_throttle, parse_limit
     from pyrklog.cli.reassign_planning import Choice, goals_of
 
-    if throttle != AUTO:
-        parse_throttle(throttle)
+    check_throttle(throttle)
     allowed = None if hours is None else parse_hours(hours)
     watcher = Watcher(over, parse_seconds(persists, "--for"), allowed)
     every_s, limit = max(1.0, parse_seconds(every, "--every")), parse_limit(most)

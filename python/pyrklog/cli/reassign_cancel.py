@@ -14,7 +14,7 @@ from pyrklog.cli.connection import Connection, PartitionKey
 from pyrklog.cli.failures import CliError, Exit, exit_with
 from pyrklog.cli.options import Settings
 from pyrklog.cli.reassign_cluster import ReassignmentAdmin
-from pyrklog.cli.reassign_plan import AUTO, parse_throttle, render_plan
+from pyrklog.cli.reassign_plan import AUTO, check_throttle, render_plan
 from pyrklog.cli.reassign_planning import begin_record, write_plan
 from pyrklog.cli.reassign_run import Run, listed, name_of, report
 from pyrklog.cli.throttles import Throttles
@@ -49,8 +49,8 @@ def cancel_moves(
     options: Settings, named: Placement | None, back: Back | None, *, dry_run: bool
 ) -> None:
     """``named``: only these; None: all."""
-    if back is not None and back.throttle not in (None, AUTO):
-        parse_throttle(back.throttle or "")
+    if back is not None:
+        check_throttle(back.throttle)
     record = None if back is None else back.record(named)
     connection = connect(options)
     cluster = ReassignmentAdmin(connection)

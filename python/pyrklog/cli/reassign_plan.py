@@ -47,6 +47,12 @@ def parse_throttle(text: str) -> int:
     return rate_bytes
 
 
+def check_throttle(text: str | None) -> None:
+    """Raises :class:`CliError` for what is neither a rate nor auto."""
+    if text is not None and text != AUTO:
+        parse_throttle(text)
+
+
 def parse_limit(text: str | None) -> Limit:
     """``50`` is partitions, ``10GB`` bytes."""
     if text is None:
