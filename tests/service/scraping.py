@@ -14,7 +14,7 @@ WIDE_INTERVAL = "5s"
 """Of answers of thousands of series."""
 JOB = "pyrklog"
 DETAIL_JOB = "detail-pyrklog"
-_COMMENTED = re.compile(r"^  # (- job_name|  \w+:)", re.MULTILINE)
+_COMMENTED = re.compile(r"^  # (- job_name|  \w+:|    - \{)", re.MULTILINE)
 _NAMES = re.compile(r"detail-pyrklog-(topic|group)-\w+")
 
 

@@ -46,7 +46,14 @@ SECTIONS: dict[str, tuple[Row, ...]] = {
     "At hand": (
         Row("pip install, no JVM", YES, NO, NO, NO, "`pip install pyrklog`"),
         Row("Multi-broker, one command", YES, NO, NO, PARTLY, "`dev start -n 3`"),
-        Row("Multi-broker, real, no Docker", YES, NO, NO, NO, "processes, files and a ZooKeeper"),
+        Row(
+            "Multi-broker, real, no Docker",
+            YES,
+            PARTLY,
+            NO,
+            NO,
+            "processes, files and a ZooKeeper",
+        ),
         Row("Chaos verbs", YES, NO, NO, NO, "`dev kill`, `pause`, `isolate`, `heal`"),
         Row("JSON everywhere", YES, PARTLY, YES, PARTLY, "`-o json` of all that lists"),
         Row("CSV", YES, PARTLY, NO, NO, "`-o csv`"),

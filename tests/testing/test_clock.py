@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import re
 import time
+from math import inf, nan
+from typing import Any
 
+import pytest
 from confluent_kafka import Producer, TopicPartition
 
 from pyrklog.testing import TestBroker, Topic
+from pyrklog.testing.door_client import Clock
 from tests.support.waiting import wait_until
 
 DAY_MS = 86_400_000
@@ -31,6 +36,34 @@ def test_retention_removes_what_eight_days_make_old(door: TestBroker) -> None:
     assert door.clock.ahead_s == 8 * 86_400
     wait_until(lambda: is_empty(topic), "the record stays")
     assert len(keeps.records()) == 1
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"seconds": "8d"}, "seconds is '8d'; clock.jump takes numbers: clock.jump(days=8)"),
+        (
+            {"seconds": " 1.5 h"},
+            "seconds is ' 1.5 h'; clock.jump takes numbers: clock.jump(hours=1.5)",
+        ),
+        (
+            {"days": "8"},
+            "days is '8'; clock.jump takes numbers: clock.jump(90), clock.jump(days=8)",
+        ),
+        ({"minutes": None}, "minutes is None; clock.jump takes numbers: clock.jump(90)"),
+    ],
+)
+def test_what_is_no_number_is_told_with_how_to_write_it(given: dict[str, Any], said: str) -> None:
+    asked: list[object] = []
+    clock = Clock(lambda *_, **fields: asked.append(fields))
+    with pytest.raises(TypeError, match=f"^{re.escape(said)}"):
+        clock.jump(**given)
+    for number in (inf, nan):
+        with pytest.raises(ValueError, match=r"^seconds is .*; clock\.jump takes finite numbers"):
+            clock.jump(number)
+    assert not asked
+    clock.jump(1.5, minutes=1)
+    assert asked == [{"ahead_ms": 61_500}]
 
 
 def test_the_broker_stamps_with_its_own_time_and_is_set_right_again(door: TestBroker) -> None:

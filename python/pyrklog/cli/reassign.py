@@ -142,20 +142,17 @@ def apply(
     before, cluster_id = cluster.origins()
     record = reassign_record.of_plan(earlier, wanted, cluster_id)
     _check_replaced(earlier, record, path, cluster_id)
-    is_done = record is not None and record.finished_ms is not None
     # A plan that is done, and was undone since, begins anew; what it began from is kept otherwise.
-    if is_done and not before.items() >= wanted.items():
+    if record and record.finished_ms is not None and not before.items() >= wanted.items():
         record = None
     if record is None or dry_run:
         # A plan that goes on is not stopped by a topic that was deleted meanwhile.
         _check_places(wanted, before)
     if not wanted:
         say(_heard(options, output), "nothing to do: the plan is empty")
-        show_planned(cluster, wanted, output)
-        return
+        return show_planned(cluster, wanted, output)
     if dry_run:
-        _say_only(cluster, _heard(options, output), before, wanted, output)
-        return
+        return _say_only(cluster, _heard(options, output), before, wanted, output)
     complete = None
     if record is None:
         record, complete = begin_record(connection, cluster, wanted, limit, throttle, before)

@@ -382,7 +382,8 @@ _RESOURCES = (
         (
             "`ls /proc/PID/fd | wc -l` beside `grep files /proc/PID/limits`.",
             "The log: `file_limit_low` at the start. Needed are three for each segment of each "
-            "partition, and one for each connection.",
+            "partition, and one for each connection. `log_dir_waits`: writes wait, too; none is "
+            "lost.",
         ),
         (
             "Raise `LimitNOFILE` in the unit (`--ulimit nofile` of a container), and restart.",
@@ -466,12 +467,16 @@ _RESOURCES = (
     Alert(
         "PyrklogSeriesLeftOut",
         "info",
-        'max by (job, instance) (pyrklog_metrics_left_out_series{job=~"(detail-)?pyrklog.*"}) > 0',
+        "max by (job, instance, detail_topic, detail_group) "
+        '(pyrklog_metrics_left_out_series{job=~"(detail-)?pyrklog.*"}) > 0',
         15,
         "{{ $labels.instance }} leaves {{ $value }} series out of its metrics",
         "A scrape has at most 500 series, and a topic or group in detail 5,000: alerts may miss "
         "what was left out.",
-        ("Is it the job of the brokers, or one of `/metrics/detail` (`detail-...`)?",),
+        (
+            "Is it the job of the brokers, or one of `/metrics/detail` (`detail-...`)? The labels "
+            "`detail_topic` and `detail_group` name what that one asks for.",
+        ),
         (
             "In detail: ask for a topic, or a group with its topic.",
             "Of `/metrics`: report it.",

@@ -28,6 +28,7 @@ from pyrklog.scanning.core_scan import (
     topic_names,
 )
 from pyrklog.scanning.decoding import core_decode, names
+from pyrklog.scanning.keywords import hinting
 from pyrklog.scanning.places import EARLIEST, LATEST, Places, core_places
 from pyrklog.scanning.settings import ScanSettings
 from pyrklog.security import Security, security_of
@@ -261,6 +262,7 @@ class Scan:
         self.close()
 
 
+@hinting
 def scan(
     topics: Topics,
     start: Places = "earliest",

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import difflib
 import json
+import math
+import re
 import socket
 import threading
 from collections.abc import Callable, Iterable
+from numbers import Real
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from pyrklog.errors import ErrorCode
 
 TIMEOUT_S = 30.0
+_UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
+_DURATION = re.compile(r"\s*([+-]?\d+(?:\.\d+)?)\s*([smhd])\s*")
 Ask = Callable[..., Any]
 
 
@@ -97,7 +102,11 @@ class Clock:
     def jump(
         self, seconds: float = 0, *, minutes: float = 0, hours: float = 0, days: float = 0
     ) -> None:
-        """Goes ahead at once, or back, if negative; several jumps add up."""
+        """Goes ahead at once, or back, if negative; several jumps add up. Raises TypeError for what
+        is no number, ValueError for one that is not finite."""
+        given = {"seconds": seconds, "minutes": minutes, "hours": hours, "days": days}
+        for name, value in given.items():
+            _check_number(name, value)
         self._set(self.ahead_s + seconds + 60 * (minutes + 60 * (hours + 24 * days)))
 
     def reset(self) -> None:
@@ -112,6 +121,21 @@ class Clock:
     def _set(self, ahead_s: float) -> None:
         self._ask("clock", ahead_ms=round(ahead_s * 1000))
         self.ahead_s = ahead_s
+
+
+def _check_number(name: str, value: object) -> None:
+    if not isinstance(value, Real):
+        raise TypeError(f"{name} is {value!r}; clock.jump takes numbers{_as_numbers(value)}")
+    if not math.isfinite(value):
+        raise ValueError(f"{name} is {value!r}; clock.jump takes finite numbers")
+
+
+def _as_numbers(text: object) -> str:
+    """How to write a duration such as ``8d``."""
+    found = _DURATION.fullmatch(text) if isinstance(text, str) else None
+    if found is None:
+        return ": clock.jump(90), clock.jump(days=8)"
+    return f": clock.jump({_UNITS[found[2]]}={found[1]})"
 
 
 def api_key(api: str | int) -> int:

@@ -165,7 +165,7 @@ fn describe(services: &Services, dir: &Arc<LogDirState>) -> LogDirDescription {
         total_bytes: space.map_or(-1, |space| bytes(space.total_bytes)),
         // On a full volume, the remaining space is not usable for this directory.
         usable_bytes: match space {
-            _ if dir.is_read_only() && dir.lacks_space() => 0,
+            _ if dir.is_read_only() => 0,
             Some(space) => bytes(space.usable_bytes),
             None => -1,
         },

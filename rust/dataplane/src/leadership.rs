@@ -359,11 +359,14 @@ fn refuse(
         state.waits_for_space = error.may_pass();
     }
     drop(state);
-    if error.may_pass() {
+    if let OpenError::Io(passing) = &error
+        && error.may_pass()
+    {
         // The control plane sees a leader; clients are told to try again.
         // It waits before the writer is woken, which would find nothing to retry otherwise.
         partition.dir().wait_for_space(Arc::clone(partition));
-        replicas.make_read_only(&partition.dir(), reason.clone());
+        let doing = format!("opening {partition}");
+        replicas.fall_short(&partition.dir(), &doing, passing);
         let fields = vec![("reason", reason)];
         let notice = "log_waits_for_space";
         replicas.events.notice(notice, "warning", fields);

@@ -243,8 +243,8 @@ fn remove_left(
 /// closed before another is opened: two would write the same files.
 ///
 /// # Errors
-/// It cannot be closed now; on a full disk the error is one that may pass. A log that writes nothing
-/// any more says nothing of the disk: its error is [`OpenError::Corrupt`].
+/// It cannot be closed now; without space, descriptors or memory the error is one that may pass. A
+/// log that writes nothing any more says nothing of the disk: its error is [`OpenError::Corrupt`].
 pub fn close_before(
     replicas: &Arc<ReplicaManager>,
     partition: &Arc<Partition>,
@@ -289,8 +289,8 @@ fn close(replicas: &Arc<ReplicaManager>, partition: &Arc<Partition>) -> io::Resu
             return Err(io::Error::other("not everything was written"));
         }
         partition.unlock_and_write_all(state);
-        if dir.is_read_only() {
-            return Err(io::Error::from(io::ErrorKind::StorageFull));
+        if let Some(error) = dir.shortage() {
+            return Err(error);
         }
         await_writers(&replicas.logs, DRAIN_LOOK);
     }

@@ -14,6 +14,7 @@ mod connection_quotas;
 mod control;
 mod doubt;
 mod endings;
+mod exhausted;
 mod follower_reads;
 mod following;
 mod full_disk;

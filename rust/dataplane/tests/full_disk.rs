@@ -471,7 +471,7 @@ fn other_logs_open_while_one_waits_for_space() {
     test.describe_topic("t", 1, &topic_config());
     let spec = TestPlane::leader_spec("t", 0, 0);
     let waiting = test.plane.become_leaders(vec![spec]).unwrap();
-    test.wait_for_notice("log_dir_full");
+    test.wait_for_notice("log_dir_waits");
     test.create("other", 1);
     disk.heal();
     let TicketOutcome::Partitions(codes) = test.ticket(waiting) else {

@@ -2,7 +2,7 @@
 
 use std::io;
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 
 use parking_lot::Mutex;
@@ -91,7 +91,8 @@ pub struct LogDirState {
     /// A partition with this many unwritten bytes is due at once.
     pub flush_bytes: usize,
     is_announced: AtomicBool,
-    lacks_space: AtomicBool,
+    /// The error number of a call that lacked descriptors or memory; 0 if none does.
+    exhausted_by: AtomicI32,
     /// Logs that are still to be closed.
     pub closing_logs: ClosingLogs<LogDirState>,
     /// Writes that a simulated disk has not finished.
@@ -135,7 +136,7 @@ impl LogDirState {
             heap_bytes: AtomicUsize::new(0),
             heap_max_bytes: unwritten_max_bytes.min(HEAP_MAX_BYTES),
             is_announced: AtomicBool::new(false),
-            lacks_space: AtomicBool::new(false),
+            exhausted_by: AtomicI32::new(0),
             muted,
             closing_logs: ClosingLogs::default(),
             #[cfg(feature = "sim")]
@@ -165,19 +166,35 @@ impl LogDirState {
         self.env().poisoned().is_some()
     }
 
-    /// Whether it takes no records for lack of space, descriptors or memory.
+    /// Whether it takes no records for lack of space.
     pub fn is_read_only(&self) -> bool {
         self.env().is_read_only()
     }
 
-    /// Whether space is what it lacks, or lacked last.
-    pub fn lacks_space(&self) -> bool {
-        self.lacks_space.load(Ordering::Relaxed)
+    /// Whether calls lacked descriptors or memory. It takes records; its writers try again.
+    pub fn is_exhausted(&self) -> bool {
+        self.exhausted_by.load(Ordering::Acquire) != 0
     }
 
-    /// See [`LogDirState::lacks_space`].
-    pub fn set_lacks_space(&self, lacks_space: bool) {
-        self.lacks_space.store(lacks_space, Ordering::Relaxed);
+    /// Sets [`LogDirState::is_exhausted`] after such an error; returns the previous value.
+    pub fn set_exhausted(&self, error: &io::Error) -> bool {
+        let number = error.raw_os_error().unwrap_or(0);
+        self.exhausted_by.swap(number, Ordering::AcqRel) != 0
+    }
+
+    /// Its calls succeed again; returns whether they did not.
+    pub fn end_exhausted(&self) -> bool {
+        self.exhausted_by.swap(0, Ordering::AcqRel) != 0
+    }
+
+    /// What keeps its writers from writing all they have; it may pass
+    /// ([`may_pass`](pyrklog_log::disk::may_pass)).
+    pub fn shortage(&self) -> Option<io::Error> {
+        if self.is_read_only() {
+            return Some(io::ErrorKind::StorageFull.into());
+        }
+        let number = self.exhausted_by.load(Ordering::Acquire);
+        (number != 0).then(|| io::Error::from_raw_os_error(number))
     }
 
     /// Opens the partition's log once there is space.

@@ -1,11 +1,12 @@
 //! The log directories, their partitions, and what their threads share.
 
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 
 use pyrklog_log::ConversionListener;
-use pyrklog_log::disk::LogDirKey;
+use pyrklog_log::disk::{LogDirKey, is_exhausted};
 use pyrklog_wire::ErrorCode;
 
 use crate::internal_read::InternalReadJob;
@@ -227,9 +228,32 @@ impl LogManager {
         }));
     }
 
-    /// `dir` lacks space, or the process descriptors or memory: the directory takes no records
-    /// until its writer finds them ([`crate::shortage`]). It still serves its records. Answers the
-    /// requests that wait for room.
+    /// A call failed by an error that may pass: `dir` lacks space, or the process descriptors or
+    /// memory, which say nothing of the disk. Wakes its writer, which tries again
+    /// ([`crate::shortage`]).
+    pub fn fall_short(&self, dir: &Arc<LogDirState>, doing: &str, error: &io::Error) {
+        let reason = format!("{doing}: {error}");
+        if !is_exhausted(error) {
+            return self.make_read_only(dir, reason);
+        }
+        if !dir.has_failed() && !dir.set_exhausted(error) {
+            self.dir_notice(dir, "log_dir_waits", "warning", reason);
+            dir.writer.hurry();
+        }
+    }
+
+    /// Calls in `dir` find descriptors and memory again; returns whether they did not.
+    pub fn end_exhausted(&self, dir: &LogDirState) -> bool {
+        let was_exhausted = dir.end_exhausted();
+        if was_exhausted {
+            let fields = vec![("log_dir", dir.path().display().to_string())];
+            self.events.notice("log_dir_goes_on", "info", fields);
+        }
+        was_exhausted
+    }
+
+    /// `dir` lacks space: it takes no records until its writer finds some ([`crate::shortage`]). It
+    /// still serves its records. Answers the requests that wait for room.
     pub fn make_read_only(&self, dir: &Arc<LogDirState>, reason: String) {
         if dir.has_failed() || dir.env().set_read_only(true) {
             return;
@@ -251,7 +275,6 @@ impl LogManager {
 
     /// Lets `dir` take records again.
     pub fn make_writable(&self, dir: &LogDirState) {
-        dir.set_lacks_space(false);
         if dir.env().set_read_only(false) {
             let fields = vec![("log_dir", dir.path().display().to_string())];
             self.events.notice("log_dir_has_space", "info", fields);

@@ -1,13 +1,14 @@
-//! What a directory's writers do when the volume is full or the process lacks descriptors or memory
-//! (`block-cache.md`, section 7): they write acknowledged records into the reserve, keep jobs that
-//! do not fit, retry, and let the directory take records again once there is space.
+//! What a directory's writers do when a write finds no space, or the process lacks descriptors or
+//! memory for it (`block-cache.md`, section 7): they keep the job and try again. On a full volume
+//! they write acknowledged records into the reserve first, and let the directory take records again
+//! once there is space.
 
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
-use pyrklog_log::disk::{is_exhausted, is_full, may_pass};
+use pyrklog_log::disk::{is_exhausted, is_full};
 use pyrklog_log::{Log, WriteJob};
 use pyrklog_wire::ErrorCode;
 
@@ -70,16 +71,16 @@ impl Shortage {
         {
             let (free, wanted) = (space.usable_bytes, self.dir.reserve_bytes);
             let reason = format!("{free} bytes are free, but the reserve needs {wanted}");
-            self.dir.set_lacks_space(true);
             self.logs.make_read_only(&self.dir, reason);
         }
     }
 
-    /// When the first writer must look again, monotonic milliseconds; `None` if there is space, no
-    /// job is kept and no log waits to be opened.
+    /// When the first writer must look again, monotonic milliseconds; `None` if nothing is short,
+    /// no job is kept and no log waits to be opened.
     pub fn due_ms(&self) -> Option<i64> {
         // A job may still be kept, or a log wait, after another writer found space.
         let is_waiting = self.dir.is_read_only()
+            || self.dir.is_exhausted()
             || !self.stuck.lock().is_empty()
             || self.dir.has_waiting_for_space();
         let is_waiting = is_waiting && !self.dir.has_failed();
@@ -89,7 +90,7 @@ impl Shortage {
     /// Executes a job; without space, once more after giving up the reserve.
     ///
     /// # Errors
-    /// As [`WriteJob::execute`]. If [`may_pass`] holds, pass the job to
+    /// As [`WriteJob::execute`]. If [`may_pass`](pyrklog_log::disk::may_pass) holds, pass the job to
     /// [`Shortage::keep_for_retry`].
     pub fn execute(&self, job: &mut WriteJob) -> io::Result<()> {
         if !self.is_known.load(Ordering::Acquire) {
@@ -101,11 +102,6 @@ impl Shortage {
         loop {
             let seen = self.given_up.load(Ordering::Acquire);
             match job.execute() {
-                // Space would not help; a later try may.
-                Err(error) if is_exhausted(&error) => {
-                    self.logs.make_read_only(&self.dir, error.to_string());
-                    return Err(error);
-                }
                 Err(error) if is_full(&error) => {
                     if !self.make_space(seen, &error)? {
                         return Err(error);
@@ -116,12 +112,26 @@ impl Shortage {
         }
     }
 
-    /// Keeps a job without space, and fails requests that wait for its bytes.
-    pub fn keep_for_retry(&self, partition: Arc<Partition>, job: WriteJob, outbox: &mut Outbox) {
-        let mut state = partition.lock();
-        state.fail_waiters(ErrorCode::KAFKA_STORAGE_ERROR, outbox);
-        drop(state);
+    /// Keeps a job that failed by an error that may pass. On a full disk, fails the requests that
+    /// wait for its bytes. Without descriptors or memory they wait for the next try, or until they
+    /// time out.
+    pub fn keep_for_retry(
+        &self,
+        partition: Arc<Partition>,
+        job: WriteJob,
+        error: &io::Error,
+        outbox: &mut Outbox,
+    ) {
+        if is_full(error) {
+            let mut state = partition.lock();
+            state.fail_waiters(ErrorCode::KAFKA_STORAGE_ERROR, outbox);
+        }
+        let doing = format!("writing {partition}");
         self.stuck.lock().push((partition, job));
+        if is_exhausted(error) {
+            // Only now, since who finds nothing kept takes the lack for over.
+            self.logs.fall_short(&self.dir, &doing, error);
+        }
         self.dir.writer.hurry();
     }
 
@@ -153,34 +163,45 @@ impl Shortage {
     /// After a try: opens logs that wait for space. If nothing waits any more, makes the reserve
     /// again and lets the directory take records.
     pub fn try_to_end(&self) -> io::Result<()> {
+        if self.dir.is_exhausted() && !self.dir.files.can_open() {
+            return Ok(());
+        }
         let waiting = self.dir.take_waiting_for_space();
         if !waiting.is_empty() {
-            let mut reserve = self.reserve.lock();
-            let reason = "opening logs found no space".to_owned();
-            self.logs.make_read_only(&self.dir, reason);
-            self.give_up(&mut reserve)?;
-            drop(reserve);
+            // One that comes between an opening and this finds out at the next opening.
+            if self.dir.is_read_only() {
+                self.give_up(&mut self.reserve.lock())?;
+            }
             if let Some(listener) = self.logs.space_listener() {
                 listener.open_logs(waiting);
             }
             return Ok(());
         }
-        let mut reserve = self.reserve.lock();
-        let has_room = self.has_room(*reserve);
-        if !has_room {
-            self.dir.set_lacks_space(true);
-        }
-        if !self.stuck.lock().is_empty() || !has_room {
+        if !self.stuck.lock().is_empty() {
             return Ok(());
         }
-        self.make(&mut reserve);
-        if *reserve != Reserve::Gone {
-            self.logs.make_writable(&self.dir);
-            if let Some(listener) = self.logs.space_listener() {
-                listener.close_logs(&self.dir);
-            }
+        let found_descriptors = self.logs.end_exhausted(&self.dir);
+        let found_space = self.dir.is_read_only() && self.takes_records_again();
+        if (found_descriptors || found_space)
+            && let Some(listener) = self.logs.space_listener()
+        {
+            listener.close_logs(&self.dir);
         }
         Ok(())
+    }
+
+    /// Makes the reserve if there is space for it; the directory then takes records.
+    fn takes_records_again(&self) -> bool {
+        let mut reserve = self.reserve.lock();
+        if !self.has_room(*reserve) {
+            return false;
+        }
+        self.make(&mut reserve);
+        let is_settled = !matches!(*reserve, Reserve::Unknown | Reserve::Gone);
+        if is_settled {
+            self.logs.make_writable(&self.dir);
+        }
+        is_settled
     }
 
     fn has_room(&self, reserve: Reserve) -> bool {
@@ -195,19 +216,21 @@ impl Shortage {
     }
 
     fn make(&self, reserve: &mut Reserve) {
+        const DOING: &str = "making the reserve";
         *reserve = match self.dir.files.make_reserve(self.dir.reserve_bytes) {
             Ok(()) => Reserve::Made,
+            // It stays to be made.
+            Err(error) if is_exhausted(&error) => {
+                return self.logs.fall_short(&self.dir, DOING, &error);
+            }
+            Err(error) if is_full(&error) => {
+                self.logs.fall_short(&self.dir, DOING, &error);
+                Reserve::Gone
+            }
             Err(error) => {
-                let reason = format!("making the reserve: {error}");
-                if may_pass(&error) {
-                    self.dir.set_lacks_space(is_full(&error));
-                    self.logs.make_read_only(&self.dir, reason);
-                    Reserve::Gone
-                } else {
-                    let event = "log_dir_without_reserve";
-                    self.logs.dir_notice(&self.dir, event, "warning", reason);
-                    Reserve::Refused
-                }
+                let (event, reason) = ("log_dir_without_reserve", format!("{DOING}: {error}"));
+                self.logs.dir_notice(&self.dir, event, "warning", reason);
+                Reserve::Refused
             }
         };
         self.is_known.store(true, Ordering::Release);
@@ -221,8 +244,7 @@ impl Shortage {
         if self.given_up.load(Ordering::Acquire) != seen {
             return Ok(true);
         }
-        self.dir.set_lacks_space(true);
-        self.logs.make_read_only(&self.dir, error.to_string());
+        self.logs.fall_short(&self.dir, "writing", error);
         let was_made = *reserve == Reserve::Made;
         self.give_up(&mut reserve)?;
         Ok(was_made)

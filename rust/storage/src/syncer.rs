@@ -1,6 +1,7 @@
 //! One thread per log directory for slow and periodic work: syncing complete segments, checkpoints,
 //! retention, deferred deletion, expiring producers. It sleeps until something is due.
 
+use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -281,17 +282,13 @@ impl Syncer {
         }
         match self.dir.write_checkpoint(checkpoint, &self.logs.registry) {
             Err(error) if may_pass(&error) => {
-                self.no_space("writing a checkpoint", &error);
+                self.logs
+                    .fall_short(&self.dir, "writing a checkpoint", &error);
                 queue.set_moved(checkpoint);
                 Ok(())
             }
             written => written.map_err(|error| format!("writing a checkpoint: {error}")),
         }
-    }
-
-    fn no_space(&self, doing: &str, error: &std::io::Error) {
-        self.logs
-            .make_read_only(&self.dir, format!("{doing}: {error}"));
     }
 
     fn each_partition(
@@ -323,7 +320,11 @@ impl Syncer {
         let result = job.execute();
         let failed = result.as_ref().err();
         let failure = failed.map(|error| describe(partition, "syncing", error));
-        let may_pass = failed.is_some_and(may_pass);
+        let falls_short = failed.filter(|error| may_pass(error));
+        if let Some(error) = falls_short {
+            self.fall_short("syncing", partition, error);
+        }
+        let falls_short = falls_short.is_some();
         let mut state = partition.lock();
         // The partition was stopped meanwhile; its folder may be gone.
         let Some(log) = &mut state.log else {
@@ -331,8 +332,7 @@ impl Syncer {
         };
         let more = log.complete_sync(job, result);
         drop(state);
-        if let (true, Some(reason)) = (may_pass, &failure) {
-            self.logs.make_read_only(&self.dir, reason.clone());
+        if falls_short {
             self.unsynced.push(Arc::clone(partition));
             return Ok(());
         }
@@ -341,6 +341,11 @@ impl Syncer {
         }
         self.dir.syncer.set_moved(Checkpoint::RecoveryPoint);
         failure.map_or(Ok(()), Err)
+    }
+
+    fn fall_short(&self, doing: &str, partition: &Partition, error: &io::Error) {
+        let doing = format!("{doing} {partition}");
+        self.logs.fall_short(&self.dir, &doing, error);
     }
 
     /// Whether it has moved to another directory, whose syncer cares for it. Ask with the partition
@@ -362,7 +367,7 @@ impl Syncer {
         };
         if let Err(error) = candidates.load() {
             if may_pass(&error) {
-                self.no_space(&describe(partition, "reading", &error), &error);
+                self.fall_short("reading", partition, &error);
                 return Ok(());
             }
             return self.unless_gone(partition, describe(partition, "reading", &error));
@@ -389,7 +394,7 @@ impl Syncer {
         self.dir.syncer.set_moved(Checkpoint::LogStart);
         match removed.rename() {
             Err(error) if may_pass(&error) => {
-                self.no_space(&describe(partition, "renaming", &error), &error);
+                self.fall_short("renaming", partition, &error);
             }
             Err(error) => {
                 return self.unless_gone(partition, describe(partition, "renaming", &error));
@@ -434,7 +439,7 @@ impl Syncer {
     }
 }
 
-fn describe(partition: &Partition, doing: &str, error: &std::io::Error) -> String {
+fn describe(partition: &Partition, doing: &str, error: &io::Error) -> String {
     format!("{doing} {partition}: {error}")
 }
 

@@ -178,9 +178,12 @@ impl Writer {
         self.dir.writer.jobs[self.index].begin();
         let result = self.shortage.execute(&mut job);
         self.dir.writer.jobs[self.index].end();
-        if result.as_ref().is_err_and(may_pass) && !self.dir.has_failed() {
+        if let Err(error) = &result
+            && may_pass(error)
+            && !self.dir.has_failed()
+        {
             self.shortage
-                .keep_for_retry(partition, job, &mut self.outbox);
+                .keep_for_retry(partition, job, error, &mut self.outbox);
             return;
         }
         let failure = result.as_ref().err().map(|error| error.to_string());

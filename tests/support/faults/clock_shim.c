@@ -1,5 +1,5 @@
 /* Preloaded into a broker: its time of day is the machine's plus the nanoseconds in a file of eight
- * bytes, PYRKLOG_TEST_CLOCK, which a test writes. Monotonic clocks are left alone, as they are where
+ * bytes, STEPPED_CLOCK_FILE, which a test writes. Monotonic clocks are left alone, as they are where
  * a real clock is set. */
 
 #define _GNU_SOURCE
@@ -20,7 +20,7 @@ static int (*machine)(clockid_t, struct timespec *);
 __attribute__((constructor)) static void begin(void)
 {
     machine = (int (*)(clockid_t, struct timespec *))dlsym(RTLD_NEXT, "clock_gettime");
-    const char *path = getenv("PYRKLOG_TEST_CLOCK");
+    const char *path = getenv("STEPPED_CLOCK_FILE");
     int file = path ? open(path, O_RDONLY | O_CLOEXEC) : -1;
     if (file < 0)
         abort();

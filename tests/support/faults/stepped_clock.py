@@ -23,7 +23,7 @@ class SteppedClock:
         self.environment = {
             **os.environ,
             "LD_PRELOAD": str(_shim(folder)),
-            "PYRKLOG_TEST_CLOCK": str(path),
+            "STEPPED_CLOCK_FILE": str(path),
         }
         with path.open("r+b") as file:
             self._step = mmap.mmap(file.fileno(), _BYTES)

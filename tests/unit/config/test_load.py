@@ -11,6 +11,7 @@ from pyrklog.config.load import load_config, unknown_variables
 from pyrklog.config.topic import describe_broker_options
 from pyrklog.errors import ConfigError
 from pyrklog.groups.options import group_settings
+from tests.support.faults.stepped_clock import SteppedClock
 
 MEMORY_BYTES = 8 * 2**30
 
@@ -505,6 +506,13 @@ def test_overridden_bad_value_is_accepted(tmp_path: Path) -> None:
     load_config(file=file, overrides=["authorizer.class.name="])
     with pytest.raises(ConfigError, match="--set"):
         load_config(file=file, overrides=["authorizer.class.name=other"])
+
+
+def test_a_broker_with_a_stepped_clock_is_warned_of_no_variable(tmp_path: Path) -> None:
+    """The tests' own variables do not look like its options."""
+    own = SteppedClock(tmp_path, "clock").environment.keys() - os.environ.keys()
+    assert own
+    assert unknown_variables(own) == []
 
 
 def test_a_variable_like_one_of_the_commands_is_proposed() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 import sys
 from typing import Any
@@ -25,6 +26,35 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> list[ScanSettings]:
 
 def scan(**arguments: Any) -> None:
     pyrklog.scan(**{"topics": "greetings", **arguments})
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ({"colums": ["value"]}, "scan() has no argument 'colums'; did you mean columns?"),
+        (
+            {"bootstrap": "h:1"},
+            "scan() has no argument 'bootstrap'; did you mean bootstrap_servers?",
+        ),
+        ({"Start": 5}, "scan() has no argument 'Start'; did you mean start?"),
+        (
+            {"qzx": 5},
+            "scan() has no argument 'qzx'; it has topics, start, end, columns, topic_ids,",
+        ),
+        ({"sasl.username": "u"}, "scan() has no argument 'sasl.username'; options of TLS and SASL"),
+    ],
+)
+def test_an_argument_that_is_not_there_is_told_with_the_one_that_was_meant(
+    opened: list[ScanSettings], arguments: dict[str, Any], said: str
+) -> None:
+    with pytest.raises(TypeError, match=f"^{re.escape(said)}"):
+        scan(**arguments)
+    assert not opened
+
+
+def test_the_arguments_are_told_to_tools() -> None:
+    assert list(inspect.signature(pyrklog.scan).parameters)[:2] == ["topics", "start"]
+    assert (pyrklog.scan.__doc__ or "").startswith("Plans to read")
 
 
 @pytest.mark.parametrize(

@@ -137,9 +137,9 @@ fn begin(
         let PartitionState { log, .. } = &mut *state;
         let log = log.as_mut()?;
         let is_wanted = role == Role::Follower && ask.still_holds(log, leader_epoch);
-        // On a full disk this would wait for unwritten bytes: the fetcher tries again.
+        // Without space or descriptors this would wait for unwritten bytes: the fetcher tries again.
         let dir = &partition.dir();
-        if !is_wanted || dir.has_failed() || dir.is_read_only() || logs.is_ending() {
+        if !is_wanted || dir.has_failed() || dir.shortage().is_some() || logs.is_ending() {
             log.give_up_truncation();
             return None;
         }
@@ -205,8 +205,8 @@ fn execute(
 ) -> Result<(), OpenError> {
     loop {
         match job.execute() {
-            Err(error) if error.may_pass() && !logs.is_ending() => {
-                wait_for_better(logs, partition, &error.to_string());
+            Err(OpenError::Io(error)) if may_pass(&error) && !logs.is_ending() => {
+                wait_for_better(logs, partition, &error);
             }
             result => return result,
         }
@@ -243,7 +243,7 @@ fn until_written(
         let reason = match write() {
             Ok(()) => return,
             Err(error) if may_pass(&error) && !logs.is_ending() => {
-                wait_for_better(logs, partition, &error.to_string());
+                wait_for_better(logs, partition, &error);
                 continue;
             }
             Err(error) => format!("writing the checkpoints of {partition}: {error}"),
@@ -253,8 +253,8 @@ fn until_written(
 }
 
 /// Pauses for lack of space, descriptors or memory.
-fn wait_for_better(logs: &Arc<LogManager>, partition: &Partition, reason: &str) {
-    logs.make_read_only(&partition.dir(), format!("cutting {partition}: {reason}"));
+fn wait_for_better(logs: &Arc<LogManager>, partition: &Partition, error: &io::Error) {
+    logs.fall_short(&partition.dir(), &format!("cutting {partition}"), error);
     let wait = || await_writers(logs, AGAIN);
     let key = (Arc::clone(&partition.topic.name), partition.index);
     logs.loader.lend_place(&key, wait);

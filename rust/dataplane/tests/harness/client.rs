@@ -374,6 +374,20 @@ impl Client {
         produced(&answer, PRODUCE_VERSION)
     }
 
+    /// With acks=1, and a time-out of the request's own.
+    pub fn produce_within(
+        &mut self,
+        timeout_ms: i32,
+        topic: &str,
+        index: i32,
+        batch: &[u8],
+    ) -> (ErrorCode, i64) {
+        let partitions = [(index, Some(batch))];
+        let body = produce_body(PRODUCE_VERSION, 1, timeout_ms, topic, &partitions);
+        let answer = self.call(key::PRODUCE, PRODUCE_VERSION, &body);
+        produced(&answer, PRODUCE_VERSION)
+    }
+
     pub fn fetch(&mut self, ask: &Ask) -> FetchReply {
         let body = self.call(key::FETCH, ask.version, &ask.encode());
         fetched(&body, ask)

@@ -338,6 +338,15 @@ impl TestPlane {
         }
     }
 
+    /// Whether a log directory was told of as full or failed.
+    pub fn has_told_of_a_disk(&mut self) -> bool {
+        self.events.extend(self.plane.drain_events(1_000));
+        self.events.iter().any(|event| {
+            matches!(event, Event::LogDirFailed { .. })
+                || matches!(event, Event::Notice { event, .. } if *event == "log_dir_full")
+        })
+    }
+
     pub fn client(&self) -> Client {
         Client::connect(self.port)
     }

@@ -3,7 +3,7 @@
 use std::io;
 use std::path::Path;
 
-use crate::disk::{OpenMode, if_exists, missing_is_fine};
+use crate::disk::{OpenMode, if_exists, is_exhausted, missing_is_fine};
 use crate::env::LogEnv;
 use crate::log_dir::LogDir;
 
@@ -34,6 +34,13 @@ impl LogDir {
     /// Frees the space.
     pub fn remove_reserve(&self) -> io::Result<()> {
         missing_is_fine(self.env.disk().remove_file(&self.path.join(RESERVE)))
+    }
+
+    /// Whether a file can be opened: false if there is no descriptor or memory for it.
+    pub fn can_open(&self) -> bool {
+        let path = self.path.join(RESERVE);
+        let opened = self.env.disk().open(&path, OpenMode::Read);
+        !opened.is_err_and(|error| is_exhausted(&error))
     }
 
     /// Whether space is reserved.

@@ -65,14 +65,14 @@ impl Move {
             return None;
         }
         let destination = &self.destination;
-        let is_full_or_failed = destination.has_failed() || destination.is_read_only();
+        let is_short_or_failed = destination.has_failed() || destination.shortage().is_some();
         // While that hangs, the log would take no records.
-        if is_full_or_failed || destination.writer.is_hanging(mono_ms()) {
+        if is_short_or_failed || destination.writer.is_hanging(mono_ms()) {
             return None;
         }
-        let is_read_only = source.is_read_only();
+        let is_short = source.shortage().is_some();
         let log = state.log.as_mut().filter(|log| log.poisoned().is_none())?;
-        (!is_read_only || !log.has_unwritten()).then_some(log)
+        (!is_short || !log.has_unwritten()).then_some(log)
     }
 
     /// The log takes records again.

@@ -39,6 +39,8 @@ pub enum Fault {
     NoSpaceAfter(usize),
     /// EMFILE; nothing is done.
     NoDescriptor,
+    /// ENOMEM; nothing is done.
+    NoMemory,
     /// ENOENT; nothing is done.
     Missing,
     /// `WouldBlock`, as for bytes that are not in memory; for non-waiting reads.
@@ -51,6 +53,7 @@ impl Fault {
             Self::InputOutput => Errno::IO.into(),
             Self::NoSpaceAfter(_) => Errno::NOSPC.into(),
             Self::NoDescriptor => Errno::MFILE.into(),
+            Self::NoMemory => Errno::NOMEM.into(),
             Self::Missing => Errno::NOENT.into(),
             Self::WouldBlock => io::ErrorKind::WouldBlock.into(),
         }
