@@ -58,6 +58,17 @@ class Scale(NamedTuple):
             found += self.lower - target
         return found
 
+    def is_worse(self, value: float) -> bool:
+        """Whether the two are further outside then, together or one of them: what one is nearer,
+        the other may be further."""
+        slack = EPSILON * self.mean
+        source, target = self.source - value, self.target + value
+        return (
+            self.outside(value) > self.outside(0.0) + slack
+            or max(source, target) > max(self.source, self.target, self.upper) + slack
+            or min(source, target) < min(self.source, self.target, self.lower) - slack
+        )
+
 
 class Search:
     def __init__(self, working: Working) -> None:
@@ -270,7 +281,7 @@ class Search:
 
 def _is_no_worse(scale: Scale, at: int) -> bool:
     value = 1.0 if scale.values is None else scale.values[at]
-    return scale.outside(value) <= scale.outside(0.0) + EPSILON * scale.mean
+    return not scale.is_worse(value)
 
 
 def _worth(scales: list[Scale], values: list[float], copied: float) -> tuple[float, float]:
@@ -285,7 +296,7 @@ def _worth(scales: list[Scale], values: list[float], copied: float) -> tuple[flo
                 return NOTHING
             # Equal up to rounding is equal: what fits in whole is as good, large or small.
             worth = round(gained / scale.mean / copied, WORTH_DIGITS)
-        elif scale.is_earlier and scale.outside(value) > scale.outside(0.0) + EPSILON * scale.mean:
+        elif scale.is_earlier and scale.is_worse(value):
             return NOTHING
         gain += value * (scale.source - scale.target - value) / (scale.mean * scale.mean)
     return worth, gain

@@ -19,6 +19,7 @@ from pyrklog.balance.model import (
     skews,
 )
 from pyrklog.balance.planner import make_plan
+from pyrklog.balance.search import Scale
 from tests.unit.balance.clusters import (
     GB,
     broker,
@@ -208,6 +209,17 @@ def test_the_same_cluster_gives_the_same_plan(cluster: Cluster, goals: list[Goal
     assert list(first.changed.items()) == list(planned(cluster, goals=tuple(goals)).changed.items())
     again = planned(backwards, goals=tuple(goals), allowed=list(backwards.brokers))
     assert again.changed == first.changed
+
+
+def test_no_broker_gets_further_outside_for_what_another_gains() -> None:
+    scale = Scale(False, True, None, 1.0, 0.95, 1.05, 2.0, 1.5)
+    assert scale.outside(0.6) == pytest.approx(scale.outside(0.0))
+    assert scale.is_worse(0.6), "2.0 and 1.5 become 1.4 and 2.1"
+    assert not scale.is_worse(0.4)
+    low = Scale(False, True, None, 1.0, 0.95, 1.05, 0.6, 0.5)
+    assert low.outside(0.2) == pytest.approx(low.outside(0.0))
+    assert low.is_worse(0.2)
+    assert not low.is_worse(0.05)
 
 
 @given(clusters())
