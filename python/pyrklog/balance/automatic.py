@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -41,9 +41,24 @@ class Watcher:
     _since: dict[Goal, float] = field(default_factory=dict)
 
     def look(
-        self, at_s: float, minute_of_day: int, skews: Mapping[Goal, float], *, is_moving: bool
+        self,
+        at_s: float,
+        minute_of_day: int,
+        skews: Mapping[Goal, float],
+        *,
+        is_moving: bool,
+        absent: Collection[int] = (),
     ) -> Decision:
-        """``at_s``: a clock that only goes on."""
+        """``at_s``: a clock that only goes on. ``absent``: brokers with replicas that are not
+        there. What the others have meanwhile is no skew; it has to persist once all are back."""
+        if absent:
+            self._since.clear()
+            brokers = "broker" if len(absent) == 1 else "brokers"
+            numbers = ", ".join(map(str, sorted(absent)))
+            why = (
+                f"waits: replicas lie on {brokers} {numbers}, not there now; see `cluster replace`"
+            )
+            return Decision(False, (), why)
         for goal, skew in skews.items():
             if skew > self.over:
                 self._since.setdefault(goal, at_s)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from pyrklog.balance.model import (
     Cluster,
@@ -12,11 +12,17 @@ from pyrklog.balance.model import (
     Replicas,
     Wish,
 )
-from pyrklog.balance.planner import make_plan
+from pyrklog.balance.planner import absent_why, make_plan
 
 
-def on_broker(cluster: Cluster, broker: int) -> list[PartitionKey]:
-    return sorted(key for key, one in cluster.partitions.items() if broker in one.replicas)
+def on_broker(
+    cluster: Cluster, broker: int, without: Collection[PartitionKey] = ()
+) -> list[PartitionKey]:
+    return sorted(
+        key
+        for key, one in cluster.partitions.items()
+        if broker in one.replicas and key not in without
+    )
 
 
 def handover(cluster: Cluster, broker: int) -> dict[PartitionKey, Replicas]:
@@ -51,26 +57,42 @@ def handover(cluster: Cluster, broker: int) -> dict[PartitionKey, Replicas]:
 
 
 def drain(
-    cluster: Cluster, broker: int, allowed: Sequence[int] | None = None, *, rack_aware: bool = True
+    cluster: Cluster,
+    broker: int,
+    allowed: Sequence[int] | None = None,
+    *,
+    rack_aware: bool = True,
+    moving: Collection[PartitionKey] = (),
 ) -> Plan:
     """The plan by which ``broker`` has no replica any more; the partitions that cannot go are
-    obstacles. ``allowed``: who gets its replicas; other brokers keep those that they have."""
+    obstacles. ``allowed``: who gets its replicas; other brokers keep those that they have.
+    ``moving``: partitions that are left alone."""
     others = [number for number in cluster.brokers if number != broker]
-    chosen = on_broker(cluster, broker)
-    wish = Wish(others, (), chosen, rack_aware=rack_aware, takers=allowed)
+    chosen = on_broker(cluster, broker, moving)
+    wish = Wish(others, (), chosen, rack_aware=rack_aware, takers=allowed, given_up=[broker])
     plan = make_plan(cluster, wish)
     return without_crowding(cluster, plan) if rack_aware else plan
 
 
-def replace(cluster: Cluster, broker: int, by: int, *, rack_aware: bool = True) -> Plan:
+def replace(
+    cluster: Cluster,
+    broker: int,
+    by: int,
+    *,
+    rack_aware: bool = True,
+    moving: Collection[PartitionKey] = (),
+) -> Plan:
     """The plan by which ``by`` has the replicas of ``broker``, in their places. A partition that
-    ``by`` has a replica of goes elsewhere."""
+    ``by`` has a replica of goes elsewhere. ``moving``: as for :func:`drain`."""
     plan = Plan()
     room = cluster.brokers[by].room_bytes()
     elsewhere = []
-    for key in on_broker(cluster, broker):
+    for key in on_broker(cluster, broker, moving):
         one = cluster.partitions[key]
-        if by in one.replicas:
+        away = [other for other in cluster.absent(key) if other != broker]
+        if away:
+            plan.obstacles.append(Obstacle(key, absent_why(away[0])))
+        elif by in one.replicas:
             elsewhere.append(key)
         elif not one.is_led:
             why = "it has no leader, so nothing can be copied"
@@ -82,7 +104,8 @@ def replace(cluster: Cluster, broker: int, by: int, *, rack_aware: bool = True) 
             room = None if room is None else room - one.size_bytes
             plan.changed[key] = tuple(by if one == broker else one for one in one.replicas)
     others = [number for number in cluster.brokers if number != broker]
-    rest = make_plan(cluster, Wish(others, (), elsewhere, rack_aware=rack_aware))
+    wish = Wish(others, (), elsewhere, rack_aware=rack_aware, given_up=[broker])
+    rest = make_plan(cluster, wish)
     plan.changed.update(rest.changed)
     plan.obstacles += rest.obstacles
     return without_crowding(cluster, plan) if rack_aware else plan

@@ -103,6 +103,15 @@ class Cluster:
     def placement(self) -> dict[PartitionKey, Replicas]:
         return {key: one.replicas for key, one in self.partitions.items()}
 
+    def absent(self, key: PartitionKey) -> list[int]:
+        """Brokers of its replicas that are not live."""
+        return [one for one in self.partitions[key].replicas if one not in self.brokers]
+
+    @property
+    def absent_brokers(self) -> list[int]:
+        """All that have replicas, and are not live."""
+        return sorted({one for key in self.partitions for one in self.absent(key)})
+
     @property
     def racks(self) -> dict[int, str]:
         """The rack of each broker; empty if one has none, as Kafka ignores racks then."""
@@ -119,7 +128,7 @@ class Wish:
     ``chosen``: partitions that may move; None: all. ``replication_factor`` None: as many as now.
     ``goals`` empty: move only what must move. ``targets``: the brokers that get replicas for
     balance; None: all of ``allowed``. ``takers``: the brokers that get replicas at all; None:
-    all of ``allowed``.
+    all of ``allowed``. ``given_up``: brokers that may be dead, whose replicas move all the same.
     """
 
     allowed: Collection[int]
@@ -130,6 +139,7 @@ class Wish:
     targets: Collection[int] | None = None
     takers: Collection[int] | None = None
     tolerance: float = TOLERANCE
+    given_up: Collection[int] = ()
 
 
 @dataclass(frozen=True)

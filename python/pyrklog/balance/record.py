@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from pyrklog.balance.model import PartitionKey, Placement, Replicas
@@ -46,6 +46,12 @@ class Record:
     finished_ms: int | None = None
     is_watched: bool = False
     real_bytes: int | None = None
+    topic_ids: Mapping[str, str] = field(default_factory=dict)
+    """By name; without those that no broker has told."""
+    handed_over: Mapping[PartitionKey, Replicas] = field(default_factory=dict)
+    """Orders by which leadership went elsewhere before anything was copied."""
+    is_begun: bool = True
+    """False while the throttle may be set already, and nothing moves yet."""
 
     @property
     def total_bytes(self) -> int:
@@ -65,6 +71,19 @@ class Record:
             return None
         return max(0.0, (self.finished_ms - self.begun_ms) / 1000)
 
+    def left_behind(self, key: PartitionKey) -> set[Replicas]:
+        """What the plan may have made of a partition: as it was, as it is to be, and what a
+        cancelled move leaves."""
+        one = self.entries[key]
+        begins = {one.before, self.handed_over.get(key, one.before)}
+        return {one.after, *begins, *(cancelled(begin, one.after) for begin in begins)}
+
+    def is_anew(self, topic: str, ids: Mapping[str, str]) -> bool:
+        """Whether the topic was deleted, and another one has its name. Unknown ids are alike."""
+        return self.topic_ids.get(topic, ids.get(topic)) != ids.get(
+            topic, self.topic_ids.get(topic)
+        )
+
     def batches(self) -> list[list[PartitionKey]]:
         found: dict[int, list[PartitionKey]] = {}
         for key, one in self.entries.items():
@@ -73,6 +92,14 @@ class Record:
 
     def finished(self, at_ms: int, real_bytes: int, *, is_watched: bool) -> Record:
         return replace(self, finished_ms=at_ms, real_bytes=real_bytes, is_watched=is_watched)
+
+
+def cancelled(before: Replicas, after: Replicas) -> Replicas:
+    """The replicas after a reassignment that was cancelled: the old ones, in a new order."""
+    return (
+        *(one for one in after if one in before),
+        *(one for one in before if one not in after),
+    )
 
 
 def begun(
@@ -147,6 +174,7 @@ def to_json(record: Record) -> str:
             "after": list(one.after),
             "copied_bytes": one.copied_bytes,
             "batch": one.batch,
+            **_handed(record, (topic, index)),
         }
         for (topic, index), one in sorted(record.entries.items())
     ]
@@ -164,6 +192,7 @@ def to_json(record: Record) -> str:
                 "cluster_id": record.cluster_id,
                 "begun_ms": record.begun_ms,
                 "finished_ms": record.finished_ms,
+                "begun": record.is_begun,
                 "throttle": record.throttle,
                 "predicted": {
                     "rate_bytes": record.rate_bytes,
@@ -172,12 +201,18 @@ def to_json(record: Record) -> str:
                     "brokers": brokers,
                 },
                 "real": real,
+                "topic_ids": dict(sorted(record.topic_ids.items())),
                 "partitions": partitions,
             },
             indent=1,
         )
         + "\n"
     )
+
+
+def _handed(record: Record, key: PartitionKey) -> dict[str, list[int]]:
+    found = record.handed_over.get(key)
+    return {} if found is None else {"handed_over": list(found)}
 
 
 def from_json(text: str) -> Record:
@@ -201,6 +236,11 @@ def _record(told: Mapping[str, Any]) -> Record:
         )
         for one in told["partitions"]
     }
+    handed = {
+        (str(one["topic"]), int(one["partition"])): tuple(map(int, one["handed_over"]))
+        for one in told["partitions"]
+        if "handed_over" in one
+    }
     predicted, real = told["predicted"], told["real"] or {}
     seconds, real_bytes = predicted["seconds"], real.get("bytes")
     finished = told["finished_ms"]
@@ -218,4 +258,7 @@ def _record(told: Mapping[str, Any]) -> Record:
         None if finished is None else int(finished),
         bool(real.get("watched", False)),
         None if real_bytes is None else int(real_bytes),
+        {str(name): str(one) for name, one in told.get("topic_ids", {}).items()},
+        handed,
+        bool(told.get("begun", True)),
     )

@@ -3,7 +3,6 @@
 Both look at what the broker has now, so that they go on where an earlier run has ended.
 """
 
-import dataclasses
 import time
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, NamedTuple
@@ -25,11 +24,10 @@ from pyrklog.cli.options import (
 )
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
-    from pyrklog.balance.model import Cluster, PartitionKey, Plan
+    from pyrklog.balance.model import PartitionKey, Plan
     from pyrklog.balance.prediction import Limit
     from pyrklog.cli.connection import Connection
+    from pyrklog.cli.drain_record import Earlier
     from pyrklog.cli.reassign_cluster import ReassignmentAdmin
     from pyrklog.cli.reassign_measure import Measured
 
@@ -85,14 +83,15 @@ def drain(
 
     how = How(throttle, batch, plan, rack_aware, watch, yes, dry_run, output)
 
-    def planned(cluster: "Cluster") -> "Plan":
+    def planned(found: "Measured") -> "Plan":
+        cluster = found.cluster
         allowed = sorted(cluster.brokers)
         if to is not None:
             allowed = sorted(numbers(to, "--to", cluster.brokers))
         if broker in allowed and to is not None:
             what = f"--to names broker {broker}, which is to be emptied"
             raise CliError(Problem.ARGUMENTS_DISAGREE, what)
-        return draining.drain(cluster, broker, allowed, rack_aware=rack_aware)
+        return draining.drain(cluster, broker, allowed, rack_aware=rack_aware, moving=found.moving)
 
     _Emptying(options, broker, how).run(planned, DRAINING)
 
@@ -128,13 +127,14 @@ def replace(
     if broker == by:
         raise CliError(Problem.ARGUMENTS_DISAGREE, f"broker {broker} cannot replace itself")
 
-    def planned(cluster: "Cluster") -> "Plan":
+    def planned(found: "Measured") -> "Plan":
+        cluster = found.cluster
         if by not in cluster.brokers:
             known = ",".join(map(str, sorted(cluster.brokers)))
             raise CliError(
                 Problem.BROKER_NOT_FOUND, f"broker {by} is not there", f"brokers alive: {known}"
             )
-        return draining.replace(cluster, broker, by, rack_aware=rack_aware)
+        return draining.replace(cluster, broker, by, rack_aware=rack_aware, moving=found.moving)
 
     _Emptying(options, broker, how).run(planned, REPLACING)
 
@@ -142,18 +142,18 @@ def replace(
 class _Emptying:
     def __init__(self, options: Settings, broker: int, how: How) -> None:
         from pyrklog.cli.reassign_plan import check_throttle, parse_limit
+        from pyrklog.cli.reassign_run import heard
 
         check_throttle(how.throttle)
         self._limit: Limit = parse_limit(how.batch)
-        # Standard output is a program's, if it has asked for another form than a table.
-        is_told = how.output in (OutputFormat.TABLE, OutputFormat.WIDE)
-        self._options = options if is_told else dataclasses.replace(options, quiet=True)
+        self._options = heard(options, how.output)
         self._broker = broker
         # The throttle goes at the end, which somebody has to see.
         self._how = how._replace(watch=how.watch or how.throttle is not None)
 
-    def run(self, planned: "Callable[[Cluster], Plan]", words: tuple[str, str]) -> None:
+    def run(self, planned: "Callable[[Measured], Plan]", words: tuple[str, str]) -> None:
         from pyrklog.balance.draining import handover, on_broker
+        from pyrklog.cli.drain_record import Earlier
         from pyrklog.cli.reassign_cluster import ReassignmentAdmin
         from pyrklog.cli.reassign_measure import measure
         from pyrklog.cli.reassign_planning import show_planned
@@ -169,23 +169,44 @@ class _Emptying:
             known = ", ".join(map(str, sorted(found.cluster.brokers)))
             what = f"there is no broker {broker}, and no replica on it"
             raise CliError(Problem.BROKER_NOT_FOUND, what, f"brokers alive: {known}")
-        plan = planned(found.cluster)
+        plan = planned(found)
         if plan.obstacles:
             self._refuse(plan)
+        self._tell_moving(found)
         heads = handover(found.cluster, broker) if broker in found.cluster.brokers else {}
         heads = {key: after for key, after in heads.items() if key not in found.moving}
+        earlier = Earlier.read(admin, broker, how.plan, found.cluster_id)
         if not plan.changed:
             show_planned(admin, {}, how.output)
-            self._finish(connection, admin, found)
+            self._finish(connection, admin, found, earlier)
             return
+        earlier.refuse_under_way(admin)
         self._say_plan(found, plan, len(heads))
+        said = earlier.told(admin)
+        say(self._options, *([said] if said else []))
         if how.dry_run:
             self._say_arrows(found, plan)
-            show_planned(admin, plan.changed, how.output)
+            show_planned(admin, {**earlier.kept, **plan.changed}, how.output)
             return
+        ids = admin.topic_ids({topic for topic, _ in plan.changed})
         if not how.yes:
             confirm([str(broker)], words[0], noun=words[1], done="moved")
-        exit_with(self._move(connection, admin, plan, found, heads))
+        begins = self._still(admin, plan.changed, found, ids)
+        if not begins:
+            exit_with([self._verdict(admin)])
+            return
+        earlier = Earlier.read(admin, broker, how.plan, found.cluster_id)
+        exit_with(self._move(connection, admin, begins, found, heads, earlier))
+
+    def _tell_moving(self, found: "Measured") -> None:
+        """Partitions that another plan moves, and that stay on the broker for now."""
+        from pyrklog.balance.draining import on_broker
+
+        left = [key for key in on_broker(found.cluster, self._broker) if key in found.moving]
+        if left:
+            count = counted(len(left), "partition")
+            told = f"{count} left out, such as {left[0][0]}-{left[0][1]}: another plan moves them"
+            typer.echo(f"note: {told}; run the command again after that", err=True)
 
     def _refuse(self, plan: "Plan") -> None:
         """Each partition that cannot go, and that nothing was done."""
@@ -199,10 +220,15 @@ class _Emptying:
         raise CliError(Problem.WOULD_BREAK_A_MINIMUM, what, fix)
 
     def _finish(
-        self, connection: "Connection", admin: "ReassignmentAdmin", found: "Measured"
+        self,
+        connection: "Connection",
+        admin: "ReassignmentAdmin",
+        found: "Measured",
+        earlier: "Earlier",
     ) -> None:
         """Nothing is left to begin: what moves already is waited for, and what a run that was
         killed has left throttled goes."""
+        from pyrklog.balance.draining import on_broker
         from pyrklog.cli.reassign_rate import Rate
         from pyrklog.cli.reassign_run import watch
         from pyrklog.cli.throttles import Throttles
@@ -225,11 +251,13 @@ class _Emptying:
             count = counted(len(leaving), "partition")
             say(self._options, f"{count} on the way from broker {self._broker}")
             return
+        stays = bool(on_broker(found.cluster, self._broker))
         if how.dry_run:
-            say(self._options, f"broker {self._broker} has no replicas")
+            say(self._options, *([] if stays else [f"broker {self._broker} has no replicas"]))
             return
         Throttles(connection, admin).end_of(self._broker)
-        if how.watch:
+        earlier.finish(admin)
+        if how.watch or stays:
             exit_with([self._verdict(admin)])
             return
         say(self._options, f"broker {self._broker} has no replicas")
@@ -269,35 +297,76 @@ class _Emptying:
             told = f"{counted(stay, 'leader')} left there until the copies are whole"
             typer.echo(f"note: {told}", err=True)
 
+    def _still(
+        self,
+        admin: "ReassignmentAdmin",
+        changed: Placement,
+        found: "Measured",
+        ids: Mapping[str, str],
+    ) -> Placement:
+        """The plan without what was deleted, made anew or moved while the user was asked, or moves
+        now."""
+        (now, _), moving = admin.placement(), admin.moving()
+        later = admin.topic_ids({topic for topic, _ in changed})
+        before = found.cluster.placement
+        same = {
+            key: after
+            for key, after in changed.items()
+            if now.get(key) == before[key]
+            and key not in moving
+            and later.get(key[0], ids.get(key[0])) == ids.get(key[0], later.get(key[0]))
+        }
+        left = len(changed) - len(same)
+        if left:
+            count = counted(left, "partition")
+            told = f"{count} left out: changed meanwhile; run the command again for what is left"
+            typer.echo(f"note: {told}", err=True)
+        return same
+
     def _move(
         self,
         connection: "Connection",
         admin: "ReassignmentAdmin",
-        plan: "Plan",
+        begins: Placement,
         found: "Measured",
         heads: "Placement",
+        earlier: "Earlier",
     ) -> list[Exit]:
+        """``begins``: what is begun. What an earlier run has left is kept for a rollback only."""
         from pyrklog.balance.directories import choose
         from pyrklog.cli import reassign_record
         from pyrklog.cli.reassign_plan import render_plan
         from pyrklog.cli.reassign_planning import begin_record, first_record, write_plan
-        from pyrklog.cli.reassign_run import Run
+        from pyrklog.cli.reassign_run import Limits, Run
 
         how = self._how
         path = reassign_record.path_of(how.plan)
-        wanted, before = self._with_earlier(admin, plan, found, path)
-        directories = choose(found.cluster, wanted)
+        wanted = {**earlier.kept, **begins}
+        before = {key: found.cluster.placement[key] for key in begins}
+        before |= {key: one for key, one in earlier.before.items() if key in wanted}
+        heads = {key: after for key, after in heads.items() if key in begins}
+        directories = choose(found.cluster, begins)
+        earlier.put_aside(connection, admin)
+        record = first_record(admin, wanted, how.throttle, before, heads)
         if how.plan is not None:
             write_plan(how.plan, render_plan(wanted, directories))
             # Before the leaders go: a rollback gives the broker back what it led, too.
-            reassign_record.save(path, first_record(admin, wanted, how.throttle, before))
-        heads = {key: after for key, after in heads.items() if key in wanted}
+            reassign_record.save(path, record)
         if heads:
             self._hand_over(admin, heads)
-        record, complete = begin_record(
-            connection, admin, wanted, self._limit, how.throttle, before
+        record, complete = begin_record(connection, admin, record, self._limit)
+        limits = Limits(begins=begins.keys())
+        run = Run(
+            connection,
+            admin,
+            self._options,
+            record,
+            path,
+            how.output,
+            directories,
+            complete,
+            limits,
         )
-        run = Run(connection, admin, self._options, record, path, how.output, directories, complete)
         codes = run.carry_out(how.throttle, watch=how.watch)
         run.show_all()
         is_whole = all(code is Exit.OK for code in codes)
@@ -307,33 +376,6 @@ class _Emptying:
             fix = "`pyrklog cluster reassign status` shows how far it is"
             say(self._options, f"on the way: {fix}; the same command again tells the end")
         return codes
-
-    def _with_earlier(
-        self, admin: "ReassignmentAdmin", plan: "Plan", found: "Measured", path: "Path | None"
-    ) -> tuple["Placement", "Placement"]:
-        """The plan with that of a run that was stopped, so that one rollback undoes both, and how
-        replicas were before. Without what was deleted, or moved elsewhere, while the user was
-        asked."""
-        from pyrklog.cli import reassign_record
-
-        now, _ = admin.placement()
-        before = found.cluster.placement
-        wanted = {
-            key: after
-            for key, after in plan.changed.items()
-            if set(now.get(key, ())) >= set(before[key])
-        }
-        earlier = reassign_record.load(path)
-        if earlier is None or earlier.finished_ms is not None:
-            return wanted, _only(before, wanted)
-        is_same = reassign_record.is_of(earlier, found.cluster_id) and all(
-            self._broker in one.before and self._broker not in one.after
-            for one in earlier.entries.values()
-        )
-        if not is_same:
-            return wanted, _only(before, wanted)
-        done = {key: one for key, one in earlier.after.items() if key in now}
-        return {**done, **wanted}, _only({**before, **earlier.before}, done, wanted)
 
     def _verdict(self, admin: "ReassignmentAdmin") -> Exit:
         """Whether the broker has nothing: partitions may have been made on it meanwhile."""
@@ -351,11 +393,7 @@ class _Emptying:
             say(self._options, f"broker {self._broker} has no replicas any more")
             return Exit.OK
         count = counted(len(left), "partition")
-        what = f"broker {self._broker} has got {count} meanwhile, such as {left[0][0]}-{left[0][1]}"
+        what = f"broker {self._broker} has {count} still, or again, such as "
+        what += f"{left[0][0]}-{left[0][1]}"
         tell(CliError(Problem.NOT_AS_PLANNED, what, "run the command again"))
         return Exit.DIFFERS
-
-
-def _only(placement: Placement, *plans: Placement) -> Placement:
-    keys = set().union(*plans)
-    return {key: replicas for key, replicas in placement.items() if key in keys}

@@ -1,16 +1,14 @@
 """``pyrklog cluster reassign``: plan, apply, status, cancel; on any Kafka cluster (KIP-455)."""
 
 import sys
-from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import typer
 
 from pyrklog.base.problems import Problem
 from pyrklog.cli.admin_common import connect, say, show
-from pyrklog.cli.failures import CliError, Exit, exit_with, missing_partition, tell, unread
+from pyrklog.cli.failures import CliError, Exit, unread
 from pyrklog.cli.options import (
     CONNECTION,
     OnlySaid,
@@ -22,11 +20,6 @@ from pyrklog.cli.options import (
     command_group,
     option,
 )
-
-if TYPE_CHECKING:
-    from pyrklog.balance.record import Record
-    from pyrklog.cli.reassign_cluster import ReassignmentAdmin
-    from pyrklog.cli.reassign_plan import Placement
 
 app = command_group(
     "Move partitions to other brokers. Plans are those of kafka-reassign-partitions."
@@ -113,85 +106,19 @@ def apply(
     progress: str | None = option(
         "--progress FILE", "Where to keep how it goes; default: FILE.progress.json.", None
     ),
+    additional: bool = option(
+        "--additional", "Give new targets to partitions that another plan moves.", False
+    ),
     watch: bool = option("-w, --watch", "Wait until nothing of it moves any more.", False),
     dry_run: OnlySaid = False,
     output: Output = OutputFormat.TABLE,
 ) -> None:
-    """Begin the moves of a plan, or go on with them. Partitions that move already get new
-    targets."""
-    from pyrklog.cli import reassign_record
-    from pyrklog.cli.reassign_cluster import ReassignmentAdmin
-    from pyrklog.cli.reassign_plan import (
-        check_throttle,
-        parse_limit,
-        parse_log_dirs,
-        parse_plan,
-        render_plan,
-    )
-    from pyrklog.cli.reassign_planning import begin_record, show_planned, write_plan
-    from pyrklog.cli.reassign_run import Run
+    """Begin the moves of a plan, or go on with them. Refused, unless with --additional, while
+    partitions of it move to something else."""
+    from pyrklog.cli.reassign_apply import How, apply_plan
 
-    text = _read(file)
-    wanted, directories = parse_plan(text, file), parse_log_dirs(text, file)
-    check_throttle(throttle)
-    limit = parse_limit(batch)
-    path = reassign_record.able(reassign_record.path_of(file, progress), progress)
-    earlier = reassign_record.load(path)
-    connection = connect(options)
-    cluster = ReassignmentAdmin(connection)
-    before, cluster_id = cluster.origins()
-    record = reassign_record.of_plan(earlier, wanted, cluster_id)
-    _check_replaced(earlier, record, path, cluster_id)
-    # A plan that is done, and was undone since, begins anew; what it began from is kept otherwise.
-    if record and record.finished_ms is not None and not before.items() >= wanted.items():
-        record = None
-    if record is None or dry_run:
-        # A plan that goes on is not stopped by a topic that was deleted meanwhile.
-        _check_places(wanted, before)
-    if not wanted:
-        say(_heard(options, output), "nothing to do: the plan is empty")
-        return show_planned(cluster, wanted, output)
-    if dry_run:
-        return _say_only(cluster, _heard(options, output), before, wanted, output)
-    complete = None
-    if record is None:
-        record, complete = begin_record(connection, cluster, wanted, limit, throttle, before)
-    if rollback is not None:
-        write_plan(rollback, render_plan({place: record.before[place] for place in wanted}))
-    run = Run(connection, cluster, options, record, path, output, directories, complete)
-    codes = run.carry_out(throttle, watch=watch)
-    run.show_all()
-    exit_with(codes)
-
-
-def _say_only(
-    cluster: "ReassignmentAdmin",
-    options: Settings,
-    before: "Placement",
-    wanted: "Placement",
-    output: OutputFormat,
-) -> None:
-    from pyrklog.cli.reassign_planning import show_planned
-    from pyrklog.cli.reassign_run import arrow, listed, name_of
-
-    live = {one.broker_id for one in cluster.describe().brokers}
-    codes, errors = [], {}
-    for place, replicas in wanted.items():
-        dead = [broker for broker in replicas if broker not in live]
-        if dead:
-            what = f"{name_of(place)}: broker {listed(dead)} is not there"
-            tell(CliError(Problem.BROKER_NOT_FOUND, what))
-            errors[place] = what
-        else:
-            say(options, f"{arrow(place, before, wanted)} (not done)")
-        codes.append(Exit.NOT_FOUND if dead else Exit.OK)
-    show_planned(cluster, wanted, output, errors)
-    exit_with(codes)
-
-
-def _heard(options: Settings, output: OutputFormat) -> Settings:
-    """Standard output is a program's, if it has asked for another form than a table."""
-    return options if output in _TABLES else replace(options, quiet=True)
+    how = How(file, throttle, batch, rollback, progress, additional, watch, dry_run, output)
+    apply_plan(options, _read(file), how)
 
 
 @command(app, "status", *CONNECTION, "quiet")
@@ -210,7 +137,7 @@ def status(
 ) -> None:
     """Show what moves, its progress, and how long it takes; in the end how well that was
     predicted."""
-    from pyrklog.cli import reassign_progress, reassign_record, reassign_run
+    from pyrklog.cli import reassign_past, reassign_progress, reassign_record, reassign_run
     from pyrklog.cli.reassign_cluster import ReassignmentAdmin
     from pyrklog.cli.reassign_plan import parse_log_dirs, parse_plan
     from pyrklog.cli.throttles import Throttles
@@ -222,6 +149,7 @@ def status(
     record = None
     if wanted is not None:
         record = reassign_record.of_plan(reassign_record.load(path), wanted)
+    heard = reassign_run.heard(options, output)
     connection = connect(options)
     cluster = ReassignmentAdmin(connection)
     places = None if wanted is None else set(wanted)
@@ -247,12 +175,11 @@ def status(
         typer.echo(f"note: nothing moves, and replicas are throttled still; {fix}", err=True)
     if wanted is None or not is_over:
         return
-    if record is not None and record.finished_ms is None and len(record.batches()) > 1:
-        fix = "`apply` goes on with them; their throttle stays until then, or until `cancel`"
-        typer.echo(f"note: batches may be left to begin: {fix}", err=True)
-    else:
+    why = reassign_past.why_throttled(cluster, wanted, path, cluster_id)
+    if why is None:
         throttles.end(wanted)
-    heard = _heard(options, output)
+    else:
+        typer.echo(f"note: {why}", err=True)
     if watch:
         reassign_run.wait_for_directories(cluster, heard, directories)
     if reassign_run.conclude(cluster, heard, wanted, directories):
@@ -330,25 +257,3 @@ def _read(file: str) -> str:
         raise unread(file, error, Problem.FILE_CONTENT) from None
     except UnicodeDecodeError:
         raise CliError(Problem.FILE_CONTENT, f"{file} is no text") from None
-
-
-def _check_replaced(
-    earlier: "Record | None", record: "Record | None", path: Path | None, cluster_id: str | None
-) -> None:
-    """What undoes a plan of another cluster is not lost to this one."""
-    from pyrklog.cli import reassign_record
-
-    if earlier is None or record is not None or reassign_record.is_of(earlier, cluster_id):
-        return
-    if earlier.finished_ms is None:
-        what = f"{path} keeps the progress of a plan that another cluster has begun"
-        raise CliError(Problem.FILE_CONTENT, what, "check -b, or name another file: --progress")
-
-
-def _check_places(wanted: "Placement", before: "Placement") -> None:
-    from pyrklog.cli.reassign_planning import check_names
-
-    check_names([topic for topic, _ in wanted], before)
-    for place in wanted:
-        if place not in before:
-            raise missing_partition(*place, sum(topic == place[0] for topic, _ in before))

@@ -102,6 +102,7 @@ def _look(
         local.tm_hour * 60 + local.tm_min,
         {goal: now[goal] for goal in rules.goals},
         is_moving=bool(found.moving),
+        absent=found.cluster.absent_brokers,
     )
     if decision.acts:
         say(options, f"balances: {decision.why}")

@@ -9,8 +9,10 @@ from pyrklog.base.problems import Problem
 from pyrklog.cli.bootstrap import addresses
 from pyrklog.cli.broker_connection import BrokerConnection
 from pyrklog.cli.cluster_requests import plain_only
+from pyrklog.cli.cluster_views import min_insync_of
 from pyrklog.cli.connection import Connection, PartitionKey
 from pyrklog.cli.failures import CliError
+from pyrklog.cli.topic_watch import topic_ids
 from pyrklog.protocol.cluster import (
     DESCRIBE_CLUSTER,
     DescribeClusterRequest,
@@ -38,6 +40,7 @@ from pyrklog.protocol.reassignments import (
 
 RETRY_PAUSE_S = 0.2
 SILENT_TIMEOUT_S = 3.0
+NO_TOPIC_ID = "AAAAAAAAAAAAAAAAAAAAAA"
 _LOG_DIRS_VERSION = 2
 _ALTER_DIRS_VERSION = 1
 _ELECT_VERSION = 2
@@ -45,6 +48,11 @@ _ELECT_VERSION = 2
 
 ReplicaSizes = Mapping[tuple[str, int, int], int]
 """Bytes by topic, partition and broker."""
+
+
+def target_of(one: OngoingPartitionReassignment) -> tuple[int, ...]:
+    """The replicas at the end of a move."""
+    return tuple(broker for broker in one.replicas if broker not in one.removing_replicas)
 
 
 class ReassignmentAdmin:
@@ -87,6 +95,22 @@ class ReassignmentAdmin:
             if key in found:
                 found[key] = tuple(b for b in one.replicas if b not in one.adding_replicas)
         return found, cluster_id
+
+    def topic_ids(self, topics: Collection[str]) -> dict[str, str]:
+        """By name; without those that no broker tells (Kafka before 2.8)."""
+        told = topic_ids(self._connection, sorted(topics)) if topics else {}
+        return {name: one for name, one in told.items() if one not in (None, NO_TOPIC_ID)}
+
+    def minimums(self, topics: Collection[str]) -> dict[str, int]:
+        """``min.insync.replicas`` of topics."""
+        failure: CliError | None = None
+        timeout_s = min(self._timeout_s, SILENT_TIMEOUT_S)
+        for one in self.describe().brokers:
+            try:
+                return min_insync_of((one.host, one.port), sorted(topics), timeout_s)
+            except CliError as error:
+                failure = error
+        raise failure or CliError(Problem.NO_BROKER, "no broker tells options of topics")
 
     def sizes(self, *, without_silent: bool = False) -> ReplicaSizes:
         """Bytes of each replica on the live brokers.
@@ -205,8 +229,13 @@ class ReassignmentAdmin:
             for one in topic.partitions
         }
 
-    def _of_controller(self, ask: Callable[[BrokerConnection], Any]) -> Any:
-        """Asks the controller; retries while it moves to another broker."""
+    def _of_controller(
+        self,
+        ask: Callable[[BrokerConnection], Any],
+        error_of: Callable[[Any], ErrorCode] | None = None,
+    ) -> Any:
+        """Asks the controller; retries while it moves to another broker, or is late. An error that
+        passes counts as out of reach: whoever waits for the cluster waits for that, too."""
         deadline = time.monotonic() + self._timeout_s
         while True:
             described = self.describe()
@@ -221,15 +250,16 @@ class ReassignmentAdmin:
                     what = f"the controller, broker {described.controller_id}: {error}"
                     failure = CliError(Problem.BROKER_AWAY, what)
                 else:
-                    code = ErrorCode(response.error_code)
-                    why = getattr(response, "error_message", None)
+                    code = (error_of or _error_of)(response)
+                    why = getattr(response, "error_message", None) or code.name
                     if code is ErrorCode.NONE:
                         return response
-                    failure = CliError(
-                        Problem.REASSIGNMENT_REFUSED, f"the controller refuses: {why or code.name}"
-                    )
-                    if code is not ErrorCode.NOT_CONTROLLER:
-                        raise failure
+                    if not code.retriable:
+                        what = f"the controller refuses: {why}"
+                        raise CliError(Problem.REASSIGNMENT_REFUSED, what)
+                    is_late = code is ErrorCode.REQUEST_TIMED_OUT
+                    problem = Problem.NO_ANSWER if is_late else Problem.BROKER_AWAY
+                    failure = CliError(problem, f"the controller, for now: {why}")
             if time.monotonic() > deadline:
                 raise failure
             time.sleep(RETRY_PAUSE_S)
@@ -261,7 +291,7 @@ class ReassignmentAdmin:
             timeout_ms=int(self._timeout_s * 1000),
         )
         response = self._of_controller(
-            lambda broker: broker.ask(ELECT_LEADERS, _ELECT_VERSION, request)
+            lambda broker: broker.ask(ELECT_LEADERS, _ELECT_VERSION, request), _election_error
         )
         fine = (ErrorCode.NONE, ErrorCode.ELECTION_NOT_NEEDED)
         return {
@@ -270,3 +300,17 @@ class ReassignmentAdmin:
             for one in topic.partition_result
             if one.error_code not in fine
         }
+
+
+def _error_of(response: Any) -> ErrorCode:
+    return ErrorCode(response.error_code)
+
+
+def _election_error(response: Any) -> ErrorCode:
+    """A broker that is not the controller says so for each partition, as Kafka's do."""
+    codes = {
+        one.error_code
+        for topic in response.replica_election_results
+        for one in topic.partition_result
+    }
+    return ErrorCode.NOT_CONTROLLER if ErrorCode.NOT_CONTROLLER in codes else _error_of(response)

@@ -82,9 +82,7 @@ def print_plan(
     chosen = {
         key for key in found.cluster.partitions if key[0] in names and key not in found.moving
     }
-    wish = Wish(
-        wish.allowed, goals, chosen, wish.replication_factor, choice.rack_aware, wish.targets
-    )
+    wish = replace(wish, chosen=chosen)
     refuse_too_few(found.cluster, wish)
     plan = make_plan(found.cluster, wish)
     batches = in_batches(found.cluster, plan.changed, limit)
@@ -108,8 +106,22 @@ def print_plan(
         notes += [f"{arrow(key, before, plan.changed)}: {reasons[key]}" for key in plan.changed]
     if found.moving:
         notes.append(f"{counted(len(found.moving), 'partition')} left out: moving now")
+    notes += _absent_notes(found.cluster, wish)
     for one in notes:
         typer.echo(one, err=True)
+
+
+def _absent_notes(cluster: Cluster, wish: Wish) -> list[str]:
+    """Brokers that are not there, and whose replicas stay."""
+    notes = []
+    for number in cluster.absent_brokers:
+        if number in wish.given_up:
+            continue
+        left = sum(number in cluster.absent(key) for key in wish.chosen or ())
+        if left:
+            told = f"broker {number} is not there (--exclude {number} gives it up)"
+            notes.append(f"{counted(left, 'partition')} left out: {told}")
+    return notes
 
 
 def write_plan(file: str, text: str) -> None:
@@ -148,7 +160,15 @@ def wish_of(choice: Choice, live: Collection[int], goals: Sequence[Goal]) -> Wis
     allowed -= excluded
     if not allowed:
         raise CliError(Problem.REPLICAS_DO_NOT_FIT, "no broker is left that may have replicas")
-    return Wish(sorted(allowed), goals, None, choice.replication_factor, choice.rack_aware, added)
+    return Wish(
+        sorted(allowed),
+        goals,
+        None,
+        choice.replication_factor,
+        choice.rack_aware,
+        added,
+        given_up=sorted(excluded),
+    )
 
 
 def numbers(text: str, name: str, live: Collection[int] | None = None) -> set[int]:
@@ -166,8 +186,13 @@ def numbers(text: str, name: str, live: Collection[int] | None = None) -> set[in
 
 
 def refuse_too_few(cluster: Cluster, wish: Wish) -> None:
-    """Raises :class:`CliError` if no partition could have all replicas, or too few."""
-    chosen = [cluster.partitions[key] for key in wish.chosen or ()]
+    """Raises :class:`CliError` if no partition could have all replicas, or too few. What lies on a
+    broker that is not there stays anyway."""
+    chosen = [
+        cluster.partitions[key]
+        for key in wish.chosen or ()
+        if set(cluster.absent(key)) <= set(wish.given_up)
+    ]
     wanted = wish.replication_factor or max([len(one.replicas) for one in chosen], default=0)
     if wanted > len(wish.allowed):
         what = f"{wanted} replicas need {wanted} brokers, and there are only {len(wish.allowed)}"
@@ -189,17 +214,11 @@ def check_names(names: Sequence[str], everything: Placement) -> None:
 
 
 def begin_record(
-    connection: Connection,
-    admin: ReassignmentAdmin,
-    wanted: Mapping[PartitionKey, tuple[int, ...]],
-    limit: Limit,
-    throttle: str | None,
-    before: Placement | None = None,
+    connection: Connection, admin: ReassignmentAdmin, record: Record, limit: Limit
 ) -> tuple[Record, Callable[[Record], Record] | None]:
-    """The record of a plan that begins now, and what completes it; None: it is complete, as batches
-    need the bytes. ``before``: how replicas were, if they have changed for the plan already."""
+    """The record of a plan that begins now, of its first record, and what completes it; None: it is
+    complete, as batches need the bytes."""
     leaders = admin.leaders()
-    record = first_record(admin, wanted, throttle, before)
 
     def complete(first: Record) -> Record:
         return measured_record(connection, admin, first, leaders, limit)
@@ -212,15 +231,19 @@ def first_record(
     wanted: Mapping[PartitionKey, tuple[int, ...]],
     throttle: str | None,
     before: Placement | None = None,
+    handed_over: Placement | None = None,
 ) -> Record:
-    """Of a plan that begins now, as one batch; its bytes and times are not known yet."""
+    """Of a plan that begins now, as one batch; its bytes and times are not known yet. ``before``:
+    how replicas were, if they have changed for the plan already."""
     placement, cluster_id = admin.origins()
     if before is not None:
         placement.update(before)
     all_at_once = [Batch(tuple(wanted), 0, None)]
     prediction = Prediction(_rate_of(throttle), all_at_once)
     at_ms = reassign_record.now_ms()
-    return begun(cluster_id, at_ms, placement, wanted, prediction, {}, throttle)
+    record = begun(cluster_id, at_ms, placement, wanted, prediction, {}, throttle)
+    ids = admin.topic_ids({topic for topic, _ in wanted})
+    return replace(record, topic_ids=ids, handed_over=dict(handed_over or {}))
 
 
 def show_planned(
@@ -256,7 +279,13 @@ def measured_record(
     cluster = Cluster({number: Broker(number) for number in addresses}, partitions)
     found = Measured(cluster, record.cluster_id, addresses)
     known = new_record(found, record.after, limit, record.throttle)
-    return replace(known, begun_ms=record.begun_ms)
+    return replace(
+        known,
+        begun_ms=record.begun_ms,
+        topic_ids=record.topic_ids,
+        handed_over=record.handed_over,
+        is_begun=record.is_begun,
+    )
 
 
 def new_record(

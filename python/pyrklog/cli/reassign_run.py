@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import typer
 
@@ -20,7 +20,7 @@ from pyrklog.cli.admin_common import say, show
 from pyrklog.cli.connection import Connection, PartitionKey
 from pyrklog.cli.failures import CliError, Exit, counted, tell
 from pyrklog.cli.options import OutputFormat, Settings
-from pyrklog.cli.reassign_cluster import ReassignmentAdmin
+from pyrklog.cli.reassign_cluster import ReassignmentAdmin, target_of
 from pyrklog.cli.reassign_progress import (
     Moves,
     add_times,
@@ -31,7 +31,7 @@ from pyrklog.cli.reassign_progress import (
     read_moves,
 )
 from pyrklog.cli.reassign_rate import Rate
-from pyrklog.cli.throttles import Throttles
+from pyrklog.cli.throttles import Throttles, names_of
 from pyrklog.protocol.errors import ErrorCode
 
 T = TypeVar("T")
@@ -42,6 +42,16 @@ SETTLED_S = 5.0
 SETTLED_PAUSE_S = 0.1
 NO_RESULT = ErrorCode.UNKNOWN_SERVER_ERROR, "the controller tells nothing of it"
 _TABLES = (OutputFormat.TABLE, OutputFormat.WIDE)
+
+
+class Limits(NamedTuple):
+    """What a run leaves alone. ``changed``: partitions that others have changed since the plan
+    began, and how. ``begins``: what may be begun; None: all. ``overrides``: whether what moves to
+    something else gets a new target."""
+
+    changed: Mapping[PartitionKey, str] = {}
+    begins: Collection[PartitionKey] | None = None
+    overrides: bool = False
 
 
 class Run:
@@ -57,39 +67,51 @@ class Run:
         output: OutputFormat = OutputFormat.TABLE,
         directories: Directories | None = None,
         complete: Callable[[Record], Record] | None = None,
+        limits: Limits | None = None,
     ) -> None:
         """``complete`` adds bytes and prediction to the record. It may take seconds where a broker
         is silent, so that a plan of one batch begins before."""
+        self._limits = limits or Limits()
         self._complete = complete
         self._admin = admin
         self._directories = directories or {}
         self._output = output
-        # Standard output is a program's, if it has asked for another form than a table.
-        is_told = output in _TABLES
-        self._options = options if is_told else replace(options, quiet=True)
+        self._options = heard(options, output)
         self._path = path
         self._connection = connection
         self._rate: Rate | None = None
-        self._errors: dict[PartitionKey, str] = {}
+        self._errors = dict(self._limits.changed)
         self.record = record
+
+    @property
+    def _mine(self) -> set[PartitionKey]:
+        return self.record.entries.keys() - self._limits.changed.keys()
+
+    def _only_mine(self, placement: Placement) -> dict[PartitionKey, tuple[int, ...]]:
+        mine = self._mine
+        return {key: replicas for key, replicas in placement.items() if key in mine}
 
     def carry_out(self, throttle: str | None, *, watch: bool) -> list[Exit]:
         """Begins the batches one after the other, and waits for each but the last; with ``watch``
         for that, too. Returns the partitions' exit codes."""
         before, _ = self._admin.placement()
         wanted = self._left(before)
+        # One that went on after a crash may find the throttle of the run before.
+        is_throttled = throttle is not None or self.record.throttle is not None
+        # `status` must not take the throttle away before the moves begin.
+        self.record = replace(self.record, is_begun=not (is_throttled and wanted))
         # Before anything changes: without it nothing could be undone.
         reassign_record.save(self._path, self.record)
+        refused = self._tell_changed()
         codes = self._place()
         if Exit.FAILED in codes:
             return codes
-        # One that went on after a crash may find the throttle of the run before.
-        is_throttled = throttle is not None or self.record.throttle is not None
         try:
             if throttle is not None:
                 self._rate = Rate(self._connection, self._admin, throttle)
                 # The plan is throttled as a whole: what was there before is its source.
-                say(self._options, self._rate.begin(self.record.before, self.record.after))
+                wants = self._only_mine(self.record.after)
+                say(self._options, self._rate.begin(self.record.before, wants))
             watch = watch or (self._rate is not None and self._rate.follows)
             codes = self._begin_batches(wanted, before, watch)
             self._end(codes, is_throttled, watch)
@@ -100,20 +122,28 @@ class Run:
             raise
         if watch and (Exit.OK in codes or not codes):
             codes.append(outlast(lambda: self.conclude(is_watched=True)))
-        return codes
+        return refused + codes
+
+    def _tell_changed(self) -> list[Exit]:
+        for key, why in self._limits.changed.items():
+            fix = "make a plan anew; or keep this one anew, with another --progress FILE"
+            what = f"{name_of(key)} stays: {why}"
+            tell(CliError(Problem.REASSIGNMENT_REFUSED, what, fix))
+        return [Problem.REASSIGNMENT_REFUSED.exit] * len(self._limits.changed)
 
     def _end(self, codes: Sequence[Exit], is_throttled: bool, watch: bool) -> None:
         """Waits for the rest, if somebody watches, and takes the throttle away."""
-        mine = self.record.entries.keys()
+        mine = self._mine
         throttles = Throttles(self._connection, self._admin)
+        sure = names_of(self.record.before, self._only_mine(self.record.after))
         if watch:
             if outlast(self._admin.moving).keys() & mine:
-                self.watch(set(mine))
+                self.watch(mine)
             wait_for_directories(self._admin, self._options, self._directories)
             if is_throttled:
-                outlast(lambda: throttles.end(mine, is_sure=True))
+                outlast(lambda: throttles.end(mine, sure=sure))
         elif is_throttled and Exit.OK not in codes and not self._admin.moving().keys() & mine:
-            throttles.end(mine, is_sure=True)
+            throttles.end(mine, sure=sure)
 
     def _place(self) -> list[Exit]:
         """Names the directories of new replicas, and begins moves between directories. A refusal
@@ -133,7 +163,7 @@ class Run:
         codes: list[Exit] = []
         if batches and len(self.record.batches()) > 1:
             # A batch of the run before may be under way still.
-            under_way = self._admin.moving().keys() & self.record.entries.keys()
+            under_way = self._admin.moving().keys() & self._mine
             if under_way:
                 self.watch(under_way)
         for number, keys in enumerate(batches, 1):
@@ -144,11 +174,17 @@ class Run:
             begin = partial(self._begin, targets, before)
             began = begin() if number == 1 else outlast(begin)
             codes += began
+            self._mark_begun()
             if self._complete is not None:
                 self._measure(self._complete)
             if Exit.OK in began and (watch or number < len(batches)):
                 self.watch(set(keys))
         return codes
+
+    def _mark_begun(self) -> None:
+        if not self.record.is_begun:
+            self.record = replace(self.record, is_begun=True)
+            reassign_record.keep(self._path, self.record)
 
     def _measure(self, complete: Callable[[Record], Record]) -> None:
         """Adds the prediction; the moves go on without it, too."""
@@ -170,23 +206,31 @@ class Run:
         """What is neither there nor on its way."""
         moving = self._admin.moving()
         found = {}
-        for key, after in self.record.after.items():
-            now = before.get(key)
-            if key in moving:
-                one = moving[key]
-                now = tuple(b for b in one.replicas if b not in one.removing_replicas)
+        for key, after in self._only_mine(self.record.after).items():
+            now = target_of(moving[key]) if key in moving else before.get(key)
             if now != after:
                 found[key] = after
-        done = len(self.record.entries) - len(found)
+        done = len(self._mine) - len(found)
         if done:
             say(self._options, f"{counted(done, 'partition')} there already, or on the way")
-        return found
+        begins = self._limits.begins
+        return {key: after for key, after in found.items() if begins is None or key in begins}
 
     def _begin(self, wanted: Placement, before: Placement) -> list[Exit]:
-        results = self._admin.alter(dict(wanted))
+        moving = {} if self._limits.overrides else self._admin.moving()
+        taken = {
+            place: target_of(moving[place])
+            for place in wanted
+            if place in moving and target_of(moving[place]) != wanted[place]
+        }
+        asked = {place: replicas for place, replicas in wanted.items() if place not in taken}
+        results = self._admin.alter(asked) if asked else {}
         codes = []
         for place in wanted:
             code, why = results.get(place, NO_RESULT)
+            if place in taken:
+                code = ErrorCode.REASSIGNMENT_IN_PROGRESS
+                why = f"it moves to {listed(taken[place])}, by another plan"
             if code:
                 codes.append(report(place, code, why))
                 self._errors[place] = why or code.name
@@ -212,7 +256,8 @@ class Run:
             told = reassign_record.verdict(self.record)
             if told is not None and self.record.total_bytes:
                 say(self._options, told)
-        return conclude(self._admin, self._options, self.record.after, self._directories)
+        wanted = self._only_mine(self.record.after)
+        return conclude(self._admin, self._options, wanted, self._directories)
 
 
 def watch(
@@ -292,7 +337,10 @@ def wait_for_directories(
 ) -> None:
     """Until no replica moves between directories any more."""
     before = -1
-    while directories and (left := sum(admin.astray(directories).values())):
+    while directories:
+        left = sum(outlast(lambda: admin.astray(directories)).values())
+        if not left:
+            return
         if left != before:
             say(options, f"{counted(left, 'replica')} on the way to another directory")
         before = left
@@ -323,6 +371,11 @@ def conclude(
     count = "1 partition is" if len(wanted) == 1 else f"{len(wanted)} partitions are"
     say(options, f"done: {count} where the plan wants them")
     return Exit.OK
+
+
+def heard(options: Settings, output: OutputFormat) -> Settings:
+    """Standard output is a program's, if it has asked for another form than a table."""
+    return options if output in _TABLES else replace(options, quiet=True)
 
 
 def report(place: PartitionKey, code: Any, why: str | None) -> Exit:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -10,7 +10,16 @@ from pyrklog.balance.model import PartitionKey, Replicas
 from pyrklog.cli.connection import Connection
 from pyrklog.cli.failures import CliError
 from pyrklog.cli.reassign_cluster import ReassignmentAdmin
-from pyrklog.cli.throttles import FOLLOWERS, LEADERS, RATES, Named, Throttles
+from pyrklog.cli.throttles import (
+    APPEND,
+    FOLLOWERS,
+    LEADERS,
+    RATES,
+    SUBTRACT,
+    Change,
+    Named,
+    Throttles,
+)
 from pyrklog.protocol.errors import ErrorCode
 from pyrklog.protocol.reassignments import OngoingPartitionReassignment
 
@@ -29,6 +38,9 @@ class FakeAdmin(ReassignmentAdmin):
         self.refusals: list[CliError] = []
         self.is_quick = False
         """Whether moves have ended at the next look."""
+        self.ids: dict[str, str] = {}
+        self.floors: dict[str, int] = {}
+        """``min.insync.replicas``"""
 
     def describe(self) -> Any:
         places = [SimpleNamespace(broker_id=one, host="h", port=one) for one in self.brokers]
@@ -42,6 +54,12 @@ class FakeAdmin(ReassignmentAdmin):
 
     def leaders(self) -> dict[PartitionKey, int]:
         return {key: replicas[0] for key, replicas in self.placed.items()}
+
+    def topic_ids(self, topics: Collection[str]) -> dict[str, str]:
+        return {topic: one for topic, one in self.ids.items() if topic in topics}
+
+    def minimums(self, topics: Collection[str]) -> dict[str, int]:
+        return {topic: self.floors.get(topic, 1) for topic in topics}
 
     def sizes(self, *, without_silent: bool = False) -> dict[tuple[str, int, int], int]:
         return {(*key, one): 1_000 for key, replicas in self.placed.items() for one in replicas}
@@ -97,13 +115,18 @@ class FakeThrottles(Throttles):
         self.silent: dict[str, CliError] = {}
         self.is_late = False
         """Whether brokers do not tell yet what was set."""
+        self.meanwhile: list[Callable[[], None]] = []
+        """What others do before each of the next looks."""
 
     def named(self, topics: Any = None) -> dict[str, Named]:
+        if self.meanwhile:
+            self.meanwhile.pop(0)()
         found = {}
         for (kind, name), options in self.options.items():
             lists = [options.get(one, "").split(",") for one in (LEADERS, FOLLOWERS)]
             named = Named(*(tuple(one for one in names if one) for names in lists))
-            if kind == "topic" and any(named) and not self.is_late:
+            is_asked = topics is None or name in topics
+            if kind == "topic" and any(named) and is_asked and not self.is_late:
                 found[name] = named
         return found
 
@@ -116,16 +139,26 @@ class FakeThrottles(Throttles):
                 found[name] = options[RATES[0]]
         return found
 
-    def _set(
-        self, kind: str, wanted: Mapping[str, Mapping[str, str | None]]
-    ) -> dict[str, CliError]:
-        for name, options in wanted.items():
+    def _lost_rates(self, brokers: Collection[int]) -> list[int]:
+        return [one for one in brokers if str(one) not in self.rates]
+
+    def _set(self, kind: str, wanted: Mapping[str, Sequence[Change]]) -> dict[str, CliError]:
+        """Lists as Kafka's brokers have them: an empty one has an empty item."""
+        for name, changes in wanted.items():
             if kind == "broker" and name in self.silent:
                 continue
             kept = self.options.setdefault((kind, name), {})
-            for option, value in options.items():
+            assert len({one.option for one in changes}) == len(changes), "refused by brokers"
+            for option, operation, value in changes:
                 if value is None:
                     kept.pop(option, None)
-                else:
-                    kept[option] = value
+                    continue
+                assert value, "nothing to add or take"
+                items, old = value.split(","), kept.get(option, "").split(",")
+                if operation == APPEND:
+                    assert old != [""], "Kafka's brokers cannot read the list then"
+                    items = [*old, *items]
+                elif operation == SUBTRACT:
+                    items = [one for one in old if one not in items]
+                kept[option] = ",".join(items)
         return {name: error for name, error in self.silent.items() if kind == "broker"}

@@ -15,11 +15,14 @@ from pyrklog.balance.record import Record, begun
 from pyrklog.base.problems import Problem
 from pyrklog.cli import (
     cluster_drain,
+    drain_record,
+    reassign_apply,
     reassign_cancel,
     reassign_rate,
     reassign_record,
     reassign_run,
 )
+from pyrklog.cli import throttles as throttles_module
 from pyrklog.cli.app import app
 from pyrklog.cli.failures import CliError, Exit
 from pyrklog.cli.options import OutputFormat, Settings
@@ -51,7 +54,14 @@ def admin() -> FakeAdmin:
 @pytest.fixture
 def throttles(admin: FakeAdmin, monkeypatch: pytest.MonkeyPatch) -> FakeThrottles:
     found = FakeThrottles(admin)
-    for module in (reassign_run, reassign_rate, reassign_cancel):
+    for module in (
+        reassign_run,
+        reassign_rate,
+        reassign_cancel,
+        reassign_apply,
+        drain_record,
+        throttles_module,
+    ):
         monkeypatch.setattr(module, "Throttles", lambda *_: found)
     return found
 
@@ -187,8 +197,9 @@ def commands(
 ) -> Callable[..., Result]:
     """Runs `cluster reassign ...` on the fake cluster."""
     monkeypatch.setattr("pyrklog.cli.reassign.connect", lambda _: NO_CONNECTION)
+    monkeypatch.setattr(reassign_apply, "connect", lambda _: NO_CONNECTION)
+    monkeypatch.setattr(reassign_apply, "ReassignmentAdmin", lambda _: admin)
     monkeypatch.setattr("pyrklog.cli.reassign_cluster.ReassignmentAdmin", lambda _: admin)
-    monkeypatch.setattr("pyrklog.cli.throttles.Throttles", lambda *_: throttles)
     monkeypatch.setattr("pyrklog.cli.reassign_planning.add_write_rates", lambda *_: {})
 
     def call(*arguments: str) -> Result:
@@ -338,49 +349,3 @@ def test_a_move_that_ends_while_it_is_cancelled(
     admin.is_quick = True
     cancel_moves(OPTIONS, {A: (1, 3), B: (2, 3)}, None, dry_run=False)
     assert capsys.readouterr().out == "t-0: has just ended\n"
-
-
-# --- drain ---------------------------------------------------------------------------------------
-
-
-def emptying(plan: Path | None = None) -> cluster_drain._Emptying:
-    where = None if plan is None else str(plan)
-    how = cluster_drain.How(None, None, where, True, False, True, False, OutputFormat.TABLE)
-    return cluster_drain._Emptying(OPTIONS, 1, how)
-
-
-def test_a_drain_that_goes_on_keeps_how_it_began(admin: FakeAdmin, tmp_path: Path) -> None:
-    path = tmp_path / "drain.json.progress.json"
-    reassign_record.save(path, record({A: (3, 2), B: (2, 3)}))
-    admin.placed[A] = (3, 2)
-    found = Measured(cluster_of([(3, 2), (2, 1)], [1, 2, 3]), "id", {})
-    plan = Plan({B: (2, 4)})
-    wanted, before = emptying()._with_earlier(admin, plan, found, path)
-    assert wanted == {A: (3, 2), B: (2, 4)}
-    assert before == {A: (1, 2), B: (2, 1)}
-    elsewhere = Measured(found.cluster, "other", {})
-    assert emptying()._with_earlier(admin, plan, elsewhere, path) == ({B: (2, 4)}, {B: (2, 1)})
-    reassign_record.save(path, record({C: (2,), A: (1, 3)}))
-    assert emptying()._with_earlier(admin, plan, found, path)[0] == {B: (2, 4)}, "no such drain"
-
-
-def test_what_went_elsewhere_before_the_user_said_yes_is_left_out(admin: FakeAdmin) -> None:
-    found = Measured(cluster_of([(1, 2), (2, 1), (1, 2)], [1, 2, 3]), "id", {})
-    plan = Plan({A: (3, 2), B: (2, 3), ("t", 2): (3, 2)})
-    admin.placed[B] = (2, 3)
-    wanted, before = emptying()._with_earlier(admin, plan, found, None)
-    assert (wanted, before) == ({A: (3, 2)}, {A: (1, 2)}), "t-2 was deleted, t-1 moved"
-
-
-def test_a_drain_that_was_killed_leaves_no_throttle(
-    admin: FakeAdmin, throttles: FakeThrottles, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("pyrklog.cli.throttles.Throttles", lambda *_: throttles)
-    throttles.begin(PLACED, {C: (2,)}, 1_000)
-    admin.targets[C] = (2,)
-    found = Measured(cluster_of([(2, 3)], [1, 2, 3]), "id", {})
-    emptying()._finish(NO_CONNECTION, admin, found)
-    assert throttles.rates, "it moves still"
-    admin.end()
-    emptying()._finish(NO_CONNECTION, admin, found)
-    assert not any(throttles.options.values())
