@@ -254,7 +254,7 @@ class ReassignmentAdmin:
                     why = getattr(response, "error_message", None) or code.name
                     if code is ErrorCode.NONE:
                         return response
-                    if not code.retriable:
+                    if not (code.retriable or code is ErrorCode.BROKER_NOT_AVAILABLE):
                         what = f"the controller refuses: {why}"
                         raise CliError(Problem.REASSIGNMENT_REFUSED, what)
                     is_late = code is ErrorCode.REQUEST_TIMED_OUT

@@ -218,10 +218,12 @@ class Run:
 
     def _begin(self, wanted: Placement, before: Placement) -> list[Exit]:
         moving = {} if self._limits.overrides else self._admin.moving()
+        handed = self.record.handed_over
         taken = {
             place: target_of(moving[place])
             for place in wanted
-            if place in moving and target_of(moving[place]) != wanted[place]
+            if place in moving
+            and target_of(moving[place]) not in (wanted[place], handed.get(place))
         }
         asked = {place: replicas for place, replicas in wanted.items() if place not in taken}
         results = self._admin.alter(asked) if asked else {}

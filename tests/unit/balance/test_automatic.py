@@ -32,6 +32,17 @@ def test_not_at_other_hours_and_not_while_replicas_move() -> None:
     assert [day.allow(minute) for minute in (59, 60, 119, 120)] == [False, True, True, False]
 
 
+def test_not_while_a_broker_with_replicas_is_away() -> None:
+    watcher = Watcher(1.2, 60.0)
+    watcher.look(0.0, 0, SKEWED, is_moving=False)
+    found = watcher.look(100.0, 0, SKEWED, is_moving=False, absent=[3])
+    assert not found.acts
+    assert found.why.startswith("waits: replicas lie on broker 3, not there now")
+    assert "brokers 3, 4," in watcher.look(101.0, 0, EVEN, is_moving=False, absent=[4, 3]).why
+    assert not watcher.look(102.0, 0, SKEWED, is_moving=False).acts, "it has to persist anew"
+    assert watcher.look(162.0, 0, SKEWED, is_moving=False).acts
+
+
 def test_each_move_has_its_reason() -> None:
     cluster = cluster_of([(1, 2), (1, 2), (1, 2)], [1, 2, 3])
     plan = make_plan(cluster, Wish([1, 2, 3], (Goal.BYTES,)))

@@ -93,6 +93,25 @@ def test_a_dead_broker_is_replaced_but_its_only_copies_are_not() -> None:
     assert [one.name for one in plan.obstacles] == ["t-1"]
 
 
+def test_a_broker_that_is_away_besides_the_one_that_goes() -> None:
+    cluster = cluster_of([(1, 9), (2, 9), (1, 2)], [1, 2, 3])
+    (obstacle,) = drain(cluster, 1).obstacles
+    assert obstacle.name == "t-0"
+    assert obstacle.why.startswith("broker 9, which has a replica of it, is not there")
+    (obstacle,) = replace(cluster, 1, 3).obstacles
+    assert obstacle.name == "t-0"
+    # The dead one itself goes, by a drain or to another in its place.
+    assert drain(cluster, 9).changed.keys() == {("t", 0), ("t", 1)}
+    assert replace(cluster, 9, 3).changed == {("t", 0): (1, 3), ("t", 1): (2, 3)}
+
+
+def test_what_moves_already_is_left_alone() -> None:
+    cluster = cluster_of([(1, 2), (1, 2), (1, 2, 3)], [1, 2, 3])
+    moving = [("t", 0), ("t", 2)]
+    assert drain(cluster, 1, moving=moving).changed == {("t", 1): (2, 3)}
+    assert replace(cluster, 1, 3, moving=moving).changed == {("t", 1): (3, 2)}
+
+
 @given(clusters())
 @settings(max_examples=100, deadline=None)
 def test_nothing_stays_on_a_drained_broker_but_obstacles(cluster: Cluster) -> None:

@@ -90,6 +90,26 @@ def test_a_partition_without_a_leader_stays() -> None:
     assert obstacle.why == "it has no leader, so nothing can be copied"
 
 
+def test_a_broker_that_is_away_keeps_its_replicas() -> None:
+    # Broker 3 is down for a moment: nothing of its partitions moves, and it gets nothing.
+    cluster = cluster_of([(1, 3), (3, 2), (1, 2)] * 3 + [(1, 2)] * 3, [1, 2, 4])
+    assert cluster.absent_brokers == [3]
+    plan = planned(cluster)
+    assert plan.obstacles == []
+    assert plan.changed
+    for key, replicas in plan.changed.items():
+        assert 3 not in (*cluster.partitions[key].replicas, *replicas)
+    told = planned(cluster, allowed=[2, 4], goals=())
+    assert {one.why for one in told.obstacles} == {
+        "broker 3, which has a replica of it, is not there "
+        "(`cluster reassign plan --exclude 3` gives it up)"
+    }
+    assert {one.key[1] for one in told.obstacles} == {0, 3, 6}
+    given_up = planned(cluster, given_up=[3], goals=())
+    assert given_up.obstacles == []
+    assert given_up.changed.keys() == {("t", index) for index in (0, 1, 3, 4, 6, 7)}
+
+
 def test_racks_that_are_shared_needlessly_are_parted() -> None:
     racks = {1: "a", 2: "a", 3: "b", 4: "b"}
     cluster = cluster_of([(1, 2), (3, 4), (1, 3)], [1, 2, 3, 4], racks=racks)

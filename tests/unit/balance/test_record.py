@@ -1,12 +1,21 @@
 """What is kept of a plan while it is carried out."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
 from pyrklog.balance.model import Cluster
 from pyrklog.balance.prediction import Limit, in_batches, predict
-from pyrklog.balance.record import Record, RecordError, begun, from_json, progress, to_json
+from pyrklog.balance.record import (
+    Record,
+    RecordError,
+    begun,
+    cancelled,
+    from_json,
+    progress,
+    to_json,
+)
 from tests.unit.balance.clusters import GB, cluster_of
 
 RATE = 100_000_000
@@ -58,6 +67,31 @@ def test_it_is_read_as_it_was_written() -> None:
 def test_what_is_no_record_is_refused(text: str) -> None:
     with pytest.raises(RecordError):
         from_json(text)
+
+
+def test_what_makes_a_topic_another_one() -> None:
+    one = replace(record(), topic_ids={"t": "T"})
+    assert from_json(to_json(one)) == one
+    assert one.is_anew("t", {"t": "other"})
+    assert not one.is_anew("t", {"t": "T"})
+    assert not one.is_anew("t", {}), "no broker tells"
+    assert not record().is_anew("t", {"t": "T"}), "kept by an older version"
+    assert not record().is_anew("t", {})
+
+
+def test_what_a_plan_may_leave_behind() -> None:
+    one = replace(record(), handed_over={("t", 1): (2, 1)}, is_begun=False)
+    assert from_json(to_json(one)) == one
+    assert one.left_behind(("t", 0)) == {(1, 2), (1, 3)}
+    # A cancelled move to 3,2 leaves 2,1.
+    assert one.left_behind(("t", 1)) == {(1, 2), (2, 1), (3, 2)}
+    assert cancelled((1, 2, 3), (3, 4, 1)) == (3, 1, 2)
+
+
+def test_a_record_of_an_older_version() -> None:
+    told = json.loads(to_json(record()))
+    del told["topic_ids"], told["begun"]
+    assert from_json(json.dumps(told)) == record()
 
 
 def test_progress_in_bytes_and_the_time_left() -> None:

@@ -1,5 +1,6 @@
 """What a plan is for, by the command line; plans, progress and predictions in words."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ from pyrklog.cli.reassign_auto import parse_hours
 from pyrklog.cli.reassign_measure import Measured
 from pyrklog.cli.reassign_planning import (
     Choice,
+    _absent_notes,
     goals_of,
     new_record,
     numbers,
@@ -81,6 +83,24 @@ def test_brokers_that_are_refused(choice: Choice, code: Exit) -> None:
     with pytest.raises(CliError) as raised:
         wish_of(choice, [1, 2], ())
     assert raised.value.code is code
+
+
+def test_only_excluded_brokers_are_given_up() -> None:
+    assert wish_of(Choice(exclude="2,9"), [1, 2, 3], ()).given_up == [2, 9]
+    assert wish_of(Choice(brokers="1,2"), [1, 2, 3], ()).given_up == []
+
+
+def test_what_a_broker_that_is_away_has_stays() -> None:
+    found = cluster_of([(1, 2, 9), (1, 9), (1, 2)], [1, 2])
+    every = tuple(found.partitions)
+    wish = Wish([1, 2], (), every)
+    refuse_too_few(found, wish)
+    assert _absent_notes(found, wish) == [
+        "2 partitions left out: broker 9 is not there (--exclude 9 gives it up)"
+    ]
+    assert _absent_notes(found, replace(wish, given_up=[9])) == []
+    with pytest.raises(CliError, match="3 replicas need 3 brokers"):
+        refuse_too_few(found, replace(wish, given_up=[9]))
 
 
 def test_numbers_of_brokers() -> None:

@@ -1,20 +1,21 @@
 """Plans that are stopped, go on, and are undone, while topics go and the cluster is away."""
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+import typer
 from typer.testing import CliRunner, Result
 
-from pyrklog.balance.model import PartitionKey, Plan, Replicas
+from pyrklog.balance.model import PartitionKey, Replicas
 from pyrklog.balance.prediction import Batch, Prediction
 from pyrklog.balance.record import Record, begun
 from pyrklog.base.problems import Problem
 from pyrklog.cli import (
-    cluster_drain,
     drain_record,
     reassign_apply,
     reassign_cancel,
@@ -25,13 +26,11 @@ from pyrklog.cli import (
 from pyrklog.cli import throttles as throttles_module
 from pyrklog.cli.app import app
 from pyrklog.cli.failures import CliError, Exit
-from pyrklog.cli.options import OutputFormat, Settings
+from pyrklog.cli.options import Settings
 from pyrklog.cli.reassign_cancel import Back, cancel_moves
-from pyrklog.cli.reassign_measure import Measured
 from pyrklog.cli.reassign_plan import render_plan
 from pyrklog.cli.reassign_planning import first_record
 from pyrklog.cli.reassign_run import Run, outlast
-from tests.unit.balance.clusters import cluster_of
 from tests.unit.cli.reassigning import NO_CONNECTION, FakeAdmin, FakeThrottles
 
 A, B, C = ("t", 0), ("t", 1), ("u", 0)
@@ -290,6 +289,146 @@ def test_a_plan_of_another_cluster_is_not_replaced(
     assert (found.cluster_id, found.before) == ("id", {A: (1, 2)})
 
 
+def test_what_another_plan_moves_gets_no_new_target_unasked(
+    admin: FakeAdmin, commands: Callable[..., Result], tmp_path: Path
+) -> None:
+    file = tmp_path / "plan.json"
+    file.write_text(render_plan({A: (1, 3), B: (2, 3)}))
+    admin.targets[A] = (1, 4)
+    for more in ((), ("--dry-run",)):
+        told = commands("apply", str(file), *more)
+        assert told.exit_code == 1
+        assert "error[PK78]: t-0 moves to 1,4 already" in told.stderr
+        assert "another plan moves 1 partition of this one; nothing was changed" in told.stderr
+        assert "--additional" in told.stderr
+    assert admin.done == []
+    assert list(tmp_path.iterdir()) == [file]
+    assert commands("apply", str(file), "--additional").exit_code == 0
+    assert admin.targets == {A: (1, 3), B: (2, 3)}
+
+
+def test_what_begins_to_move_elsewhere_between_batches_is_left_alone(
+    admin: FakeAdmin, throttles: FakeThrottles, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = run(admin, record({A: (1, 3), B: (2, 3)}))
+    left = found._left
+
+    def then(before: Any) -> Any:
+        wanted = left(before)
+        admin.targets[B] = (2, 4)
+        return wanted
+
+    found._left = then  # type: ignore[method-assign]
+    assert found.carry_out(None, watch=False) == [Exit.OK, Exit.FAILED]
+    assert admin.altered == [{A: (1, 3)}]
+    assert "t-1: it moves to 2,4, by another plan" in capsys.readouterr().err
+
+
+def test_a_second_apply_leaves_alone_what_others_have_changed_since(
+    admin: FakeAdmin, commands: Callable[..., Result], tmp_path: Path
+) -> None:
+    after = {A: (1, 3), B: (2,), C: (2,)}
+    kept = replace(record(after), topic_ids={"t": "T", "u": "U"})
+    file, undo = written(tmp_path, kept), tmp_path / "undo.json"
+    admin.ids = {"t": "T", "u": "anew"}
+    admin.placed[B] = (2, 3, 4)
+    told = commands("apply", file, "--dry-run")
+    assert told.exit_code == 9
+    assert told.stdout == "t-0: 1,2 -> 1,3 (not done)\n"
+    told = commands("apply", file, "--rollback", str(undo))
+    assert told.exit_code == 9
+    assert admin.altered == [{A: (1, 3)}], "t-1 would have lost two replicas"
+    assert "t-1 stays: it is 2,3,4, as the plan never left it" in told.stderr
+    assert "u-0 stays: its topic was deleted and created anew" in told.stderr
+    (one,) = json.loads(undo.read_text())["partitions"]
+    assert (one["topic"], one["partition"], one["replicas"]) == ("t", 0, [1, 2])
+    told = commands("apply", file, "-o", "json")
+    errors = {
+        one["topic"] + str(one["partition"]): one["error"]
+        for one in json.loads(told.stdout)["items"]
+    }
+    assert errors["t0"] is None
+    assert errors["t1"] is not None
+
+
+def test_a_plan_does_not_overwrite_one_that_is_under_way(
+    admin: FakeAdmin, throttles: FakeThrottles, commands: Callable[..., Result], tmp_path: Path
+) -> None:
+    old = record({A: (1, 3), B: (2, 3)}, throttle="1MB/s")
+    file = written(tmp_path, old)
+    throttles.begin(PLACED, old.after, 1_000)
+    admin.targets[A] = (1, 3)
+    admin.placed[B] = (2, 3)
+    Path(file).write_text(render_plan({C: (2,)}))
+    path = tmp_path / "plan.json.progress.json"
+    for more in ((), ("--dry-run",)):
+        told = commands("apply", file, *more)
+        assert told.exit_code == 2
+        assert "keeps another plan, which moves 1 partition still, such as t-0" in told.stderr
+    assert (admin.done, reassign_record.load(path)) == ([], old)
+    assert commands("apply", file, "--progress", str(tmp_path / "x"), "--dry-run").exit_code == 0
+    admin.end()
+    assert commands("apply", file, "--dry-run").exit_code == 0
+    assert reassign_record.load(path) == old
+    told = commands("apply", file)
+    assert told.exit_code == 0
+    assert "kept a plan that was not finished; it is in " in told.stderr
+    assert not any(throttles.options.values()), "its throttle goes"
+    assert reassign_record.load(tmp_path / "plan.json.progress.json.1") == old
+    Path(file).write_text(render_plan({B: (1, 2)}))
+    admin.end()
+    commands("apply", file)
+    assert (tmp_path / "plan.json.progress.json.2").exists()
+
+
+def test_status_elsewhere_takes_no_throttle_away(
+    admin: FakeAdmin, throttles: FakeThrottles, commands: Callable[..., Result], tmp_path: Path
+) -> None:
+    after = {A: (1, 3)}
+    throttles.begin(PLACED, after, 1_000)
+    told = commands("status", written(tmp_path, replace(record(after), cluster_id="other")))
+    assert told.exit_code == 8
+    assert "is of another cluster, so no throttle goes here: check -b" in told.stderr
+    assert throttles.rates
+
+
+def test_status_before_the_moves_begin_takes_no_throttle_away(
+    admin: FakeAdmin, throttles: FakeThrottles, commands: Callable[..., Result], tmp_path: Path
+) -> None:
+    after = {A: (1, 3)}
+    file = tmp_path / "plan.json"
+    file.write_text(render_plan(after))
+    altered, told = admin.alter, []
+
+    def alter(wanted: Any) -> Any:
+        told.append(commands("status", str(file)))
+        return altered(wanted)
+
+    admin.alter = alter  # type: ignore[method-assign]
+    assert commands("apply", str(file), "--throttle", "1MB/s").exit_code == 0
+    assert "its moves are about to begin" in told[0].stderr
+    assert throttles.named()["t"].followers == ("0:3",)
+    admin.end()
+    assert commands("status", str(file)).exit_code == 0
+    assert not any(throttles.options.values())
+
+
+def test_errors_that_pass_are_waited_for(
+    admin: FakeAdmin, throttles: FakeThrottles, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    astray = [CliError(Problem.NO_ANSWER, "late"), {(A, 3): True}, AWAY, {}]
+
+    def told(_: Any) -> Any:
+        one = astray.pop(0)
+        if isinstance(one, CliError):
+            raise one
+        return one
+
+    monkeypatch.setattr(admin, "astray", told)
+    reassign_run.wait_for_directories(admin, OPTIONS, {(A, 3): "/d"})
+    assert astray == []
+
+
 # --- cancel --------------------------------------------------------------------------------------
 
 
@@ -349,3 +488,76 @@ def test_a_move_that_ends_while_it_is_cancelled(
     admin.is_quick = True
     cancel_moves(OPTIONS, {A: (1, 3), B: (2, 3)}, None, dry_run=False)
     assert capsys.readouterr().out == "t-0: has just ended\n"
+
+
+@contextmanager
+def ends(code: Exit) -> Iterator[None]:
+    with pytest.raises(typer.Exit) as raised:
+        yield
+    assert raised.value.exit_code == code
+
+
+def test_only_what_is_as_the_plan_left_it_goes_back(
+    admin: FakeAdmin, throttles: FakeThrottles, applied: Back, capsys: pytest.CaptureFixture[str]
+) -> None:
+    # t-1 got a third replica since; t-0 moves to something else.
+    named = {A: (1, 3), B: (2, 3)}
+    admin.placed[B] = (2, 3, 4)
+    admin.targets[A] = (4, 3)
+    with ends(Exit.DIFFERS):
+        cancel_moves(OPTIONS, named, applied, dry_run=True)
+    with ends(Exit.DIFFERS):
+        cancel_moves(OPTIONS, named, applied, dry_run=False)
+    assert admin.altered == []
+    told = capsys.readouterr().err
+    assert "t-0 stays: it moves to 4,3" in told
+    assert "t-1 stays: it is 2,3,4, as the plan never left it" in told
+    assert not Path(applied.file + ".rollback").exists()
+
+
+def test_a_topic_that_was_made_anew_does_not_go_back(
+    admin: FakeAdmin, applied: Back, capsys: pytest.CaptureFixture[str]
+) -> None:
+    named = {A: (1, 3), B: (2, 3)}
+    path = reassign_record.path_of(applied.file)
+    reassign_record.save(path, replace(record(named), topic_ids={"t": "T"}))
+    admin.ids = {"t": "T2"}
+    with ends(Exit.DIFFERS):
+        cancel_moves(OPTIONS, named, applied, dry_run=False)
+    assert admin.altered == []
+    assert "t-1 stays: its topic was deleted and created anew" in capsys.readouterr().err
+    admin.ids = {}
+    cancel_moves(OPTIONS, named, applied, dry_run=False)
+    assert admin.altered == [{A: None}, {B: (2, 1)}], "a broker that knows no ids says nothing"
+
+
+def test_a_way_back_keeps_the_minimum(
+    admin: FakeAdmin, applied: Back, capsys: pytest.CaptureFixture[str]
+) -> None:
+    after = {A: (1, 2, 3), B: (2, 1, 3)}
+    Path(applied.file).write_text(render_plan(after))
+    reassign_record.save(reassign_record.path_of(applied.file), record(after))
+    admin.targets.clear()
+    admin.placed.update(after)
+    admin.floors["t"] = 3
+    with ends(Exit.FAILED):
+        cancel_moves(OPTIONS, after, applied, dry_run=False)
+    assert admin.altered == []
+    assert "2 replicas of before are fewer than its min.insync.replicas of 3" in (
+        capsys.readouterr().err
+    )
+    admin.floors["t"] = 2
+    cancel_moves(OPTIONS, after, applied, dry_run=False)
+    assert admin.altered == [{A: (1, 2), B: (2, 1)}], "the plan itself had added them"
+
+
+def test_the_order_that_a_cancelled_move_leaves_is_the_plans(
+    admin: FakeAdmin, applied: Back
+) -> None:
+    after = {A: (2, 3), B: (2, 3)}
+    Path(applied.file).write_text(render_plan(after))
+    reassign_record.save(reassign_record.path_of(applied.file), record(after))
+    admin.targets.clear()
+    admin.placed.update({A: (2, 1), B: (2, 1)})
+    cancel_moves(OPTIONS, after, applied, dry_run=False)
+    assert admin.altered == [{A: (1, 2)}]
