@@ -11,7 +11,14 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import Producer
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import (
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    NewTopic,
+    ResourceType,
+)
 from typer.testing import CliRunner
 
 from pyrklog.cli.app import app
@@ -238,6 +245,45 @@ def test_a_drain_that_is_killed_goes_on_and_can_be_undone(
     assert not has_rate(four)
     run(four, "reassign", "cancel", file, "--rollback", "-w")
     assert replicas(four, topic) == before
+
+
+def test_what_another_plan_moves_and_its_throttle_stay(
+    four: BrokerCluster, topic: str, tmp_path: Path
+) -> None:
+    large(four, topic, [[1, 2]])
+    first = write(tmp_path / "first.json", topic, [[1, 3]])
+    other = write(tmp_path / "other.json", topic, [[1, 4]])
+    with killed_when_it_moves(four, topic, 1, "reassign", "apply", first, "--throttle", SLOW, "-w"):
+        # The end of another plan, or a hand, takes names and rates away: they are set again.
+        admin = AdminClient({"bootstrap.servers": four.bootstrap})
+        option, named = "follower.replication.throttled.replicas", f"/config/topics/{topic}"
+        _unset(admin, ResourceType.TOPIC, topic, option)
+        for number in four.brokers:
+            _unset(admin, ResourceType.BROKER, str(number), RATE)
+        wait_until(lambda: has_rate(four), "the rate stays away", 60)
+        wait_until(lambda: option in four.json(named)["config"], "the names stay away", 60)
+    _, error = run(four, "reassign", "apply", other, code=1)
+    assert f"error[PK78]: {topic}-0 moves to 1,3 already" in error
+    _, error = run(four, "drain", "--broker", "1", "-y", code=8)
+    assert f"1 partition left out, such as {topic}-0: another plan moves them" in error
+    assert moving_of(four, topic) == {0}
+    run(four, "reassign", "apply", other, "--additional", "-w", "--throttle", "500MB/s")
+    assert replicas(four, topic) == [[1, 4]]
+    _, error = run(four, "reassign", "cancel", first, "--rollback", code=8)
+    assert f"{topic}-0 stays: it is 1,4, as the plan never left it" in error
+    # A topic that was made anew is another one.
+    admin.delete_topics([topic])[topic].result(30)
+    wait_until(lambda: not four.store.exists(f"/brokers/topics/{topic}"), "it stays")
+    place(four, topic, [[1, 4]])
+    _, error = run(four, "reassign", "cancel", other, "--rollback", code=8)
+    assert f"{topic}-0 stays: its topic was deleted and created anew" in error
+    assert replicas(four, topic) == [[1, 4]]
+
+
+def _unset(admin: AdminClient, kind: ResourceType, name: str, option: str) -> None:
+    entry = ConfigEntry(option, None, incremental_operation=AlterConfigOpType.DELETE)
+    resource = ConfigResource(kind, name, incremental_configs=[entry])
+    admin.incremental_alter_configs([resource])[resource].result(30)
 
 
 def test_plans_at_once_and_a_topic_that_is_deleted(

@@ -110,9 +110,7 @@ def _stays(cluster: ReassignmentAdmin, record: Record) -> dict[PartitionKey, _Wh
         least = minimums.get(key[0], 1)
         if len(one.before) < least:
             what = f"{counted(len(one.before), 'replica')} of before are fewer than its "
-            found[key] = _Why(
-                Problem.WOULD_BREAK_A_MINIMUM, f"{what}min.insync.replicas of {least}"
-            )
+            found[key] = _Why(Problem.REASSIGNMENT_REFUSED, f"{what}min.insync.replicas of {least}")
     return found
 
 

@@ -235,7 +235,7 @@ class ReassignmentAdmin:
         error_of: Callable[[Any], ErrorCode] | None = None,
     ) -> Any:
         """Asks the controller; retries while it moves to another broker, or is late. An error that
-        passes counts as out of reach: whoever waits for the cluster waits for that, too."""
+        passes counts as out of reach: a command that waits for the cluster waits for that, too."""
         deadline = time.monotonic() + self._timeout_s
         while True:
             described = self.describe()

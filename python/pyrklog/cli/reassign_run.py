@@ -105,7 +105,8 @@ class Run:
         refused = self._tell_changed()
         codes = self._place()
         if Exit.FAILED in codes:
-            return codes
+            self._mark_begun()  # no throttle was set
+            return refused + codes
         try:
             if throttle is not None:
                 self._rate = Rate(self._connection, self._admin, throttle)

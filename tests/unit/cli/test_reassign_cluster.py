@@ -77,7 +77,7 @@ def test_an_error_that_passes_is_tried_again(answering: Answers, code: ErrorCode
         (ErrorCode.CLUSTER_AUTHORIZATION_FAILED, Exit.FAILED),
     ],
 )
-def test_whoever_waits_for_the_cluster_waits_for_what_passes(
+def test_who_waits_for_the_cluster_waits_for_what_passes(
     answering: Answers, code: ErrorCode, exit_code: Exit
 ) -> None:
     admin = answering(ListPartitionReassignmentsResponse(0, code))
