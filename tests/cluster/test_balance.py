@@ -254,9 +254,10 @@ def test_what_another_plan_moves_and_its_throttle_stay(
     first = write(tmp_path / "first.json", topic, [[1, 3]])
     other = write(tmp_path / "other.json", topic, [[1, 4]])
     with killed_when_it_moves(four, topic, 1, "reassign", "apply", first, "--throttle", SLOW, "-w"):
-        # The end of another plan, or a hand, takes names and rates away: they are set again.
+        # The end of another plan, or a hand, takes names and rates away: they are set again. The
+        # follower's stay, else the copy would end first.
         admin = AdminClient({"bootstrap.servers": four.bootstrap})
-        option, named = "follower.replication.throttled.replicas", f"/config/topics/{topic}"
+        option, named = "leader.replication.throttled.replicas", f"/config/topics/{topic}"
         _unset(admin, ResourceType.TOPIC, topic, option)
         for number in four.brokers:
             _unset(admin, ResourceType.BROKER, str(number), RATE)
