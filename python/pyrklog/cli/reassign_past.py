@@ -27,14 +27,17 @@ from pyrklog.protocol.reassignments import OngoingPartitionReassignment
 Moving = Mapping[PartitionKey, OngoingPartitionReassignment]
 
 
-def changed_since(admin: ReassignmentAdmin, record: Record) -> dict[PartitionKey, str]:
-    """Partitions that something else than the plan has changed, or changes, and how. Brokers hear
-    of the end of a move a moment after the controller, so what looks changed is looked at again."""
+def changed_since(
+    admin: ReassignmentAdmin, record: Record, *, overrides: bool = False
+) -> dict[PartitionKey, str]:
+    """Partitions that something else than the plan has changed, or (unless it ``overrides`` that)
+    changes, and how. Brokers hear of the end of a move a moment after the controller, so what looks
+    changed is looked at again."""
     ids = admin.topic_ids({topic for topic, _ in record.entries})
     deadline = time.monotonic() + reassign_run.SETTLED_S
     while True:
         placed, _ = admin.origins()
-        found = _changed(record, placed, admin.moving(), ids)
+        found = _changed(record, placed, {} if overrides else admin.moving(), ids)
         if not found or time.monotonic() > deadline:
             return found
         time.sleep(reassign_run.SETTLED_PAUSE_S)

@@ -74,7 +74,11 @@ class Run:
         self._limits = limits or Limits()
         self._complete = complete
         self._admin = admin
-        self._directories = directories or {}
+        self._directories = {
+            (key, broker): path
+            for (key, broker), path in (directories or {}).items()
+            if key not in self._limits.changed
+        }
         self._output = output
         self._options = heard(options, output)
         self._path = path
@@ -127,7 +131,7 @@ class Run:
 
     def _tell_changed(self) -> list[Exit]:
         for key, why in self._limits.changed.items():
-            fix = "make a plan anew; or keep this one anew, with another --progress FILE"
+            fix = "make a plan anew, or begin this one anew with another --progress FILE"
             what = f"{name_of(key)} stays: {why}"
             tell(CliError(Problem.REASSIGNMENT_REFUSED, what, fix))
         return [Problem.REASSIGNMENT_REFUSED.exit] * len(self._limits.changed)

@@ -30,7 +30,7 @@ from pyrklog.cli.options import Settings
 from pyrklog.cli.reassign_cancel import Back, cancel_moves
 from pyrklog.cli.reassign_plan import render_plan
 from pyrklog.cli.reassign_planning import first_record
-from pyrklog.cli.reassign_run import Run, outlast
+from pyrklog.cli.reassign_run import Limits, Run, outlast
 from tests.unit.cli.reassigning import NO_CONNECTION, FakeAdmin, FakeThrottles
 
 A, B, C = ("t", 0), ("t", 1), ("u", 0)
@@ -349,6 +349,34 @@ def test_a_second_apply_leaves_alone_what_others_have_changed_since(
     }
     assert errors["t0"] is None
     assert errors["t1"] is not None
+
+
+def test_what_another_plan_moves_since_stays_unless_it_is_asked_for(
+    admin: FakeAdmin, commands: Callable[..., Result], tmp_path: Path
+) -> None:
+    file = written(tmp_path, record({A: (1, 3), B: (2, 3)}))
+    admin.targets[A] = (1, 4)
+    told = commands("apply", file)
+    assert told.exit_code == 9
+    assert "t-0 stays: it moves to 1,4" in told.stderr
+    assert admin.targets == {A: (1, 4), B: (2, 3)}
+    assert commands("apply", file, "--additional").exit_code == 0
+    assert admin.targets == {A: (1, 3), B: (2, 3)}
+
+
+def test_directories_of_what_stays_are_left_alone(admin: FakeAdmin) -> None:
+    directories = {(A, 3): "/a", (B, 3): "/b"}
+    limits = Limits({A: "it moves"})
+    found = Run(
+        NO_CONNECTION,
+        admin,
+        OPTIONS,
+        record({A: (1, 3), B: (2, 3)}),
+        None,
+        directories=directories,
+        limits=limits,
+    )
+    assert found._directories == {(B, 3): "/b"}
 
 
 def test_a_plan_does_not_overwrite_one_that_is_under_way(
