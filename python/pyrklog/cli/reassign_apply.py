@@ -64,7 +64,7 @@ def apply_plan(options: Settings, text: str, how: How) -> None:
         say(heard(options, how.output), "nothing to do: the plan is empty")
         return show_planned(cluster, wanted, how.output)
     moving = cluster.moving()
-    changed = {}
+    changed: dict[PartitionKey, str] = {}
     if record is not None:
         changed = reassign_past.changed_since(cluster, record, overrides=how.additional)
     if record is not None and record.finished_ms is not None and changed:
