@@ -98,6 +98,8 @@ class IsrChange(NamedTuple):
     isr: Sequence[tuple[int, int]]
     """(broker, its epoch as the leader knows it, -1 = unknown; KIP-903)."""
     recovery_state: int
+    whole: tuple[int, ...] = ()
+    """Members that were partial: the leader has seen that they lack nothing any more."""
 
 
 class IsrChangeResult(NamedTuple):
@@ -211,6 +213,8 @@ class LiveBroker(NamedTuple):
     epoch: int
     is_unclean: bool = False
     """Whether it may lack acknowledged records and has not left the ISRs yet."""
+    knows_partial: bool = False
+    """Whether its version knows partial replicas (``expansion.md``)."""
 
 
 OnTrust = Callable[[int, bool], None]

@@ -62,7 +62,7 @@ class Controller:
         self._batch = BrokerRequestBatch(self.state, self.numbers)
         self._partitions = PartitionChanges(self.state, self._batch)
         self._replicas = ReplicaChanges(self.state, self._batch, self._partitions)
-        self._isr_changes = IsrChanges(self.state, self._batch, self._partitions.eligible)
+        self._isr_changes = IsrChanges(self.state, self._batch, self._partitions)
         self.controlled_shutdown = ControlledShutdown(self.state, self._batch, self._partitions)
         self.suspects = Suspects(self.state, self._batch, self._partitions)
         self.unclean = UncleanStarts(self.state, self._batch, self._partitions)
@@ -99,6 +99,7 @@ class Controller:
             topics=len(state.topics),
             partitions=sum(len(topic.partitions) for topic in state.topics.values()),
         )
+        yield from self._partitions.partial.take(snapshot.partial)
         yield from self._initial_states()
         yield from self.unclean.expel(state.brokers)
         offline = self._leaderless()
