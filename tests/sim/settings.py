@@ -24,6 +24,8 @@ class Settings(NamedTuple):
     cuts_power: bool = False
     """Several machines lose power at once, beyond what is survivable."""
     moves: bool = False
+    expands: bool = False
+    """Some moves let new replicas begin at their leaders' ends. Records are deleted."""
     makes_topics: bool = False
     changes_minimum: bool = False
     allows_unclean: bool = False
@@ -41,7 +43,11 @@ class Settings(NamedTuple):
 def without_losses(settings: Settings) -> Settings:
     """The same without what may lose promised records."""
     return settings._replace(
-        moves=False, cuts_power=False, changes_minimum=False, allows_unclean=False
+        moves=False,
+        expands=False,
+        cuts_power=False,
+        changes_minimum=False,
+        allows_unclean=False,
     )
 
 

@@ -6,7 +6,7 @@ A single broker passes them by function call, a cluster over :mod:`.wire`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from enum import Enum
 from typing import NamedTuple, Protocol
 
@@ -184,9 +184,13 @@ class ControllerAdmin(ControllerService, Protocol):
     """Also requests of administrators; None where another broker is the controller."""
 
     async def alter_reassignments(
-        self, wanted: Mapping[TopicPartition, Sequence[int] | None]
+        self,
+        wanted: Mapping[TopicPartition, Sequence[int] | None],
+        at_end: Collection[TopicPartition] = (),
     ) -> Mapping[TopicPartition, Refusal] | None:
-        """Wanted replicas of partitions; None cancels."""
+        """Wanted replicas of partitions; None cancels. New replicas of ``at_end`` start at their
+        leaders' ends.
+        """
 
     async def reassignments(
         self, keys: Sequence[TopicPartition] | None

@@ -251,3 +251,34 @@ class MetadataResponse(Message):
 
 
 METADATA = Api(3, MetadataRequest, MetadataResponse, versions=(0, 12), flexible_since=9)
+
+
+# --- ReplicaStart, our own -----------------------------------------------------------------------
+
+
+class ReplicaStartRequest(Message):
+    """A replica asks its leader where to start."""
+
+    replica_id: Int32
+    topic: Str
+    topic_id: Uuid
+    partition: Int32
+    current_leader_epoch: Int32
+
+
+class StartEpoch(Message):
+    epoch: Int32
+    start_offset: Int64
+
+
+class ReplicaStartResponse(Message):
+    error_code: Int16
+    start_offset: Int64 = NO_OFFSET
+    log_start_offset: Int64 = NO_OFFSET
+    epochs: list[StartEpoch] = empty_list()
+    producers: Bytes | None = None
+
+
+REPLICA_START = Api(
+    20_010, ReplicaStartRequest, ReplicaStartResponse, versions=(0, 0), flexible_since=0
+)

@@ -32,6 +32,10 @@ pub enum Fault {
     EnterWithoutGuard,
     /// Markers of former coordinators are written.
     AcceptAnyCoordinatorEpoch,
+    /// A partial replica joins the ISR as soon as it has the new records.
+    JoinPartial,
+    /// A partial replica that the controller does not know as one keeps its log.
+    KeepUnlisted,
 }
 
 /// Whether a bug is planted.
@@ -52,7 +56,7 @@ mod planting {
 
     static PLANTED: AtomicU32 = AtomicU32::new(0);
 
-    const NAMES: [(&str, Fault); 13] = [
+    const NAMES: [(&str, Fault); 15] = [
         ("truncate_to_high_watermark", Fault::TruncateToHighWatermark),
         ("join_before_epoch_start", Fault::JoinBeforeEpochStart),
         (
@@ -72,6 +76,8 @@ mod planting {
             "accept_any_coordinator_epoch",
             Fault::AcceptAnyCoordinatorEpoch,
         ),
+        ("join_partial", Fault::JoinPartial),
+        ("keep_unlisted", Fault::KeepUnlisted),
     ];
 
     /// Whether a bug is planted.

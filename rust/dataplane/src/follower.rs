@@ -7,7 +7,8 @@
 //! go.
 //!
 //! Truncation has to wait for a disk: it is a command of the log loader ([`truncation`]), which
-//! gives the partition back when it is done.
+//! gives the partition back when it is done. A replica that may begin at its leader's end asks for
+//! its start before it fetches ([`partial`]).
 
 pub mod append_response;
 pub mod fetch_state;
@@ -16,4 +17,5 @@ pub mod fetcher_queue;
 pub mod fetcher_thread;
 pub mod following;
 pub mod link;
+pub mod partial;
 pub mod truncation;

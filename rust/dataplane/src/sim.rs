@@ -23,10 +23,11 @@ pub use frame_thread::FrameThread;
 pub use pyrklog_base::injected_faults::plant;
 
 use crate::follower::append_response::{LIST_OFFSETS_VERSION, ask_ends};
-use crate::follower::fetch_state::FETCH_VERSION;
+use crate::follower::fetch_state::{FETCH_VERSION, Key};
 use crate::follower::fetcher_queue::{FetcherId, Fetchers};
 use crate::follower::following::Following;
 use crate::follower::link::LinkError;
+use crate::follower::partial::Question;
 use crate::net::network::Network;
 use crate::plane::{DataPlane, OpenError};
 use crate::replica_manager::ReplicaManager;
@@ -78,6 +79,8 @@ pub struct SimPlane {
     syncers: Vec<Syncer>,
     caches: Vec<(Arc<Arena>, Janitor)>,
     followings: BTreeMap<FetcherId, Following>,
+    /// What was asked before anything is fetched, in requests under way.
+    questions: BTreeMap<FetcherId, (Key, Question)>,
     correlation_id: i32,
 }
 
@@ -113,6 +116,7 @@ impl SimPlane {
             plane,
             clients: FrameThread::new(Arc::clone(&network)),
             followings: BTreeMap::new(),
+            questions: BTreeMap::new(),
             correlation_id: 0,
             network,
             replicas,
@@ -235,6 +239,14 @@ impl SimPlane {
             self.followings.remove(&id);
             return FetchTurn::Idle;
         }
+        if let Some(question) = wanted.questions.first() {
+            // A real fetcher asks all of them before it fetches.
+            self.questions.insert(id, *question);
+            self.correlation_id += 1;
+            let (key, version) = question.1.api();
+            let ask = |out: &mut Vec<u8>| following.encode_question(*question, out);
+            return FetchTurn::Send(framed(key, version, self.correlation_id, ask));
+        }
         if wanted.asks.is_empty() {
             let soon_ms = pyrklog_base::clock::mono_ms() + 1;
             return FetchTurn::Later(wanted.due_ms.unwrap_or(soon_ms).max(soon_ms));
@@ -261,6 +273,13 @@ impl SimPlane {
         else {
             return Ok(());
         };
+        if let Some(question) = self.questions.remove(&id) {
+            let (key, version) = question.1.api();
+            let (_, body) =
+                parse_response_header(&frame, key, version).map_err(|error| error.to_string())?;
+            let taken = following.take_verdict(cluster, question, &frame[body..]);
+            return taken.map_err(|error| error.to_string());
+        }
         let (_, body) = parse_response_header(&frame, key::FETCH, FETCH_VERSION)
             .map_err(|error| error.to_string())?;
         let answers = following
@@ -286,6 +305,7 @@ impl SimPlane {
 
     /// A fetcher's connection is gone, and with it the answer.
     pub fn fetch_failed(&mut self, id: FetcherId) {
+        self.questions.remove(&id);
         if let Some(following) = self.followings.get_mut(&id) {
             following.reset();
         }

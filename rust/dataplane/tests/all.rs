@@ -40,6 +40,7 @@ mod moves_of_old_formats;
 mod offset_commits;
 mod old_clients;
 mod older_copies;
+mod partial;
 mod produce_at;
 mod reboot;
 mod refused;

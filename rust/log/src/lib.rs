@@ -33,6 +33,7 @@ pub use pyrklog_compression as compression;
 
 mod aborted;
 mod append;
+mod at_end;
 mod cache;
 mod cached_write;
 mod close;
@@ -66,6 +67,7 @@ mod write_behind;
 
 pub use aborted::{AbortedFile, AbortedSearch, AbortedStep};
 pub use append::{AppendError, Appended};
+pub use at_end::{EndState, StartAtEnd, WholeJob};
 pub use batch_info::BatchInfo;
 pub use config::{Compression, LogConfig, TimestampType};
 pub use conversion::ConversionListener;

@@ -11,6 +11,8 @@ pub const LEADER_EPOCH_CHECKPOINT: &str = "leader-epoch-checkpoint";
 /// Exists in a folder while its log is being truncated. After a kill the result is made durable
 /// before anything is appended.
 pub const TRUNCATION: &str = "truncation.tmp";
+/// Says that the log began at its leader's end and lacks older records.
+pub const PARTIAL: &str = "partial";
 /// The topic id, in each partition's folder.
 pub const PARTITION_METADATA: &str = "partition.metadata";
 /// Offsets below which segments were synced, one a partition.

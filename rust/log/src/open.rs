@@ -187,10 +187,9 @@ impl Log {
             end,
             written,
             durable_end: end,
-            high_watermark: if high_watermark == end_offset {
-                end
-            } else {
-                LogPosition::unplaced(high_watermark)
+            high_watermark: match high_watermark == end_offset {
+                true => end,
+                false => LogPosition::unplaced(high_watermark),
             },
             log_start,
             recent: RecentPositions::default(),
@@ -213,6 +212,7 @@ impl Log {
             is_swapping: false,
             swapped_end: -1,
             is_reshaped: true,
+            partial: state.partial,
             retiring: Arc::default(),
             poison: None,
             is_sealed: false,

@@ -7,6 +7,7 @@ mod common;
 
 mod adopted;
 mod append_read;
+mod at_end;
 mod cached_damage;
 mod cleaner;
 mod compaction;

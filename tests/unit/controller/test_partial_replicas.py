@@ -160,7 +160,7 @@ def test_a_leader_of_another_version_ends_it_before_it_hears_of_its_office() -> 
 
 
 def test_where_neither_knows_it_stays_out() -> None:
-    """The replica's broker was replaced by an older version, which may follow the tail."""
+    """The replica's broker was replaced by an older version, which may follow on."""
     runner = cluster(knowing=(1, 3, 4, 5))
     expand(runner, 4, 2, 3)
     runner.run(runner.controller.brokers_changed(live(1, 2, 3, 5, knowing=(1, 3, 5))))

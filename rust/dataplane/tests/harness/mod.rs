@@ -248,6 +248,7 @@ impl TestPlane {
             isr: vec![1],
             is_new: false,
             is_held: false,
+            partial: Vec::new(),
         }
     }
 

@@ -8,4 +8,5 @@ mod fetch_response;
 mod list_offsets;
 mod metadata;
 mod produce;
+mod replica_start;
 mod support;
