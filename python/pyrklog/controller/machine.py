@@ -151,12 +151,14 @@ class Controller:
         state.suspects.update(suspects)
         for name, assignment in topics.items():
             state.topics[name] = Topic(name, assignment)
+        listed = {(topic.topic, i.partition): i.partial for topic in told for i in topic.partitions}
         remembered = []
         for key, (leadership, version) in remembered_states(told, topics).items():
             partition = state.partition(key)
             if partition is not None:
                 partition.lead(leadership, version)
                 partition.state = PartitionState.OFFLINE
+                self._partitions.partial.remember(partition, listed.get(key, ()))
                 remembered.append(partition)
         yield state.change("elects_by_memory", partitions=len(remembered))
         yield from self._partitions.to_online(remembered)

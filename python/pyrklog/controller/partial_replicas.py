@@ -31,6 +31,10 @@ class PartialReplicas:
         # An Apache controller may have made other brokers lead.
         yield from self.leaders_elected(concerned)
 
+    def remember(self, partition: Partition, replicas: Sequence[int]) -> None:
+        """Takes what this broker was told of a partition."""
+        partition.partial = _counting(partition, replicas)
+
     def add(self, wanted: Mapping[Partition, Collection[int]]) -> Steps:
         """These replicas are about to be added. Replicas whose broker, or whose leader's, does not
         know partial ones are left out, and copy.
@@ -50,8 +54,7 @@ class PartialReplicas:
         for partition in partitions:
             if not partition.partial:
                 continue
-            members = partition.leadership.members if partition.leadership is not None else ()
-            kept = tuple(b for b in partition.partial if b in partition.adding and b not in members)
+            kept = _counting(partition, partition.partial)
             if kept != partition.partial:
                 partition.partial = kept
                 changed.append(partition)
@@ -83,3 +86,9 @@ class PartialReplicas:
         for partition in partitions:
             fields = {"replicas": list(partition.partial)}
             yield self._state.partition_change("partial_replicas", partition, fields)
+
+
+def _counting(partition: Partition, replicas: Sequence[int]) -> tuple[int, ...]:
+    """Those that are being added and are no members: only these are partial."""
+    members = partition.leadership.members if partition.leadership is not None else ()
+    return tuple(b for b in replicas if b in partition.adding and b not in members)

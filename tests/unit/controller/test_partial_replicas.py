@@ -9,6 +9,7 @@ from pyrklog.cluster.requests import (
     LeaderAndIsrRequest,
     Refusal,
     TopicPartition,
+    UpdateMetadataRequest,
 )
 from pyrklog.controller.invariants import InvariantError, check_leadership
 from pyrklog.errors import ErrorCode
@@ -285,3 +286,17 @@ def test_an_apache_controller_may_have_made_another_version_lead() -> None:
     runner.partial[T0] = (4,)
     runner.start(live(1, 2, 4, knowing=(1, 4)), {"t": topic})
     assert runner.partial == {}
+
+
+def test_elections_by_memory_know_partial_replicas() -> None:
+    """An epoch in which a partial replica is not listed makes it copy everything."""
+    runner = cluster()
+    expand(runner, 4, 2, 3)
+    request = runner.last(2, UpdateMetadataRequest)
+    assert isinstance(request, UpdateMetadataRequest)
+    following = runner.successor()
+    brokers = live(2, 3, 4, 5, knowing=ALL)
+    steps = following.controller.elect_by_memory(brokers, runner.topics, request.topics)
+    following.run(steps)
+    assert following.states[T0][0].leader == 2
+    assert told(following, 4) == told(following, 2) == (4,)
