@@ -49,6 +49,8 @@ __all__ = [
     "OffsetCommit",
     "OffsetOutOfRangeError",
     "OffsetTable",
+    "OtherBrokerLogDirError",
+    "OtherClusterLogDirError",
     "PartitionFailed",
     "PartitionsDone",
     "Pattern",
@@ -107,7 +109,14 @@ class LogDirLockedError(LogDirError):
     """Another process holds the directory's ``.lock``."""
 
 class ForeignLogDirError(LogDirError):
-    """``meta.properties`` names another cluster or broker, or a newer format."""
+    """``meta.properties`` is of a newer format or damaged, or two directories contradict each
+    other."""
+
+class OtherClusterLogDirError(LogDirError):
+    """``meta.properties`` names another cluster."""
+
+class OtherBrokerLogDirError(LogDirError):
+    """``meta.properties`` names another broker."""
 
 class PlaneClosedError(RuntimeError):
     """The plane was shut down."""

@@ -3,7 +3,9 @@ from collections.abc import Iterator
 import pytest
 
 from tests.support.commands import Run, runner
+from tests.support.feature_claims import Claims, OtherTools
 from tests.support.kafka_broker import KafkaBroker
+from tests.support.kafka_tools import KafkaTools
 
 
 @pytest.fixture(scope="session")
@@ -26,3 +28,25 @@ def either(request: pytest.FixtureRequest) -> str:
 @pytest.fixture
 def run(either: str) -> Run:
     return runner(either)
+
+
+@pytest.fixture(scope="session")
+def tools(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaTools]:
+    """Apache Kafka's tools, in one virtual machine."""
+    with KafkaTools(tmp_path_factory.mktemp("tools")) as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def others(tools: KafkaTools) -> OtherTools:
+    """What the tools of the feature table can do, by their own words."""
+    return OtherTools(tools)
+
+
+@pytest.fixture
+def claim(request: pytest.FixtureRequest) -> Iterator[Claims]:
+    """For the test of a row of the feature table, which has the row's name."""
+    failed = request.session.testsfailed
+    claims = Claims(request.node.originalname.removeprefix("test_"))
+    yield claims
+    assert claims.is_made or request.session.testsfailed > failed, "nothing is claimed"

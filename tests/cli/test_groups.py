@@ -20,6 +20,7 @@ from pyrklog.testing import TestBroker
 from tests.support import kafka_tools
 from tests.support.groups import ConfluentMember, Crew, create_topic, fill
 from tests.support.kafka_broker import KafkaBroker
+from tests.support.waiting import wait_until
 
 PARTITIONS = 3
 EACH = 10
@@ -126,8 +127,14 @@ def test_groups_are_listed(run: Run, group: str, tells_seconds: bool) -> None:
 
 
 def test_group_is_described(run: Run, group: str, bootstrap: str, tells_seconds: bool) -> None:
-    document = json.loads(run("group", "describe", group, "-o", "json"))
-    (item,) = document["items"]
+    def described() -> dict[str, Any]:
+        (found,) = json.loads(run("group", "describe", group, "-o", "json"))["items"]
+        return dict(found)
+
+    if tells_seconds:
+        # Not before the broker has looked at the log ends.
+        wait_until(lambda: described()["lag_s"] is not None, "no seconds are told")
+    item = described()
     parts = [(p["partition"], p["committed"], p["end"], p["lag"]) for p in item["partitions"]]
     assert parts == [(0, 5, 10, 5), (1, 10, 10, 0)]
     assert [part["note"] for part in item["partitions"]] == ["half way", "half way"]
@@ -256,12 +263,13 @@ def test_impossible_seeks_are_refused(run: Run, group: str, tmp_path: Path) -> N
     beyond = tmp_path / "beyond"
     beyond.write_text(f"{group},0,1\n{group},99,2\n")
     told = run("group", "seek", group, "--to", str(beyond), code=4)
-    assert f"topic {group} has no partition 99, only 3" in told
+    assert f"topic {group} has no partition 99: it has 3 partitions, 0 to 2" in told
     other = ["--topic", f"{group}-y"]
     run("topic", "create", f"{group}-y")
     told = run("group", "seek", group, "--to", str(beyond), *other, code=4)
     assert f"{beyond} has no offsets of {group}-y\n  fix: it has offsets of {group}\n" in told
-    assert "no partition 7, only 3" in run("group", "seek", group, "--to", "end", *missing, code=4)
+    told = run("group", "seek", group, "--to", "end", *missing, code=4)
+    assert "no partition 7: it has 3 partitions" in told
     told = run("group", "seek", f"{group}-x", "--to", "end", code=4)
     assert f"group {group}-x does not exist\n  fix: did you mean {group}" in told
     assert "to create it, name topics with --topic" in told

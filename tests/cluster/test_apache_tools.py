@@ -7,8 +7,6 @@ ids, addresses and times.
 import contextlib
 import json
 import re
-import subprocess
-import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,7 +16,7 @@ import pytest
 from confluent_kafka import Producer
 from kazoo.client import KazooClient
 
-from tests.support import jvm, kafka_tools, reassigning, zookeeper_kafka
+from tests.support import kafka_tools, reassigning, zookeeper_kafka
 from tests.support.cluster import BrokerCluster
 from tests.support.cluster_clients import consume, create, in_sync, produce
 from tests.support.faults.driver import FaultDriver
@@ -328,31 +326,4 @@ def test_replicas_are_verified_group_and_directories_described(
     }
     assert len(sizes) == 9
     assert all(size >= 50_000 for size in sizes.values())
-    assert "max lag is 0" in verification(cluster, topic)
-
-
-def verification(cluster: BrokerCluster, topic: str) -> str:
-    """The first verdict of a tool that runs until it is killed."""
-    tool = kafka_tools.CLASSES["replica-verification"]
-    command = jvm.command(
-        tool,
-        *["--broker-list", cluster.bootstrap, "--topics-include", topic],
-        *["--report-interval-ms", "100"],
-    )
-    lines = []
-    with subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
-    ) as process:
-        killer = threading.Timer(60, process.kill)
-        killer.start()
-        try:
-            assert process.stdout is not None
-            for line in process.stdout:
-                lines.append(line)
-                if "max lag is" in line and "at offset 50" in line:
-                    break
-        finally:
-            killer.cancel()
-            process.kill()
-    assert lines, "it said nothing"
-    return lines[-1]
+    assert "max lag is 0" in kafka_tools.first_verdict(cluster.bootstrap, topic, 50)

@@ -25,6 +25,7 @@ from pyrklog.mirror import (
 from pyrklog.mirror.copy import NO_TIMESTAMP_US
 from pyrklog.mirror.topics import Look, Topics
 from pyrklog.producing import Producer, ProducerSettings
+from pyrklog.testing import TestBroker
 from tests.support.groups import create_topic
 from tests.support.mirroring import Pair, fill, rows, values, wait_for_values
 from tests.support.waiting import PATIENCE_S, wait_until
@@ -325,14 +326,15 @@ def test_two_mirrors_that_start_at_once_do_not_both_copy_a_topic(
 
 
 def test_a_mirror_of_other_clusters_does_not_end_the_one_of_its_name(
-    pair: Pair, topic: str
+    pair: Pair, topic: str, new_broker: Callable[..., TestBroker]
 ) -> None:
     create_topic(pair.source, topic, 1)
     wanted = fill(pair.source, topic, 10, partitions=1)
     with pair.start("--topics", topic, "--interval", "0.1") as running:
         try:
             wait_for_values(pair.target, f"east.{topic}", wanted)
-            said = Pair(pair.target, pair.target, topic).once("--topics", topic, code=1)
+            other = new_broker().start().bootstrap
+            said = Pair(other, pair.target, topic).once("--topics", topic, code=1)
             assert "the mirror was begun from cluster" in said
             wanted += fill(pair.source, topic, 10, first=100, partitions=1)
             wait_for_values(pair.target, f"east.{topic}", wanted)

@@ -30,6 +30,36 @@ def test_it_says_what_would_be_copied_and_changes_nothing(pair: Pair, topic: str
     assert "copied 6 records" in pair.once("--topics", topic)
 
 
+def test_it_refuses_what_the_run_refuses(pair: Pair, topic: str) -> None:
+    create_topic(pair.source, topic, 2)
+    fill(pair.source, topic, 2, 5)
+    words = ("--topics", topic, "--offsets", "keep")
+    other = Pair(pair.source, pair.target, f"{topic}-other")
+    itself = Pair(pair.target, pair.target, topic)
+    there = topics(pair.target)
+    for more in (("--dry-run",), ("--once",)):
+        said = itself.run("run", *words, *more, code=2).stderr
+        assert "--from and --to have the same cluster id" in said
+        said = pair.run("run", "--topics", f"{topic}-x", "--once", *more, code=4).stderr
+        assert f"no topic of east matches --topics '{topic}-x'" in said
+    assert topics(pair.target) == there
+    pair.run("run", *words, "--once")
+    for more in (("--dry-run",), ("--once",)):
+        said = pair.run("run", "--topics", topic, *more, code=1).stderr
+        assert "begun with --offsets keep, not translate" in said
+        said = other.run("run", *words, *more, code=1).stderr
+        assert f"topic {topic} is copied to east.{topic} by another mirror" in said
+        said = pair.run("run", *words, *more, "--again", topic, code=1).stderr
+        assert f"of topic east.{topic} at west has records already" in said
+        assert f"delete topic east.{topic} at the target; --again {topic} then copies" in said
+    assert not {one for one in topics(pair.target) if f"{topic}-other" in one}
+    # Nothing is forgotten by that.
+    assert {one["result"] for one in pair.items("verify")} == {"same"}
+    fill(pair.source, topic, 2, 3)
+    assert "copied 6 records" in pair.once(*words)
+    pair.run("run", "--dry-run", *words)
+
+
 def test_nothing_matches(pair: Pair, topic: str) -> None:
     said = pair.run("run", "--dry-run", "--topics", f"{topic}-none").stdout
     assert said == "nothing would be copied: no topic matches\n"

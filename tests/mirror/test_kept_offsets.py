@@ -225,6 +225,12 @@ def test_a_group_at_the_sources_end_begins_at_the_targets(pair: Pair, topic: str
     assert read_on(pair.target, f"east.{topic}", topic, 1) == []
 
 
+def delete(bootstrap: str, topic: str) -> None:
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    admin.delete_topics([topic])[topic].result(PATIENCE_S)
+    wait_until(lambda: topic not in admin.list_topics(timeout=PATIENCE_S).topics, "still there")
+
+
 def test_somebody_else_s_record_stops_the_mirror(pair: Pair, topic: str) -> None:
     create_topic(pair.source, topic, 3)
     fill(pair.source, topic, 30)
@@ -237,9 +243,7 @@ def test_somebody_else_s_record_stops_the_mirror(pair: Pair, topic: str) -> None
         assert f"offset 10 of partition 1 of topic {target} at west is no copy" in said
         assert f"--again {topic}" in said
     assert len(at_offsets(pair.target, target)[1]) == 11, "nothing more was written"
-    admin = AdminClient({"bootstrap.servers": pair.target})
-    admin.delete_topics([target])[target].result(PATIENCE_S)
-    wait_until(lambda: target not in admin.list_topics(timeout=PATIENCE_S).topics, "still there")
+    delete(pair.target, target)
     assert f"--again {topic}" in once(pair, "--topics", topic, code=1)
     once(pair, "--topics", topic, "--again", topic)
     check(pair, topic)
@@ -264,6 +268,23 @@ def test_somebody_else_s_record_stops_a_running_mirror(pair: Pair, topic: str) -
     assert end_of(pair.target, target) == 13
 
 
+def test_a_source_made_anew_is_told_and_copied_again(pair: Pair, topic: str) -> None:
+    """Its log is shorter than what was copied."""
+    create_topic(pair.source, topic, 1)
+    fill(pair.source, topic, 10, partitions=1)
+    once(pair, "--topics", topic)
+    delete(pair.source, topic)
+    create_topic(pair.source, topic, 1)
+    fill(pair.source, topic, 3, first=100, partitions=1)
+    target = f"east.{topic}"
+    said = once(pair, "--topics", topic, code=1)
+    assert f"topic {topic} was deleted and created anew at east" in said
+    assert f"delete topic {target} at the target; --again {topic} then copies it" in said
+    delete(pair.target, target)
+    once(pair, "--topics", topic, "--again", topic)
+    check(pair, topic)
+
+
 def test_topics_with_records_and_other_modes_are_refused(pair: Pair, topic: str) -> None:
     create_topic(pair.source, topic, 1)
     fill(pair.source, topic, 5, partitions=1)
@@ -272,6 +293,13 @@ def test_topics_with_records_and_other_modes_are_refused(pair: Pair, topic: str)
     fill(pair.target, target, 2, partitions=1)
     said = once(pair, "--topics", topic, code=1)
     assert f"partition 0 of topic {target} at west has records already, at offsets 0 to 1" in said
+    # It has left nothing behind; beside a topic that is copied it is refused as well.
+    pair.run("status", code=4)
+    create_topic(pair.source, f"{topic}-other", 1)
+    once(pair, "--topics", f"{topic}-other")
+    said = once(pair, "--topics", f"{topic}.*", code=1)
+    assert f"partition 0 of topic {target} at west has records already, at offsets 0 to 1" in said
+    assert [one["topic"] for one in pair.verified()] == [f"{topic}-other"]
     said = pair.once("--topics", topic, code=1)
     assert "the mirror was begun with --offsets keep, not translate" in said
     said = pair.once("--offsets", "x", "--topics", topic, code=2)

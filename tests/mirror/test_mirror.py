@@ -334,7 +334,7 @@ def test_a_topic_made_anew_is_copied_again_when_asked(pair: Pair, topic: str) ->
     make(pair.source, topic)
     second = fill(pair.source, topic, 20, first=100, partitions=1)
     said = pair.once("--topics", topic, code=1)
-    assert f"topic {topic} was deleted at the source and created anew" in said
+    assert f"topic {topic} was deleted and created anew at east" in said
     pair.once("--topics", topic, "--again", topic)
     assert values(pair.target, f"east.{topic}") == first + second
     pair.once("--topics", topic)

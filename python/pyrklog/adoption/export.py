@@ -79,13 +79,15 @@ def export_kraft(config: BrokerConfig) -> Exported:
     for path in config.log_dirs:
         if not (path / META_PROPERTIES).is_file():
             raise ConfigError(
-                Problem.HANDOVER, f"{path} is no log directory that a broker of ours has used."
+                Problem.HANDOVER,
+                f"{path} is no log directory that a broker of ours has used.",
+                fix="name the directories as for `pyrklog serve`, with --data or --config",
             )
     if not (config.meta_dir / DATABASE_NAME).is_file():
         raise ConfigError(
             Problem.HANDOVER,
             f"There is no metadata at {config.meta_dir}.",
-            fix="name the directories as for pyrklog serve; after an export, start Kafka or us",
+            fix="name the directories as for `pyrklog serve`; after an export, start Kafka or us",
         )
     with _locked(config.log_dirs):
         _check_arenas(config.log_dirs)
@@ -107,7 +109,7 @@ def _check_arenas(log_dirs: Sequence[Path]) -> None:
             raise ConfigError(
                 Problem.HANDOVER,
                 f"The last records of {path} may lie in its block cache alone.",
-                fix=f"pyrklog arena drain {path}, or start the broker and stop it in order",
+                fix=f"`pyrklog arena drain {path}`, or start the broker and stop it in order",
             )
 
 

@@ -56,9 +56,12 @@ TOPICS: Mapping[Problem, Explanation] = {
         ("ask for more, or copy with --repartition",),
     ),
     Problem.OPTION_NOT_FOUND: Explanation(
-        "There is no option or subscription of this name.",
+        "There is no option or subscription to client metrics of this name.",
         ("a mistyped name", "an option of the broker asked of a topic, or the other way round"),
-        ("`pyrklog config explain NAME` knows all options, and proposes similar ones",),
+        (
+            "`pyrklog config explain NAME` knows all options, and proposes similar ones",
+            "`pyrklog config describe client-metrics` lists the subscriptions",
+        ),
     ),
     Problem.OPTION_NOT_CHANGED: Explanation(
         "The option does not exist here, does not take the value, or cannot be changed while the "
@@ -182,16 +185,23 @@ MIRROR: Mapping[Problem, Explanation] = {
     Problem.MIRROR_ARGUMENTS: Explanation(
         "An option of the mirror is wrong: an alias, a pattern, a property of a cluster.",
         (
-            "source and target with the same alias",
+            "source and target with the same alias, or with brokers of one cluster",
             "a list with commas where the option is to be repeated",
             "a certificate or a key that cannot be read",
         ),
         ("`pyrklog mirror run --help` has the forms",),
     ),
     Problem.MIRROR_NOT_FOUND: Explanation(
-        "The target cluster knows no mirror of this name.",
-        ("another alias or --name than that of `mirror run`", "it has never run"),
-        ("give the alias and --name that `pyrklog mirror run` had",),
+        "The target cluster knows no mirror of this name, or no topic matches --topics.",
+        (
+            "another alias or --name than that of `mirror run`",
+            "it has never run",
+            "a pattern that is misspelt, with `mirror verify` or `mirror run --once`",
+        ),
+        (
+            "give the alias and --name that `pyrklog mirror run` had",
+            "give --topics regular expressions that match whole names",
+        ),
     ),
     Problem.NOT_REDRIVEN: Explanation(
         "No record of the dead-letter topic could be moved.",

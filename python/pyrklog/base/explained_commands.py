@@ -33,15 +33,18 @@ CONNECTION: Mapping[Problem, Explanation] = {
     ),
     Problem.NO_ANSWER: Explanation(
         "The request was sent, or waits for a broker, and its answer did not come within "
-        "--timeout. What it asked for may have been done.",
+        "--timeout. A change that the command asked for may have been made; a command that only "
+        "reads has changed nothing.",
         (
+            "something that is no broker listens there, and never answers",
             "a broker that is overloaded, paused, or waits for its disk",
             "partitions without a leader, or with fewer replicas in sync than min.insync.replicas",
             "a network that loses packets",
         ),
         (
             "`pyrklog cluster health` tells what the brokers find wrong",
-            "look whether it was done, and try again with a longer --timeout",
+            "after a change look whether it was made; then try again with a longer --timeout",
+            "check the port given with -b",
         ),
     ),
     Problem.NOT_AUTHORIZED: Explanation(

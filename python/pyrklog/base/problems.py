@@ -112,7 +112,7 @@ class Problem(Enum):
     # --- mirror and redrive ---
     MIRROR_STOPPED = (81, Exit.FAILED, "the mirror cannot go on")
     MIRROR_ARGUMENTS = (82, Exit.USAGE, "the mirror's arguments are wrong")
-    MIRROR_NOT_FOUND = (83, Exit.NOT_FOUND, "there is no such mirror")
+    MIRROR_NOT_FOUND = (83, Exit.NOT_FOUND, "there is no such mirror, or nothing to mirror")
     NOT_REDRIVEN = (84, Exit.FAILED, "records cannot be redriven")
     PROGRESS_EXPIRED = (85, Exit.FAILED, "the progress of a redrive may have expired")
 

@@ -5,10 +5,9 @@ from typing import Any
 
 import typer
 
-from pyrklog.base.problems import Problem
 from pyrklog.cli.connection import PartitionKey
 from pyrklog.cli.consumer import RecordConsumer
-from pyrklog.cli.failures import CliError
+from pyrklog.cli.failures import missing_partition
 from pyrklog.cli.held_back import HeldBack
 from pyrklog.cli.offsets import OffsetRange, RangeError, ResolvedRange, resolve
 from pyrklog.cli.options import Settings
@@ -215,9 +214,5 @@ def _chosen(name: str, existing: list[int], partitions: Sequence[int]) -> list[i
         return existing
     for partition in partitions:
         if partition not in existing:
-            count = len(existing)
-            raise CliError(
-                Problem.PARTITION_NOT_FOUND,
-                f"topic {name} has no partition {partition}, only {count}",
-            )
+            raise missing_partition(name, partition, len(existing))
     return sorted(set(partitions))

@@ -214,7 +214,9 @@ def restart_safe(
     state = read_state(connection, lambda one: broker in one.isr, log_dirs=True)
     if broker not in state.alive:
         known = ", ".join(map(str, state.alive))
-        raise CliError(Problem.BROKER_NOT_FOUND, f"no broker {broker} is alive", f"one of {known}")
+        raise CliError(
+            Problem.BROKER_NOT_FOUND, f"no broker {broker} is alive", f"brokers alive: {known}"
+        )
     found = restart_of(state, broker)
     from pyrklog.cli.cluster_tables import print_restart_safe
 

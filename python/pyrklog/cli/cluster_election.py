@@ -7,7 +7,7 @@ from typing import Any
 
 from pyrklog.base.problems import Problem
 from pyrklog.cli.connection import Connection, PartitionKey, missing_topic
-from pyrklog.cli.failures import CliError, Exit, cli_error, exit_code, worst
+from pyrklog.cli.failures import CliError, Exit, cli_error, exit_code, missing_partition, worst
 from pyrklog.cli.output import Listing, columns
 
 COLUMNS = columns("topic, partition>, old_leader> OLD, new_leader> NEW")
@@ -107,8 +107,7 @@ def _leaders(metadata: Any, wanted: ElectionTargets) -> dict[PartitionKey, int]:
         partitions = metadata.topics[name].partitions
         for index in wanted.topics.get(name, ()) or sorted(partitions):
             if index not in partitions:
-                what = f"topic {name} has no partition {index}"
-                raise CliError(Problem.PARTITION_NOT_FOUND, what, f"it has {len(partitions)}")
+                raise missing_partition(name, index, len(partitions))
             found[name, index] = partitions[index].leader
     return found
 

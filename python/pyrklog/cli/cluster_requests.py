@@ -26,6 +26,8 @@ from pyrklog.protocol.metadata import (
 from pyrklog.protocol.primitives import EncodeError
 
 RETRY_PAUSE_S = 0.1
+LATE_FIX = "name another broker with -b HOST:PORT, or wait longer with --timeout SECONDS"
+AWAY_FIX = "see `pyrklog cluster health`, or name another broker with -b HOST:PORT"
 
 Req = TypeVar("Req", bound=Message)
 Resp = TypeVar("Resp", bound=Message)
@@ -39,6 +41,10 @@ class NotServedError(CliError):
     def __init__(self, api: str, where: str) -> None:
         super().__init__(Problem.NOT_SERVED, f"{where} does not serve {api}")
         self.api = api
+
+
+class SilentError(TimeoutError):
+    """What accepts connections there has not answered at all."""
 
 
 class _Broker(NamedTuple):
@@ -76,14 +82,14 @@ class ClusterRequests:
         try:
             return self._exchange(address, api, request)
         except (OSError, UnicodeError) as error:
-            raise unreachable(address, error) from None
+            raise self._unreached(address, error) from None
 
     def version(self, address: Address, api: Api[Any, Any]) -> int:
         """The newest version that both sides know. Raises like :meth:`ask`."""
         try:
             return self._version(address, api)
         except (OSError, UnicodeError) as error:
-            raise unreachable(address, error) from None
+            raise self._unreached(address, error) from None
 
     def wait(self) -> bool:
         """Pauses before another attempt; false once the time is over."""
@@ -98,8 +104,11 @@ class ClusterRequests:
             try:
                 return ask(address)
             except (OSError, UnicodeError) as error:
-                errors.append(unreachable(address, error))
+                errors.append(self._unreached(address, error))
         raise errors[-1]
+
+    def _unreached(self, address: Address, error: Exception) -> CliError:
+        return unreached(address, error, self._settings.timeout_s)
 
     def _exchange(self, address: Address, api: Api[Req, Resp], request: Req) -> Resp:
         version = self._version(address, api)
@@ -127,6 +136,9 @@ class ClusterRequests:
         connection = BrokerConnection(address, timeout_s)
         try:
             told = connection.ask(API_VERSIONS, 0, ApiVersionsRequest())
+        except TimeoutError:
+            connection.close()
+            raise SilentError from None
         except BaseException:
             connection.close()
             raise
@@ -191,11 +203,14 @@ def refused(
     return CliError(problem, f"{about}: {message or code.message}", fix)
 
 
-def unreachable(address: Address, error: Exception) -> CliError:
+def unreached(address: Address, error: Exception, timeout_s: float) -> CliError:
+    if isinstance(error, TimeoutError):
+        what = f"no answer from {_text(address)} within {timeout_s:g} s"
+        if isinstance(error, SilentError):
+            what = f"{what}; it may be no broker"
+        return CliError(Problem.NO_ANSWER, what, LATE_FIX)
     reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
-    is_late = isinstance(error, TimeoutError)
-    problem = Problem.NO_ANSWER if is_late else Problem.BROKER_AWAY
-    return CliError(problem, f"the broker at {_text(address)}: {reason}")
+    return CliError(Problem.BROKER_AWAY, f"the broker at {_text(address)}: {reason}", AWAY_FIX)
 
 
 def _text(address: Address) -> str:

@@ -94,6 +94,7 @@ def describe(
     from pyrklog.cli.config_cluster import with_unset
 
     with _admin(options, kind) as admin:
+        admin.refuse_missing(names or ())
         names = names or admin.subscriptions()
         found = admin.describe(list(dict.fromkeys(names)), only or ())
         if kind is Kind.BROKER:
@@ -168,7 +169,7 @@ def alter(
     names = list(dict.fromkeys(names))
     from pyrklog.cli.config_cluster import altered_lines, refuse_unknown
     from pyrklog.cli.config_effect import remarks
-    from pyrklog.cli.option_advice import advice
+    from pyrklog.cli.option_advice import advice, parted
 
     with _admin(options, kind) as admin:
         before = {
@@ -185,7 +186,9 @@ def alter(
             codes.append(Exit.OK if error is None else error.code)
             if error is not None:
                 given = (one.option for one in operations)
-                error.fix = error.fix or advice(error.what, given, list(before[name]))
+                error.what, proposed = parted(error.what)
+                known = list(before[name])
+                error.fix = error.fix or proposed or advice(error.what, given, known)
                 tell(error)
                 continue
             lines = altered_lines(kind, name, before[name], operations, told)
@@ -250,6 +253,7 @@ def diff(
         raise CliError(Problem.ARGUMENT_MISSING, f"which {kind.value}?", "name one or more")
     with _admin(options, kind) as admin:
         wanted = list(dict.fromkeys(names or admin.broker_names))
+        admin.refuse_missing(wanted)
         found: dict[str, Any] = admin.describe(wanted)
         if is_of_all_brokers(kind, wanted) and not options.quiet:
             count = counted(len(found[ALL_BROKERS]), "option")

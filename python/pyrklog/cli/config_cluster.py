@@ -7,6 +7,7 @@ from pyrklog.base.problems import Problem
 from pyrklog.cli.cluster_requests import (
     Address,
     ClusterRequests,
+    NotServedError,
     broker_addresses,
     error_code,
     refused,
@@ -15,7 +16,7 @@ from pyrklog.cli.config_effect import broker_option, default_of
 from pyrklog.cli.config_kinds import ALL_BROKERS, Kind
 from pyrklog.cli.connection import missing_topic
 from pyrklog.cli.failures import CliError
-from pyrklog.cli.option_advice import like_or_listed
+from pyrklog.cli.option_advice import like_option, like_or_listed
 from pyrklog.cli.options import Settings
 from pyrklog.config.dynamic import LISTENER_PREFIX
 from pyrklog.config.entry import OptionType, Source
@@ -160,6 +161,24 @@ class ConfigAdmin:
             raise refused("client metrics", code)
         return [one.name for one in told.client_metrics_resources]
 
+    def refuse_missing(self, names: Iterable[str]) -> None:
+        """Raises :class:`CliError` for a subscription that does not exist: brokers answer with the
+        defaults."""
+        if self._kind is not Kind.CLIENT_METRICS:
+            return
+        try:
+            known = self.subscriptions()
+        except NotServedError:
+            return  # of a Kafka that cannot list them
+        missing = next((name for name in names if name not in known), None)
+        if missing is not None:
+            raise CliError(
+                Problem.OPTION_NOT_FOUND,
+                f"there is no subscription {missing} to client metrics",
+                like_option([missing], known)
+                or "`pyrklog config describe client-metrics` shows all there are",
+            )
+
     def describe(self, names: Sequence[str], options: Sequence[str] = ()) -> dict[str, list[Entry]]:
         """Options (empty: all) of resources, by name. Raises :class:`CliError`."""
         found: dict[str, list[Entry]] = {}
@@ -243,7 +262,7 @@ class ConfigAdmin:
         if number not in self._brokers:
             known = ", ".join(self.broker_names)
             raise CliError(
-                Problem.BROKER_NOT_FOUND, f"no broker {number} is alive", f"one of {known}"
+                Problem.BROKER_NOT_FOUND, f"no broker {number} is alive", f"brokers alive: {known}"
             )
         return self._brokers[number]
 
@@ -375,7 +394,7 @@ def altered_lines(
             had = _list_before(kind, name, one.option, known)
             new = _with_items(had, one.value or "", is_added=one.number == APPEND)
         remark = f" ({remarks[one.option]})" if one.option in remarks else ""
-        lines.append(f"{kind} {name}: {one.option} {old} -> {new}{remark}")
+        lines.append(f"{kind} {name}: {one.option} {old or '-'} -> {new or '-'}{remark}")
     return lines
 
 

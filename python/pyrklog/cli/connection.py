@@ -55,6 +55,7 @@ def _as_given(error: CliError, settings: Settings) -> CliError:
 
 def _probe(settings: Settings) -> None:
     reasons: list[str] = []
+    is_foreign = True
     fix = "start one with `pyrklog serve`, or name another with -b HOST:PORT"
     if settings.is_profiles_broker and settings.profile is not None:
         name, is_dev = settings.profile.name, settings.profile.dev is not None
@@ -67,12 +68,15 @@ def _probe(settings: Settings) -> None:
         except (OSError, UnicodeError) as error:
             reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
             reasons.append(f"{where}: {reason}")
+            is_foreign = False
             continue
         if found is None:
             return
         reasons.append(f"{where} {found}")
+        is_foreign = is_foreign and found != WITHOUT_TLS  # that one is a broker
         fix = fix_for(found, settings.properties.get("security.protocol", ""))
-    raise CliError(Problem.NO_BROKER, f"no broker reached ({', '.join(reasons)})", fix)
+    problem = Problem.NOT_KAFKA if is_foreign else Problem.NO_BROKER
+    raise CliError(problem, f"no broker reached ({', '.join(reasons)})", fix)
 
 
 def what_answers(address: tuple[str, int], settings: Settings) -> str | None:

@@ -1,5 +1,6 @@
 """``pyrklog explain``: what an error's number means, and what to do."""
 
+import re
 import shutil
 from collections.abc import Iterable
 from difflib import get_close_matches
@@ -15,6 +16,7 @@ from pyrklog.cli.output import Listing, columns
 
 COLUMNS = columns("code, exit_code> EXIT, title PROBLEM, group*")
 WIDTH_MAX = 100
+_NUMBER = re.compile(r"(?:pk)?[0-9]{1,2}")
 
 
 @guarded
@@ -43,7 +45,9 @@ def _wanted(text: str | None) -> list[Problem]:
     if found:
         return found
     codes = [one.code for one in Problem]
-    near = get_close_matches(text.strip().upper(), codes, n=3, cutoff=0.7) if is_number else []
+    # Numbers that were given stay, so that one of this form was never another's.
+    is_mistyped = is_number and not _NUMBER.fullmatch(word)
+    near = get_close_matches(text.strip().upper(), codes, n=3, cutoff=0.7) if is_mistyped else []
     fix = f"did you mean {' or '.join(near)}?" if near else "`pyrklog explain` lists all"
     what = f"no error has the number {text!r}" if is_number else f"no error is about {text!r}"
     raise CliError(Problem.ARGUMENT_VALUE, what, fix)

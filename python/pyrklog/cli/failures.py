@@ -24,6 +24,10 @@ _as_json: ContextVar[bool] = ContextVar("as_json", default=False)
 """Whether the running command prints JSON, and so its errors, too."""
 
 
+ARGUMENTS = "pyrklog.arguments"
+"""The whole command line, in the ``meta`` of a context."""
+
+
 class CliError(Exception):
     """A command cannot continue: the problem's number, what happened, why, how to fix it."""
 
@@ -54,9 +58,10 @@ class CliError(Exception):
         return json.dumps({"error": told})
 
 
-def tell(error: CliError) -> None:
-    """Prints the error. On a terminal also where more is to be read."""
-    told = error.json() if _as_json.get() else error.text()
+def tell(error: CliError, *, as_json: bool | None = None) -> None:
+    """Prints the error, without ``as_json`` like the running command. On a terminal also where
+    more is to be read."""
+    told = error.json() if (_as_json.get() if as_json is None else as_json) else error.text()
     if sys.stderr.isatty():
         told = f"{told}\n  see: pyrklog explain {error.problem.code}"
     print(told, file=sys.stderr, flush=True)
@@ -108,8 +113,8 @@ _NO_KEY = (
 _SPECIAL_FIXES = {
     "INVALID_RECORD": _NO_KEY,
     "_INVALID_DIFFERENT_RECORD": _NO_KEY,
+    "INVALID_PARTITIONS": "partitions are added, never removed: give more than there are",
     "MSG_SIZE_TOO_LARGE": "raise the topic's max.message.bytes, and -X message.max.bytes=N here",
-    "_UNKNOWN_PARTITION": "see `pyrklog topic describe TOPIC`",
 }
 
 _NAME_REFUSED = "TOPIC_EXCEPTION"
@@ -137,6 +142,8 @@ def cli_error(
         if internal_of([topic]) and reason.startswith(_ANY_CAUSE):
             return CliError(problem, f"{about}: {TAKES_NO_RECORDS}", fix)
         fix = fix or _fix_of_name(topic, reason)
+    if problem is Problem.PARTITION_NOT_FOUND:
+        fix = fix or f"see `pyrklog topic describe {topic or 'TOPIC'}`"
     fix = fix or _SPECIAL_FIXES.get(name) or _FIXES.get(problem.exit)
     return CliError(problem, f"{about}: {reason}", fix)
 
@@ -147,6 +154,14 @@ def _fix_of_name(topic: str, reason: str) -> str | None:
     if wrong_with_name(topic) is not None:
         return _NAME_FIX
     return f"`pyrklog topic create {topic}` tells why" if reason.startswith(_ANY_CAUSE) else None
+
+
+def missing_partition(topic: str, partition: int, count: int) -> CliError:
+    """``count``: how many partitions the topic has."""
+    numbers = "0" if count == 1 else f"0 to {count - 1}"
+    has = f"it has {counted(count, 'partition')}, {numbers}" if count else "it has none"
+    what = f"topic {topic} has no partition {partition}: {has}"
+    return CliError(Problem.PARTITION_NOT_FOUND, what, f"see `pyrklog topic describe {topic}`")
 
 
 def worst(codes: Iterable[Exit]) -> Exit:
@@ -185,7 +200,7 @@ def guarded(command: Callable[P, R]) -> Callable[P, R]:
             _refuse_non_texts(kwargs)
             return command(*args, **kwargs)
 
-        token = _as_json.set(kwargs.get("output") in _JSON)
+        token = _as_json.set(_prints_json(kwargs))
         try:
             with taken_over():
                 return ending(checked)
@@ -197,6 +212,34 @@ def guarded(command: Callable[P, R]) -> Callable[P, R]:
 
 _JSON = ("json", "jsonl")
 """Forms of output whose errors are JSON, a line each."""
+_OUTPUT = ("-o", "--output")
+
+
+def asks_for_json(context: Any) -> bool:
+    """Whether the command line asks for JSON, also one that could not be read. The last -o
+    counts."""
+    form = ""
+    arguments = list(context.meta.get(ARGUMENTS, ()))
+    for one, following in zip(arguments, [*arguments[1:], ""], strict=True):
+        if one == "--":
+            break
+        if one in _OUTPUT:
+            form = following
+        elif one.startswith("--output="):
+            form = one.removeprefix("--output=")
+        elif one.startswith("-o"):
+            form = one.removeprefix("-o")
+    return form.lower() in _JSON
+
+
+def _prints_json(arguments: Mapping[str, Any]) -> bool:
+    """The outermost group has no form of its own, but the command behind it may."""
+    context = arguments.get("context")
+    if "output" in arguments or context is None or context.parent is not None:
+        return arguments.get("output") in _JSON
+    return asks_for_json(context)
+
+
 _BYTES = frozenset(
     (
         *("values", "key", "keys", "headers", "key_delimiter", "null"),

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from pyrklog.base.problems import Problem
 from pyrklog.cli.connection import Connection
-from pyrklog.cli.failures import CliError, cli_error, refuse_empty, unread
+from pyrklog.cli.failures import CliError, cli_error, missing_partition, refuse_empty, unread
 from pyrklog.cli.group_state import Key, committed_offsets, patiently
 from pyrklog.cli.offsets import BEGINNING, WORDS
 from pyrklog.cli.options import INT32_MAX
@@ -71,10 +71,7 @@ def select(
 
 def _refuse_missing(topic: str, partition: int, existing: Sequence[int]) -> None:
     if partition not in existing:
-        count = len(existing)
-        raise CliError(
-            Problem.PARTITION_NOT_FOUND, f"topic {topic} has no partition {partition}, only {count}"
-        )
+        raise missing_partition(topic, partition, len(existing))
 
 
 def read_file(path: Path) -> dict[Key, int]:

@@ -7,6 +7,7 @@ from typing import Any
 from typer.core import TyperGroup
 
 from pyrklog.cli.config_kinds import ALL_BROKERS
+from pyrklog.cli.failures import ARGUMENTS
 from pyrklog.cli.number_errors import plain_sentence
 from pyrklog.cli.usage_errors import advise, number
 
@@ -213,6 +214,7 @@ def hint(command: str, option: str) -> str | None:
 
 class HintingGroup(TyperGroup):
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        ctx.meta.setdefault(ARGUMENTS, tuple(args))
         try:
             return super().parse_args(ctx, args)
         except Exception as error:

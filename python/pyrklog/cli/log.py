@@ -1,5 +1,7 @@
 """``pyrklog log``: log files without a broker, replicas, state-change logs."""
 
+import os
+from collections.abc import Iterable
 from pathlib import Path
 
 import typer
@@ -155,8 +157,10 @@ def export_kraft(
         raise CliError(
             Problem.ARGUMENT_MISSING, "whose directories?", "give --data or --config, as to serve"
         )
+    _refuse_missing([one for one in (data, config) if one is not None])
     try:
         settings = load_config(file=config, overrides=set_ or (), environ=os.environ, flags=flags)
+        _refuse_missing(settings.log_dirs)
         done = export(settings)
     except StartError as error:
         is_used = isinstance(error, TemporaryError)
@@ -168,3 +172,10 @@ def export_kraft(
     typer.echo(f"log.dirs={','.join(map(str, settings.log_dirs))}")
     typer.echo(f"cluster id: {done.cluster_id} (kept in meta.properties; do not format again)")
     typer.echo(f"our metadata, and any older one of Kafka's, was put aside: {done.put_aside}")
+
+
+def _refuse_missing(paths: Iterable[Path]) -> None:
+    missing = next((path for path in paths if not os.path.lexists(path)), None)
+    if missing is not None:
+        fix = "name the directories as for `pyrklog serve`, with --data or --config"
+        raise CliError(Problem.FILE_NOT_FOUND, f"{missing} does not exist", fix)

@@ -19,7 +19,7 @@ from pyrklog.cli.cluster_reading import read_state
 from pyrklog.cli.cluster_views import is_plain
 from pyrklog.cli.config_cluster import refuse_others
 from pyrklog.cli.connection import Connection, missing_topic
-from pyrklog.cli.failures import CliError, Exit
+from pyrklog.cli.failures import CliError, Exit, missing_partition
 from pyrklog.cli.offsets import RangeError, parse_time_ms
 from pyrklog.cli.output import Listing, columns
 from pyrklog.cli.replica_compare import (
@@ -179,9 +179,7 @@ def _chosen(state: ClusterState, texts: Sequence[str]) -> list[PartitionState]:
             raise missing_topic(name, list(topics))
         for index in indexes:
             if index not in topics[name]:
-                raise CliError(
-                    Problem.PARTITION_NOT_FOUND, f"topic {name} has no partition {index}"
-                )
+                raise missing_partition(name, index, len(topics[name]))
     return [
         one
         for one in state.partitions

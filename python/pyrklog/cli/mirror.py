@@ -106,6 +106,7 @@ def run(
             timeout_s=options.timeout_s,
             offsets=Offsets(offsets),
         )
+        _refuse_without_arrow()
         (_tell_plan if dry_run else _run)(options, wanted)
     except MirrorError as error:
         fail(error)
@@ -132,15 +133,18 @@ def _tell_plan(options: Settings, wanted: "Options") -> None:
         say(options, f"{topic}: {counted(count, 'partition')} would be copied to {name}, {more}")
 
 
-def _run(options: Settings, wanted: "Options") -> None:
+def _refuse_without_arrow() -> None:
     from importlib.util import find_spec
-
-    from pyrklog.cli.mirror_told import Said
-    from pyrklog.mirror import Mirror
 
     if find_spec("pyarrow") is None:
         what = "pyarrow, which the mirror needs, is not installed"
         raise CliError(Problem.PROGRAM_MISSING, what, "pip install 'pyrklog[arrow]'")
+
+
+def _run(options: Settings, wanted: "Options") -> None:
+    from pyrklog.cli.mirror_told import Said
+    from pyrklog.mirror import Mirror
+
     probe(options, wanted.source, wanted.target)
     said = Said(wanted.names, options)
     mirror = Mirror(wanted, said)

@@ -4,12 +4,14 @@ import re
 from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 
+from pyrklog.config.value_fixes import fix_for_number
+
 _READ_ONLY = "Cannot update these configs dynamically"
 _NO_LIST = re.compile(
     r"Config value (?:append|subtract) is not allowed for config key|its type is not LIST"
 )
 """As brokers with ZooKeeper, and KRaft's, say it."""
-_INVALID = re.compile(r"Invalid value .*? for configuration ([\w.-]+)", re.ASCII | re.DOTALL)
+_INVALID = re.compile(r"Invalid value (.*?) for configuration ([\w.-]+)", re.ASCII | re.DOTALL)
 _LIKE = "did you mean "
 
 
@@ -26,8 +28,17 @@ def advice(message: str, given: Iterable[str], known: Sequence[str]) -> str | No
     invalid = _INVALID.search(message)
     if like or invalid is None:
         return like
+    number = fix_for_number(invalid[2], invalid[1])
+    if number is not None:
+        return number
     # Kafka does not name the option in all of these messages.
-    return explained([invalid[1]] if invalid[1] in options else options)
+    return explained([invalid[2]] if invalid[2] in options else options)
+
+
+def parted(message: str) -> tuple[str, str | None]:
+    """A broker's message without the proposal at its end, and the proposal."""
+    what, found, proposed = message.rstrip(". ").rpartition(f"; {_LIKE}")
+    return (what, f"{_LIKE}{proposed}") if found else (message, None)
 
 
 def like_option(given: Iterable[str], known: Sequence[str]) -> str | None:

@@ -10,7 +10,7 @@ import typer
 
 from pyrklog.base.problems import Problem
 from pyrklog.cli.admin_common import connect, say, show
-from pyrklog.cli.failures import CliError, Exit, exit_with, tell, unread
+from pyrklog.cli.failures import CliError, Exit, exit_with, missing_partition, tell, unread
 from pyrklog.cli.options import (
     CONNECTION,
     OnlySaid,
@@ -277,7 +277,7 @@ def _brokers(text: str | None, live: "dict[int, str | None]") -> list[int]:
     dead = [part for part in parts if int(part) not in live]
     if dead:
         what = f"broker {','.join(dead)} is not there"
-        raise CliError(Problem.BROKER_NOT_FOUND, what, f"any of {_list(sorted(live))}")
+        raise CliError(Problem.BROKER_NOT_FOUND, what, f"brokers alive: {_list(sorted(live))}")
     return sorted({int(part) for part in parts})
 
 
@@ -294,8 +294,7 @@ def _check_places(wanted: "Placement", before: "Placement") -> None:
     _check_names([topic for topic, _ in wanted], before)
     for place in wanted:
         if place not in before:
-            what = f"topic {place[0]} has no partition {place[1]}"
-            raise CliError(Problem.PARTITION_NOT_FOUND, what)
+            raise missing_partition(*place, sum(topic == place[0] for topic, _ in before))
 
 
 def _largest(sizes: Any) -> "dict[PartitionKey, int]":

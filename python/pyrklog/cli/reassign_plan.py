@@ -175,7 +175,7 @@ def propose(
     largest = max([replication_factor or 0, *(map(len, current.values()))], default=0)
     wanted = replication_factor or largest
     if wanted > len(brokers):
-        what = f"{wanted} replicas do not fit on {len(brokers)} brokers"
+        what = f"{wanted} replicas need {wanted} brokers, and there are only {len(brokers)}"
         raise CliError(
             Problem.REPLICAS_DO_NOT_FIT, what, "name more with --brokers, or fewer with --rf"
         )

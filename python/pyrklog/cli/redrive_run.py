@@ -25,7 +25,8 @@ COLUMNS = columns("topic, moved>, skipped>, bytes>, why, first*")
 
 @dataclass
 class Count:
-    """Of records with the same fate. ``first``: where the first of them is."""
+    """Of records with the same fate. ``first``: where the first of them is; ``bytes``: of those
+    that are moved as they are written, with the headers that are added."""
 
     moved: int = 0
     skipped: int = 0
@@ -139,7 +140,8 @@ class Redrive:
             return
         self._reading.expect(key, record.offset)
         if self._writing is None:
-            self.tally.add(Fate(decided.topic), _place(key, record.offset), _size(record))
+            size = _size(decided.record)
+            self.tally.add(Fate(decided.topic), _place(key, record.offset), size)
             self._reading.done(key, record.offset)
         else:
             self._pace.wait()

@@ -144,6 +144,9 @@ def _serve(
 
     refuse_unresolved(config.listeners.bound)
     if options.check:
+        from pyrklog.observability.start import refuse_missing_reporter
+
+        refuse_missing_reporter(config)
         for notice in config.notices:
             print(_printable(f"note: {notice}"))
         from pyrklog.config.given_counts import count_given, summary

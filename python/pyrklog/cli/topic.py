@@ -76,6 +76,7 @@ def create(
 
     from pyrklog.cli.option_advice import explained, like_option
     from pyrklog.config.topic import TOPIC_OPTIONS_BY_NAME
+    from pyrklog.config.value_fixes import fix_for_number
 
     wanted = [
         NewTopic(
@@ -92,7 +93,12 @@ def create(
     done = "would be created" if dry_run else "created"
     ignore = {"TOPIC_ALREADY_EXISTS": "exists already"} if if_not_exists else {}
     like = like_option(configs, list(TOPIC_OPTIONS_BY_NAME))
-    fixes = {"INVALID_CONFIG": like or (explained(configs) if configs else None)}
+    number = next(filter(None, map(fix_for_number, configs, configs.values())), None)
+    fixes = {
+        "INVALID_CONFIG": like or number or (explained(configs) if configs else None),
+        "INVALID_REPLICATION_FACTOR": "start more brokers, or give fewer replicas with -r; "
+        "`pyrklog cluster brokers` lists those that are alive",
+    }
     report_each("topic", futures, done, options, ignore, fixes)
 
 

@@ -10,10 +10,13 @@ from pyrklog.cli.failures import CliError, Exit, cli_error, exit_code, problem_o
 from pyrklog.cli.option_advice import advice, like_or_listed
 from pyrklog.errors import ErrorCode
 
+_OTHER_EPOCHS = (ErrorCode.UNKNOWN_LEADER_EPOCH, ErrorCode.FENCED_LEADER_EPOCH)
+"""The client has heard of the next leader before that one, or after."""
 _LEADER_MOVES = (
     ErrorCode.LEADER_NOT_AVAILABLE,
     ErrorCode.NOT_LEADER_OR_FOLLOWER,
     ErrorCode.OFFSET_NOT_AVAILABLE,
+    *_OTHER_EPOCHS,
 )
 _ASKED_AGAIN_SECONDS = 0.1
 
@@ -41,16 +44,22 @@ def query_offsets(
             isolation_level=level,
             request_timeout=connection.settings.timeout_s,
         )
+        is_stale = False
         for place, future in futures.items():
             try:
                 found[place.topic, place.partition] = future.result().offset
             except KafkaException as error:
-                if error.args[0].code() in _LEADER_MOVES and time.monotonic() < deadline:
+                code = error.args[0].code()
+                if code in _LEADER_MOVES and time.monotonic() < deadline:
+                    is_stale |= code in _OTHER_EPOCHS
                     continue
                 about = f"offsets of {place.topic} [{place.partition}]"
                 raise connection.explain(error.args[0], about) from None
         if len(found) < len(set(places)):
             time.sleep(_ASKED_AGAIN_SECONDS)
+        if is_stale:
+            # librdkafka would ask with the same epoch again.
+            connection.metadata()
     return found
 
 

@@ -14,7 +14,7 @@ from pyrklog.cli.cluster_requests import (
     refused,
 )
 from pyrklog.cli.connection import PartitionKey, missing_topic
-from pyrklog.cli.failures import CliError
+from pyrklog.cli.failures import CliError, missing_partition
 from pyrklog.cli.output import cell
 from pyrklog.protocol.api import Api
 from pyrklog.protocol.coordinators import (
@@ -245,7 +245,7 @@ class TransactionAdmin:
         if broker is not None and broker not in brokers:
             known = ", ".join(map(str, sorted(brokers)))
             raise CliError(
-                Problem.BROKER_NOT_FOUND, f"no broker {broker} is alive", f"one of {known}"
+                Problem.BROKER_NOT_FOUND, f"no broker {broker} is alive", f"brokers alive: {known}"
             )
         found: dict[PartitionKey, Address | None] = {}
         for topic in metadata.topics:
@@ -270,8 +270,7 @@ class TransactionAdmin:
         known = {one.partition_index: one for one in topic.partitions}
         for index in indices:
             if index not in known:
-                what = f"topic {topic.name} has no partition {index}"
-                raise CliError(Problem.PARTITION_NOT_FOUND, what, f"it has {len(known)}")
+                raise missing_partition(topic.name, index, len(known))
         return [known[index] for index in indices or sorted(known)]
 
     def fence(self, state: TransactionState) -> None:

@@ -5,7 +5,7 @@ from functools import partial
 from typing import Any
 
 from pyrklog.base.problems import Problem
-from pyrklog.cli.failures import CliError, tell
+from pyrklog.cli.failures import CliError, asks_for_json, tell
 
 _PROBLEMS = {
     "BadParameter": Problem.ARGUMENT_VALUE,
@@ -28,8 +28,10 @@ def advise(error: Any, fix: str) -> None:
 
 def _show(error: Any, file: Any = None) -> None:
     context = getattr(error, "ctx", None)
-    if context is not None:
-        told = f"{context.get_usage()}\nTry '{context.command_path} --help' for help.\n"
-        print(told, file=file or sys.stderr)
+    as_json = context is not None and asks_for_json(context)
+    if context is not None and not as_json:
+        usage = f"{context.get_usage()}\nTry '{context.command_path} --help' for help.\n"
+        print(usage, file=file or sys.stderr)
     problem = _PROBLEMS.get(type(error).__name__, Problem.USAGE)
-    tell(CliError(problem, error.format_message(), getattr(error, "fix", None)))
+    told = CliError(problem, error.format_message(), getattr(error, "fix", None))
+    tell(told, as_json=as_json)

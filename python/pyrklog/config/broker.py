@@ -18,6 +18,7 @@ from pyrklog.config.log_options import BROKER_LOG_OPTIONS
 from pyrklog.config.option import CLUSTER_WIDE, InvalidValueError, Option, Value
 from pyrklog.config.report_options import REPORT_OPTIONS, ReportSettings, report_settings
 from pyrklog.config.transaction_options import TRANSACTION_OPTIONS
+from pyrklog.config.value_fixes import fix_for_number
 from pyrklog.errors import ConfigError
 
 OPTIONS: Mapping[str, Option] = {
@@ -95,7 +96,7 @@ class BrokerConfig:
             try:
                 self._values[name] = option.parse(strongest.text)
             except InvalidValueError as error:
-                raise ConfigError(Problem.OPTION_VALUE, self._with_origin(name, error)) from None
+                raise self._wrong_value(name, strongest.text, error) from None
         self._of_listeners = self._read_of_listeners()
 
     def _read_of_listeners(self) -> dict[str, Value]:
@@ -109,12 +110,14 @@ class BrokerConfig:
             try:
                 found[name] = option.parse(text)
             except InvalidValueError as error:
-                raise ConfigError(Problem.OPTION_VALUE, self._with_origin(name, error)) from None
+                raise self._wrong_value(name, text, error) from None
         return found
 
-    def _with_origin(self, name: str, error: InvalidValueError) -> str:
+    def _wrong_value(self, name: str, text: str, error: InvalidValueError) -> ConfigError:
         given = self.given.get(name)
-        return f"{error} ({given.origin})" if given else str(error)
+        what = f"{error} ({given.origin})" if given else str(error)
+        fix = fix_for_number(name, text) or f"see `pyrklog config explain {name}`"
+        return ConfigError(Problem.OPTION_VALUE, what, fix=fix)
 
     def candidates(self, name: str) -> list[Candidate]:
         """The option's values, the strongest first, the default last."""
@@ -208,6 +211,7 @@ class BrokerConfig:
             raise ConfigError(
                 Problem.OPTIONS_DISAGREE,
                 f"broker.id is {broker_id} and node.id is {node_id}; they must be equal.",
+                fix="leave one of them out, or give both the same number",
             )
         return max(broker_id, node_id)
 

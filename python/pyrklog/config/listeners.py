@@ -162,6 +162,9 @@ def _check_protocol(name: str, protocols: Mapping[str, str]) -> None:
         raise ConfigError(
             Problem.OPTION_NOT_SERVED,
             f"The listener {name} asks for {protocol}; this version serves PLAINTEXT only.",
+            fix="write it as PLAINTEXT://HOST:PORT"
+            if name == protocol
+            else f"give it PLAINTEXT in listener.security.protocol.map: {name}:PLAINTEXT",
         )
 
 

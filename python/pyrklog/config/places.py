@@ -18,6 +18,8 @@ _STORE_NAME = "store.db"
 _LOGS_NAME = "logs"
 _PARTITION = re.compile(r".+-\d+", re.ASCII)
 _SHOWN_MAX = 3
+_SQLITE_HEADER = 100
+_APPLICATION_ID = slice(68, 72)
 META_PROPERTIES = "meta.properties"
 """In each log directory that was used; its cluster and its broker."""
 
@@ -63,6 +65,7 @@ def _check_places(config: BrokerConfig) -> None:
     log_dirs = config.log_dirs
     _refuse_nested(log_dirs)
     _refuse_left_out(config, log_dirs)
+    _refuse_within_others(config.meta_dir, log_dirs)
     own = config.meta_dir
     if not (own / _STORE_NAME).is_file() and not any(map(_is_used, log_dirs)):
         _refuse_nothing_to_adopt(config, log_dirs)
@@ -93,6 +96,27 @@ def _refuse_nested(log_dirs: list[Path]) -> None:
                     f"The log directory {inner} lies in the log directory {outer}.",
                     fix="put log directories side by side in log.dirs",
                 )
+
+
+def _refuse_within_others(meta_dir: Path, log_dirs: list[Path]) -> None:
+    """Refuses places within a log directory or a metadata directory, for example a partition's
+    folder that was given as the data directory."""
+    own = meta_dir.resolve()
+    for place in (*log_dirs, meta_dir):
+        if _is_used(place) or (place / _STORE_NAME).is_file():
+            continue  # its records are served wherever they are
+        for above in place.resolve().parents:
+            if _is_used(above):
+                kind = "log directory"
+            elif above != own and _is_store(above / _STORE_NAME):
+                kind = "metadata directory"
+            else:
+                continue
+            raise ConfigError(
+                Problem.DIRECTORIES_MISPLACED,
+                f"{place} lies in the {kind} {above}.",
+                fix="choose a directory outside of it",
+            )
 
 
 def _refuse_left_out(config: BrokerConfig, log_dirs: list[Path]) -> None:
@@ -212,6 +236,18 @@ def _cluster_of_logs(log_dir: Path) -> str | None:
         return next((one.value for one in parse_properties(text) if one.key == "cluster.id"), None)
     except (OSError, PropertiesError):
         return None
+
+
+def _is_store(file: Path) -> bool:
+    """Whether it is a metadata store by its first bytes, also while a broker uses it."""
+    try:
+        with file.open("rb") as opened:
+            head = opened.read(_SQLITE_HEADER)
+    except OSError:
+        return False
+    from pyrklog.metastore.database import APPLICATION_ID
+
+    return int.from_bytes(head[_APPLICATION_ID], "big") == APPLICATION_ID
 
 
 def _cluster_of_store(file: Path) -> str | None:

@@ -22,7 +22,7 @@ from pyrklog.dev.routes import (
     read_routes,
     routes_of,
 )
-from pyrklog.dev.state import Cluster, Node, Place, dev_command, write_whole
+from pyrklog.dev.state import Cluster, Node, Place, dev_fix, write_whole
 
 START_S = 60.0
 STOP_S = 20.0
@@ -102,7 +102,7 @@ class Runner:
 
     def restart(self, node: Node) -> None:
         if node.role == "broker" and node.number in self.cluster.isolated:
-            fix = dev_command(self.cluster.name, "heal", node.name)
+            fix = dev_fix(self.cluster.name, "heal", node.name)
             raise DevError(
                 Problem.DEV_NOT_STARTED, f"{node.title} is cut off and could not come back", fix
             )
@@ -238,11 +238,11 @@ class Runner:
             if not node.is_running:
                 known = len(self.cluster.running())
                 words = ("restart", node.name) if known else ("start",)
-                fix = dev_command(self.cluster.name, *words)
+                fix = dev_fix(self.cluster.name, *words)
                 raise DevError(Problem.DEV_NOT_RUNNING, f"{node.title} does not run", fix)
 
     def _not_running(self, node: Node) -> DevError:
-        fix = dev_command(self.cluster.name, "restart", node.name)
+        fix = dev_fix(self.cluster.name, "restart", node.name)
         return DevError(Problem.DEV_NOT_RUNNING, f"{node.title} does not run", fix)
 
     def stop(self) -> list[Node]:
@@ -293,7 +293,7 @@ class Runner:
 
     def isolate(self, node: Node, *, cut_off: bool) -> None:
         if node.role != "broker":
-            fix = dev_command(self.cluster.name, "pause", node.name)
+            fix = dev_fix(self.cluster.name, "pause", node.name)
             raise DevError(Problem.ARGUMENT_VALUE, f"{node.title} is no broker", fix)
         self._require_running([self.cluster.network])
         before = set(self.cluster.isolated)

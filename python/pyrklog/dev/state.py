@@ -204,7 +204,7 @@ class Place:
 
     def _unknown(self) -> DevError:
         names = [cluster.name for cluster in self.others()]
-        start = dev_command(self.name, "start")
+        start = dev_fix(self.name, "start")
         fix = f"there is {', '.join(names)} (--name); or {start}" if names else start
         return DevError(Problem.DEV_NOT_FOUND, f"there is no dev cluster {self.name}", fix)
 
@@ -217,6 +217,11 @@ def dev_command(name: str, *words: str) -> str:
     """The command for this cluster, as a user types it."""
     named = () if name == DEFAULT_NAME else ("--name", name)
     return " ".join(("pyrklog dev", *words, *named))
+
+
+def dev_fix(name: str, *words: str) -> str:
+    """The same within a sentence."""
+    return f"`{dev_command(name, *words)}`"
 
 
 def dev_root(environment: Mapping[str, str]) -> Path:

@@ -3,7 +3,8 @@
 from pyrklog.mirror.copy import Pace
 from pyrklog.mirror.errors import Kind, MirrorError
 from pyrklog.mirror.names import Cluster, Names, Offsets, Patterns, Policy
-from pyrklog.mirror.run import Mirror, Options, Told
+from pyrklog.mirror.options import Options, Told
+from pyrklog.mirror.run import Mirror
 
 __all__ = [
     "Cluster",

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from pyrklog.mirror.errors import MirrorError
+from pyrklog.mirror.errors import MirrorError, how_again
 from pyrklog.mirror.groups import Bounds
 from pyrklog.mirror.names import CLIENT_ID, Cluster, Names
 from pyrklog.mirror.spans import Runs, Segment, Span, Spans, add_offsets, segments
@@ -251,7 +251,7 @@ class Copier:
 
     def how_again(self, topic: str) -> str:
         """What copies a topic anew."""
-        return f"--again {topic} copies it from its beginning, behind what the target has"
+        return how_again(topic, self._names.at_target(topic), keeps=False)
 
     def batch_bytes(self) -> int:
         """Of what is read at once."""
@@ -262,7 +262,7 @@ class Copier:
         to be read in batches of another size, and ends with a commit. What is due is committed on
         time while nothing comes."""
         batch_bytes = self.batch_bytes()
-        self._check_ids(reading.topic_ids)
+        self.check_ids(reading.topic_ids)
         self._begin(reading.progress(), reading.topic_ids)
         bytes_before = 0
         try:
@@ -303,12 +303,13 @@ class Copier:
         wanted = self.batch_bytes()
         return 2 * wanted <= batch_bytes or wanted >= 4 * batch_bytes
 
-    def _check_ids(self, topic_ids: Mapping[str, str]) -> None:
+    def check_ids(self, topic_ids: Mapping[str, str]) -> None:
+        """Raises MirrorError if these of the source's topics are not those that were copied."""
         for (topic, _), one in self.progress.items():
             now = topic_ids.get(topic)
             if one.topic_id and now and one.topic_id != now:
                 raise MirrorError(
-                    f"topic {topic} was deleted at the source and created anew",
+                    f"topic {topic} was deleted and created anew at {self._names.source}",
                     self.how_again(topic),
                 )
 

@@ -25,6 +25,17 @@ class MirrorError(Exception):
         self.kind = kind
 
 
+def how_again(topic: str, target: str, *, keeps: bool) -> str:
+    """What copies a topic anew, whose name at the target is ``target``. A copy that keeps offsets
+    begins in an empty topic."""
+    if keeps:
+        return (
+            f"delete topic {target} at the target; --again {topic} then copies it from its "
+            "beginning"
+        )
+    return f"--again {topic} copies it from its beginning, behind what the target has"
+
+
 class AwayError(MirrorError):
     """A cluster does not answer, or not yet: the same may succeed later."""
 

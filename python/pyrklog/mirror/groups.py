@@ -9,7 +9,7 @@ from confluent_kafka import TopicPartition
 
 from pyrklog.mirror.checkpoints import Checkpoint, Told
 from pyrklog.mirror.errors import Kind, MirrorError
-from pyrklog.mirror.names import Names, Patterns, chosen_groups
+from pyrklog.mirror.names import Names, Patterns, Unmatched, chosen_groups
 from pyrklog.mirror.state import Partition, Row
 
 Committed = Mapping[str, Mapping[Partition, TopicPartition]]
@@ -68,7 +68,8 @@ def _committed(one: Checkpoint) -> TopicPartition:
 
 
 class Groups:
-    """Of one mirror. ``stored`` gives what the topic of checkpoints has."""
+    """Of one mirror. ``stored`` gives what the topic of checkpoints has. With ``is_whole`` no
+    groups that come later are waited for."""
 
     def __init__(
         self,
@@ -78,6 +79,8 @@ class Groups:
         target: GroupAdmin,
         note: Callable[[str], None],
         stored: Callable[[], Iterable[tuple[bytes | None, bytes | None]]],
+        *,
+        is_whole: bool = False,
     ) -> None:
         self._names = names
         self._wanted = wanted
@@ -85,7 +88,9 @@ class Groups:
         self._target = target
         self._note = note
         self._told = Told(stored)
+        self._is_whole = is_whole
         self._left_out: set[str] = set()
+        self._unmatched = Unmatched(names.source, "group", wanted)
 
     def sync(
         self, spans: Mapping[Partition, Bounds], write: Callable[[Sequence[Row]], None]
@@ -94,7 +99,9 @@ class Groups:
         them."""
         if not self._wanted:
             return 0
-        groups, left_out = chosen_groups(self._wanted, self._source.groups())
+        at_source = self._source.groups()
+        groups, left_out = chosen_groups(self._wanted, at_source)
+        self._unmatched.tell(at_source, self._note, is_whole=self._is_whole)
         self._tell_left_out(left_out)
         found = checkpoints(self._source.committed(groups, spans), self._names, spans)
         self._write(found, write)

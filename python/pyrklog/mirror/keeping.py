@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from pyrklog.mirror.cluster import ClusterAdmin, Logs
 from pyrklog.mirror.copy import COLUMNS, PRODUCER_MEMORY_BYTES, Pace, Writer
-from pyrklog.mirror.errors import MirrorError
+from pyrklog.mirror.errors import MirrorError, how_again
 from pyrklog.mirror.kept_copy import KeptCopier, OffsetWriter
 from pyrklog.mirror.names import CLIENT_ID, Names
 from pyrklog.mirror.state import Partition, Progress, Row
@@ -102,6 +102,18 @@ class Keeping:
         known = self._of_session().ends
         return any(end < known.get(target, 0) for target, end in logs.ends.items())
 
+    def refuse_filled(
+        self, plan: Plan, logs: Logs, at_end: Collection[str], again: Collection[str]
+    ) -> Sequence[LeftOut]:
+        """Raises MirrorError if the copy of a partition of ``plan`` cannot begin in the target's
+        log, before anything is written. Topics of ``at_end`` begin at their present ends; of those
+        in ``again`` there are copies. Returns what :meth:`adopt` does."""
+        wanted = self._answering(plan, logs)
+        at_source = self._source.logs(wanted, "read_committed", leaves=not self._is_whole)
+        for partition in at_source.starts:
+            self._first_position(partition, logs, at_source, at_end, again)
+        return at_source.left_out
+
     def adopt(
         self,
         plan: Plan,
@@ -114,14 +126,12 @@ class Keeping:
         those of the source that do not answer. Raises MirrorError for records that are no copies.
         """
         copier = self._of_session()
-        wanted: dict[str, list[int]] = {}
-        for topic, some in plan.partitions().items():
-            target = self._names.at_target(topic)
-            found = [one for one in some if (target, one) in logs.ends]
-            new = [one for one in found if not copier.follows((topic, one))]
-            if new:
-                wanted[topic] = new
+        wanted = {
+            topic: [one for one in some if not copier.follows((topic, one))]
+            for topic, some in self._answering(plan, logs).items()
+        }
         at_source = self._source.logs(wanted, "read_committed", leaves=not self._is_whole)
+        copier.check_ids(at_source.topic_ids)
         self._begin(logs, at_source, at_end, rows)
         for topic, some in wanted.items():
             for number in some:
@@ -129,6 +139,14 @@ class Keeping:
                 if partition in copier.progress and partition in at_source.ends:
                     self._resume(partition, logs, at_source)
         return at_source.left_out
+
+    def _answering(self, plan: Plan, logs: Logs) -> dict[str, list[int]]:
+        """Partitions whose ends at the target are known."""
+        names = {topic: self._names.at_target(topic) for topic in plan.topics}
+        return {
+            topic: [one for one in some if (names[topic], one) in logs.ends]
+            for topic, some in plan.partitions().items()
+        }
 
     def _of_session(self) -> KeptCopier:
         assert self._copier is not None
@@ -143,23 +161,41 @@ class Keeping:
     ) -> None:
         copier = self._of_session()
         positions = {}
-        for partition, start in at_source.starts.items():
-            if partition in copier.progress:
-                continue
-            topic, number = partition
-            position = at_source.ends[partition] if topic in at_end else start
-            target = (self._names.at_target(topic), number)
-            wrong = why_not_begun(logs.starts[target], logs.ends[target], position)
-            if wrong:
-                raise MirrorError(
-                    f"partition {number} of topic {target[0]} at {self._target.cluster.alias} "
-                    f"{wrong}: a copy that keeps offsets begins in an empty topic",
-                    f"delete topic {target[0]} there, so that the mirror creates it; or leave "
-                    f"{topic} out with --topics",
-                )
-            positions[partition] = position
+        for partition in at_source.starts:
+            if partition not in copier.progress:
+                positions[partition] = self._first_position(partition, logs, at_source, at_end)
         if positions or rows:
             copier.begin_at(positions, at_source.topic_ids, rows)
+
+    def _first_position(
+        self,
+        partition: Partition,
+        logs: Logs,
+        at_source: Logs,
+        at_end: Collection[str],
+        again: Collection[str] = (),
+    ) -> int:
+        """Where the copy begins. Raises MirrorError if it cannot begin in the target's log."""
+        topic, number = partition
+        position = (at_source.ends if topic in at_end else at_source.starts)[partition]
+        target = (self._names.at_target(topic), number)
+        wrong = why_not_begun(logs.starts[target], logs.ends[target], position)
+        if not wrong:
+            return position
+        fix = (
+            f"delete topic {target[0]} there, so that the mirror creates it; or leave {topic} out "
+            "with --topics"
+        )
+        if topic in again:
+            fix = (
+                f"{how_again(topic, target[0], keeps=True)}; without --again the copy goes on "
+                "where it is"
+            )
+        raise MirrorError(
+            f"partition {number} of topic {target[0]} at {self._target.cluster.alias} {wrong}: a "
+            "copy that keeps offsets begins in an empty topic",
+            fix,
+        )
 
     def _resume(self, partition: Partition, logs: Logs, at_source: Logs) -> None:
         copier = self._of_session()

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from pyrklog.mirror.copy import COLUMNS, Copier, Pace, Writer
-from pyrklog.mirror.errors import MovedError
+from pyrklog.mirror.errors import MovedError, how_again
 from pyrklog.mirror.groups import Bounds
 from pyrklog.mirror.names import Names
 from pyrklog.mirror.spans import Segment, Span
@@ -105,10 +105,7 @@ class KeptCopier(Copier):
         }
 
     def how_again(self, topic: str) -> str:
-        return (
-            f"delete topic {self._names.at_target(topic)} at the target; --again {topic} then "
-            "copies it from its beginning"
-        )
+        return how_again(topic, self._names.at_target(topic), keeps=True)
 
     def commit(self, progress: Sequence[PartitionProgress]) -> None:
         """First all that was sent is acknowledged: what the topic of progress says is there."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from enum import StrEnum
@@ -185,6 +185,27 @@ class Patterns:
             prefix in pattern.pattern.replace("\\", "") and pattern.fullmatch(name)
             for pattern in self._patterns
         )
+
+
+class Unmatched:
+    """Tells patterns that match no ``what`` of the source, once each: they may be misspelt."""
+
+    def __init__(self, source: str, what: str, patterns: Patterns) -> None:
+        self._source = source
+        self._what = what
+        self._patterns = patterns
+        self._told: set[str] = set()
+
+    def tell(self, names: Iterable[str], note: Callable[[str], None], *, is_whole: bool) -> None:
+        """With ``is_whole`` none that come later are waited for."""
+        found = self._patterns.unmatched(names)
+        later = "" if is_whole else ", so far"
+        for text, near in found.items():
+            if text not in self._told:
+                hint = f"; did you mean {near}?" if near is not None else ""
+                option = self._patterns.option
+                note(f"no {self._what} of {self._source} matches {option} {text!r}{later}{hint}")
+        self._told |= set(found)
 
 
 GROUPS_OF_TOOLS = ("console-consumer-", "connect-", "__")

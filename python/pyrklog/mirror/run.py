@@ -6,16 +6,23 @@ import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
-from typing import NamedTuple, Protocol
 
 from pyrklog.mirror.claims import new_claims, refuse_doubles
 from pyrklog.mirror.cluster import ClusterAdmin, Logs
-from pyrklog.mirror.copy import COLUMNS, SCAN_MEMORY_BYTES, Copier, Pace, producer_settings
-from pyrklog.mirror.errors import AwayError, Kind, MirrorError, MovedError, SlowError
+from pyrklog.mirror.copy import COLUMNS, SCAN_MEMORY_BYTES, Copier, producer_settings
+from pyrklog.mirror.errors import (
+    AwayError,
+    Kind,
+    MirrorError,
+    MovedError,
+    SlowError,
+    how_again,
+)
 from pyrklog.mirror.groups import Groups
 from pyrklog.mirror.heartbeats import Heartbeats
 from pyrklog.mirror.keeping import Keeping
-from pyrklog.mirror.names import HEARTBEATS, Cluster, Names, Offsets, Patterns
+from pyrklog.mirror.names import HEARTBEATS, Offsets
+from pyrklog.mirror.options import Options, Told
 from pyrklog.mirror.refused import explain
 from pyrklog.mirror.silent import Silent
 from pyrklog.mirror.state import (
@@ -34,30 +41,17 @@ from pyrklog.mirror.state import (
     read_spans,
     read_state,
 )
+from pyrklog.mirror.stopped import FAILURES, PASSING, stopped
 from pyrklog.mirror.target_logs import TargetLogs
-from pyrklog.mirror.topics import BROKER_DEFAULT, Look, Plan, Topics, Wanted
+from pyrklog.mirror.topics import Look, Plan, Topics, Wanted
 from pyrklog.mirror.transaction_size import TransactionSize
 from pyrklog.producing import (
     ClusterUnavailableError,
     ProduceError,
     Producer,
-    ProducerAuthenticationError,
-    RecordTooLargeError,
     TransactionFencedError,
 )
-from pyrklog.scanning import (
-    AuthenticationError,
-    BatchTooLargeError,
-    BrokerNotAvailableError,
-    CorruptBatchError,
-    LeaderNotAvailableError,
-    LogTruncatedError,
-    OffsetOutOfRangeError,
-    ScanError,
-    TopicDeletedError,
-    UnknownTopicError,
-    scan,
-)
+from pyrklog.scanning import LogTruncatedError, OffsetOutOfRangeError, ScanError, scan
 from pyrklog.scanning.places import Place
 
 REFRESH_S = 60.0
@@ -79,50 +73,6 @@ MOVED_WITHIN_S, MOVED_WAIT_S, MOVED_MAX = 10.0, 0.5, 100
 _STATE = {"cleanup.policy": "compact", "segment.bytes": str(1 << 20)}
 _OFFSETS = {"cleanup.policy": "delete", "retention.ms": str(7 * 86_400_000)}
 _CHECKPOINTS = _BEATS = {"cleanup.policy": "compact"}
-_PASSING = (
-    AwayError,
-    ClusterUnavailableError,
-    BrokerNotAvailableError,
-    LeaderNotAvailableError,
-    # The next look at the topics does not find them.
-    TopicDeletedError,
-    UnknownTopicError,
-)
-
-
-class Options(NamedTuple):
-    """What a user asks for. Times are seconds."""
-
-    source: Cluster
-    target: Cluster
-    names: Names
-    topics: Patterns
-    groups: Patterns
-    start: str = "earliest"
-    once: bool = False
-    missing: str = "fail"
-    again: Sequence[str] = ()
-    codec: str = "none"
-    replicas: int = BROKER_DEFAULT
-    pace: Pace = Pace()
-    interval_s: float = 1.0
-    group_interval_s: float = 60.0
-    heartbeat_s: float | None = None
-    timeout_s: float = 30.0
-    offsets: Offsets = Offsets.TRANSLATE
-
-
-class Told(Protocol):
-    """Whom a mirror tells what it does."""
-
-    def note(self, text: str) -> None:
-        """What a user may want to know."""
-
-    def began(self, plan: Plan, progress: Mapping[Partition, Progress]) -> None:
-        """A session has begun, or its topics are others."""
-
-    def copied(self, progress: Mapping[Partition, Progress]) -> None:
-        """After each round."""
 
 
 class Mirror:
@@ -170,6 +120,7 @@ class Mirror:
             self._target,
             told.note,
             lambda: self._stored(names.checkpoints_topic),
+            is_whole=options.once,
         )
         self._session_at = 0.0
         self._groups_at = 0.0
@@ -186,9 +137,20 @@ class Mirror:
         return self._topics.too_long
 
     def look(self) -> Look:
-        """What a first run would copy, and what the target has; nothing is changed there. Raises
-        MirrorError."""
-        return self._topics.look()
+        """What a run would copy, and what the target has; nothing is changed there. Raises
+        MirrorError, also for what a run refuses."""
+        try:
+            state = self._state_before()
+            look = self._looked(state)
+            self._refuse_filled(state, look, look.topics)
+            if self._keeping is not None:
+                self._keeping.writer(self._options.codec)
+            if state.origin is not None:
+                self._require_compacted(self._options.names.state_topic)
+        except FAILURES as error:
+            raise self._stopped(error) from error
+        self._asked_again(state, look)
+        return look
 
     def run(self) -> None:
         """Raises MirrorError."""
@@ -216,7 +178,7 @@ class Mirror:
                     self._told.note(f"{error.what}; trying again")
                     said = error.what
                 time.sleep(WAIT_MAX_S)
-            except _PASSING as error:
+            except PASSING as error:
                 text = str(error)
                 if self._options.once or not self._has_begun:
                     raise MirrorError(text, kind=Kind.UNREACHABLE) from error
@@ -232,50 +194,31 @@ class Mirror:
         """A session; what ends a mirror is a MirrorError."""
         try:
             return self._session()
-        except _PASSING:
+        except PASSING:
             raise
-        except RecordTooLargeError as error:
-            target = self._target.cluster.alias
-            fix = (
-                f"raise max.message.bytes of the topic at {target}; at "
-                f"{self._source.cluster.alias} if it has its own there, since that is copied"
-            )
-            raise MirrorError(str(error), fix) from error
-        except OffsetOutOfRangeError as error:
-            fix = (
-                "--missing skip goes on at the first record that is left, --again TOPIC copies the "
-                "topic from its beginning"
-            )
-            raise MirrorError(str(error), fix) from error
-        except (CorruptBatchError, BatchTooLargeError) as error:
-            fix = (
-                "leave its topic out, with --topics '(?!TOPIC$).*', so that the others go on; or "
-                "delete the source's records up to behind it, and give --missing skip"
-            )
-            raise MirrorError(str(error), fix) from error
-        except LogTruncatedError as error:
-            fix = "--again TOPIC copies a topic from its beginning, behind what the target has"
-            raise MirrorError(str(error), fix) from error
-        except (AuthenticationError, ProducerAuthenticationError) as error:
-            raise MirrorError(str(error), kind=Kind.DENIED) from error
-        except (ScanError, ProduceError, ValueError) as error:
-            raise MirrorError(str(error)) from error
+        except FAILURES as error:
+            raise self._stopped(error) from error
+
+    def _stopped(self, error: Exception) -> MirrorError:
+        names, keeps = self._options.names, self._keeping is not None
+        again = how_again("TOPIC", names.at_target("TOPIC"), keeps=keeps)
+        return stopped(error, names, again)
 
     def _session(self) -> bool:
         """With one producer. Whether all is done; otherwise another session is needed."""
         names, options = self._options.names, self._options
         for admin in (self._source, self._target):
             admin.check_access()
-        if names.state_topic not in self._target.topics()[1]:
-            # A mirror that is refused leaves nothing behind.
-            refuse_doubles(names, self._target, self._topics.look(), ())
+        # A mirror that is refused leaves nothing behind, and ends no other process of its name.
+        state = self._state_before()
+        self._origin(state)
+        if state.origin is None or self._again:
+            look = self._looked(state)
+            self._refuse_filled(state, look, look.topics if state.origin is None else self._again)
         writer = None if self._keeping is None else self._keeping.writer(options.codec)
         self._create_internal()
         if names.state_topic in self._existing:
             self._require_compacted(names.state_topic)
-            # The producer ends another one of this name, which may be of other clusters.
-            rows = self._target.records(names.state_topic, exists=True)
-            self._origin(read_state(names.state_topic, rows))
         producer = Producer(producer_settings(names, options.target, options.codec, self._size))
         self._session_at = time.monotonic()
         copier = self._copier(producer, writer)
@@ -352,19 +295,14 @@ class Mirror:
         """After the producer has been opened nobody else writes."""
         names = self._options.names
         state = read_state(names.state_topic, self._stored(names.state_topic))
-        known = {
-            partition: one
-            for partition, one in state.partitions.items()
-            if partition[0] not in self._again
-        }
+        known = self._known(state)
         copier.progress.update(known)
         origin = self._origin(state)
-        look = self._topics.look({topic for topic, _ in known})
+        look = self._looked(state)
         begun = {topic for topic, _ in state.partitions}
-        refuse_doubles(names, self._target, look, begun)
+        self._refuse_filled(state, look, look.topics)
         self._is_begun = state.patterns == self._options.topics.texts
-        if self._first is None:
-            self._first = frozenset() if self._is_begun else frozenset(look.topics)
+        self._first = self._of_start(state, look)
         self._whole = (state.again | self._asked_again(state, look)) - {topic for topic, _ in known}
         self._known_chains, self._claimed = state.chains, state.claims
         self._announce(copier, look, begun, self._first_rows(state, origin, known))
@@ -379,6 +317,52 @@ class Mirror:
         if self._options.start == "latest" and not self._is_begun:
             self._begin_at_ends(copier, plan)
         return plan
+
+    def _known(self, state: State) -> dict[Partition, Progress]:
+        """Where a session goes on."""
+        return {
+            partition: one
+            for partition, one in state.partitions.items()
+            if partition[0] not in self._again
+        }
+
+    def _of_start(self, state: State, look: Look) -> frozenset[str]:
+        """Topics that ``--start`` is of."""
+        if self._first is not None:
+            return self._first
+        is_begun = state.patterns == self._options.topics.texts
+        return frozenset() if is_begun else frozenset(look.topics)
+
+    def _state_before(self) -> State:
+        """Before this process writes: another one of its name may be copying."""
+        topic = self._options.names.state_topic
+        if topic not in self._target.topics()[1]:
+            return State()
+        return read_state(topic, self._target.records(topic, exists=True))
+
+    def _looked(self, state: State) -> Look:
+        """What there is to mirror. Raises MirrorError for what is refused, whatever the target's
+        logs have."""
+        self._origin(state)
+        look = self._topics.look({topic for topic, _ in self._known(state)})
+        begun = {topic for topic, _ in state.partitions}
+        refuse_doubles(self._options.names, self._target, look, begun)
+        return look
+
+    def _refuse_filled(self, state: State, look: Look, topics: Collection[str]) -> None:
+        """Raises MirrorError if copies of these topics that keep offsets cannot begin at the
+        target: before anything is written, since progress would be forgotten."""
+        if self._keeping is None:
+            return
+        known = self._known(state)
+        at_end: frozenset[str] = frozenset()
+        if self._options.start == "latest":
+            whole = state.again | self._again | {topic for topic, _ in known}
+            at_end = self._of_start(state, look) - whole
+        plan = self._topics.begun(look, topics, known)
+        copied = self._again & {topic for topic, _ in state.partitions}
+        logs = self._logs.read(plan)
+        self._silent.add(self._keeping.refuse_filled(plan, logs, at_end, copied))
 
     def _adopt(self, keeping: Keeping, copier: Copier, plan: Plan, logs: Logs) -> None:
         """Goes on with the target's partitions at their ends, and begins those that are new."""
@@ -416,7 +400,8 @@ class Mirror:
         copier.learn_last()
 
     def _origin(self, state: State) -> Origin:
-        """Of this mirror. Raises MirrorError if the topic of progress is another one's."""
+        """Of this mirror. Raises MirrorError if the topic of progress is another one's, or both
+        clusters are one."""
         names = self._options.names
         ids = (self._source.topics()[0], self._target.topics()[0])
         origin = Origin(*ids, names.policy.value, self._options.offsets.value)
@@ -509,6 +494,7 @@ class Mirror:
             return None
         look = self._topics.look({topic for topic, _ in copier.progress})
         refuse_doubles(self._options.names, self._target, look, plan.topics)
+        self._refuse_filled(State(partitions=copier.progress), look, look.topics)
         self._announce(copier, look, plan.topics, [])
         new = self._topics.apply(look)
         if new.grown:
@@ -533,20 +519,27 @@ class Mirror:
             return True
         later = plan.topics.keys() - (self._first or ())
         whole = self._whole | later
-        with scan(
-            partitions,
-            start=starts(partitions, copier.progress, self._options.start, whole),
-            columns=COLUMNS,
-            missing=self._options.missing,
-            unanswered="fail" if self._options.once else "leave",
-            memory_bytes=SCAN_MEMORY_BYTES,
-            batch_bytes=copier.batch_bytes(),
-            timeout_s=SCAN_TIMEOUT_S,
-            **self._source.reading(),
-        ) as reading:
-            is_done = copier.copy(reading, until)
-            self._silent.add(reading.left_out)
-            return is_done
+        try:
+            with scan(
+                partitions,
+                start=starts(partitions, copier.progress, self._options.start, whole),
+                columns=COLUMNS,
+                missing=self._options.missing,
+                unanswered="fail" if self._options.once else "leave",
+                memory_bytes=SCAN_MEMORY_BYTES,
+                batch_bytes=copier.batch_bytes(),
+                timeout_s=SCAN_TIMEOUT_S,
+                **self._source.reading(),
+            ) as reading:
+                is_done = copier.copy(reading, until)
+                self._silent.add(reading.left_out)
+                return is_done
+        except (OffsetOutOfRangeError, LogTruncatedError):
+            # Of a topic that was created anew no records are lost.
+            with suppress(ScanError):
+                logs = self._source.logs(partitions, "read_committed", leaves=True)
+                copier.check_ids(logs.topic_ids)
+            raise
 
     def _sync_groups(self, copier: Copier, plan: Plan, *, is_last: bool) -> None:
         """What may pass, such as a coordinator that loads its groups, is tried again: for a while

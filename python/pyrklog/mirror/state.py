@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from pyrklog.mirror.errors import MirrorError
+from pyrklog.mirror.errors import Kind, MirrorError
 from pyrklog.mirror.names import Offsets
 from pyrklog.mirror.spans import Span
 
@@ -180,7 +180,14 @@ def read_spans(
 
 
 def check_origin(topic: str, known: Origin | None, now: Origin) -> None:
-    """Raises MirrorError if the topic of progress is another mirror's."""
+    """Raises MirrorError if the topic of progress is another mirror's, or a new mirror's clusters
+    are one."""
+    if known is None and now.source_id and now.source_id == now.target_id:
+        raise MirrorError(
+            f"--from and --to have the same cluster id, {now.source_id}",
+            "give a broker of another cluster; `pyrklog topic copy` copies within one",
+            Kind.USAGE,
+        )
     if known is None or known == now:
         return
     if known.policy != now.policy:

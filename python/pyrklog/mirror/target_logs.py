@@ -8,7 +8,7 @@ from typing import Protocol
 
 from pyrklog.mirror.cluster import Logs
 from pyrklog.mirror.copy import Copier
-from pyrklog.mirror.errors import AwayError, MirrorError
+from pyrklog.mirror.errors import AwayError, MirrorError, how_again
 from pyrklog.mirror.names import Names
 from pyrklog.mirror.silent import Partitions, Silent
 from pyrklog.mirror.state import Partition, Progress
@@ -77,11 +77,11 @@ class TargetLogs:
         """Once what a former session left is over: its markers come after the producer has been
         opened, and take offsets. Others' transactions may stay open."""
         # Finds those that do not answer, which takes a while.
-        self._read(plan)
+        self.read(plan)
         until = time.monotonic() + MARKERS_S
         while True:
             logs = self.intact(plan, known)
-            if self._read(plan, "read_committed").ends == logs.ends or time.monotonic() > until:
+            if self.read(plan, "read_committed").ends == logs.ends or time.monotonic() > until:
                 return logs
             time.sleep(0.05)
 
@@ -90,7 +90,7 @@ class TargetLogs:
         that was lost."""
         until = time.monotonic() + MARKERS_S
         while True:
-            logs = self._read(plan)
+            logs = self.read(plan)
             if lost_at_target(known, logs) is None:
                 return logs
             if time.monotonic() > until:
@@ -104,7 +104,7 @@ class TargetLogs:
         """Once all that was committed is visible: a coordinator writes markers after it has
         answered. None, and a note, if that takes too long."""
         until = time.monotonic() + MARKERS_S
-        while copier.is_behind(ends := self._read(plan, "read_committed").ends):
+        while copier.is_behind(ends := self.read(plan, "read_committed").ends):
             if time.monotonic() > until:
                 self.intact(plan, copier.progress)
                 self._note("not all of the target's transactions are visible yet")
@@ -112,7 +112,8 @@ class TargetLogs:
             time.sleep(0.05)
         return ends
 
-    def _read(self, plan: Plan, isolation: str = "read_uncommitted") -> Logs:
+    def read(self, plan: Plan, isolation: str = "read_uncommitted") -> Logs:
+        """As they are now."""
         until = time.monotonic() + NEW_TOPIC_S
         while True:
             wanted = self.without_silent(plan.partitions())
@@ -136,7 +137,7 @@ def lost_at_target(
 ) -> MirrorError | None:
     """Returns a MirrorError if mirrored records are gone at the target; None if they are there."""
     for (topic, partition), one in known.items():
-        fix = f"--again {topic} copies the topic from its beginning"
+        fix = how_again(topic, one.target, keeps=recopies)
         topic_id = logs.topic_ids.get(one.target, "")
         if one.target_id and topic_id and topic_id != one.target_id:
             what = f"topic {one.target} was deleted at the target and created anew"

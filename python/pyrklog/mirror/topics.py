@@ -14,6 +14,7 @@ from pyrklog.mirror.names import (
     Names,
     Patterns,
     Policy,
+    Unmatched,
     chosen,
     is_heartbeats,
     is_internal,
@@ -123,7 +124,7 @@ class Topics:
         self._told_offline: frozenset[Partition] = frozenset()
         self._has_applied = False
         self._told_refused: set[str] = set()
-        self._told_unmatched: set[str] = set()
+        self._unmatched = Unmatched(names.source, "topic", wanted.topics)
 
     @property
     def too_long(self) -> bool:
@@ -131,10 +132,11 @@ class Topics:
         return bool(self._too_long)
 
     def look(self, mirrored: Collection[str] = ()) -> Look:
-        """Raises MirrorError for a circle, and for topics of ``mirrored`` that are gone at the
-        target."""
+        """Raises MirrorError for a circle, for topics of ``mirrored`` that are gone at the target,
+        and if there never will be anything to copy."""
         wanted = self._wanted
         source_id, at_source = self._at_source(mirrored)
+        self._refuse_unmatched(at_source)
         topics = chosen(self._names, wanted.topics, at_source, has_heartbeats=wanted.has_heartbeats)
         self._tell_passed_over(at_source)
         needed = {self._names.at_target(topic) for topic in topics if topic in mirrored}
@@ -158,6 +160,17 @@ class Topics:
         self._has_applied = not self._wanted.is_whole
         offline = self._offline(list(look.topics))
         return Plan(look.topics, frozenset(grown), offline | refused)
+
+    def begun(self, look: Look, topics: Collection[str], known: Collection[Partition]) -> Plan:
+        """Of these topics, the partitions that the target has, without those in ``known`` and those
+        that nobody led at the last look, here or there."""
+        names = {self._names.at_target(one): one for one in topics if one in look.topics}
+        counts = {
+            topic: min(look.topics[topic], look.at_target.get(name, 0))
+            for name, topic in names.items()
+        }
+        there = {(names[one], number) for one, number in self._target.leaderless() if one in names}
+        return Plan(counts, offline=frozenset({*known, *self._source.leaderless(), *there}))
 
     def _offline(self, topics: Sequence[str]) -> frozenset[Partition]:
         if self._wanted.is_whole:
@@ -203,19 +216,25 @@ class Topics:
                 "taken for a copy from there; other aliases can be given with --from and --to"
             )
         self._passed_over |= loops
-        self._tell_unmatched(at_source)
+        self._unmatched.tell(at_source, self._note, is_whole=self._wanted.is_whole)
 
-    def _tell_unmatched(self, at_source: Collection[str]) -> None:
-        """Once for each pattern: it may be misspelt."""
-        found = self._wanted.topics.unmatched(at_source)
-        for text, near in found.items():
-            if text not in self._told_unmatched:
-                hint = f"; did you mean {near}?" if near is not None else ""
-                later = "" if self._wanted.is_whole else ", so far"
-                self._note(
-                    f"no topic of {self._names.source} matches --topics {text!r}{later}{hint}"
-                )
-        self._told_unmatched |= set(found)
+    def _refuse_unmatched(self, at_source: Collection[str]) -> None:
+        """Raises MirrorError at first if a mirror that does not wait for topics would copy none:
+        its patterns may be misspelt, and that would look like what is copied."""
+        wanted = self._wanted
+        is_waiting = wanted.has_heartbeats or not wanted.is_whole or self._seen is not None
+        if is_waiting or wanted.topics.matching(at_source):
+            return
+        found = wanted.topics.unmatched(at_source)
+        near = [one for one in found.values() if one is not None]
+        raise MirrorError(
+            f"no topic of {self._names.source} matches {wanted.topics.option} "
+            + ", ".join(map(repr, found)),
+            f"did you mean {', '.join(near)}?"
+            if near
+            else "give regular expressions that match whole names of its topics",
+            Kind.NOT_FOUND,
+        )
 
     def _tell_gone(self, topics: Sequence[str]) -> None:
         for gone in sorted((self._seen or set()) - set(topics)):

@@ -47,15 +47,20 @@ async def prepared(config: BrokerConfig) -> AsyncIterator[Listeners]:
     Raises :class:`TemporaryError` where a given address cannot be bound, :class:`ConfigError` where
     a reporter is not installed.
     """
-    if config.reports.otlp is not None and not _has_otlp():
-        what = f"{OTLP} needs OpenTelemetry's exporter, which is not installed."
-        raise ConfigError(Problem.REPORTER_MISSING, what, fix='pip install "pyrklog[otlp]"')
+    refuse_missing_reporter(config)
     listeners = await _open_listeners(config.http_place)
     try:
         yield listeners
     finally:
         for one in listeners:
             one.socket.close()
+
+
+def refuse_missing_reporter(config: BrokerConfig) -> None:
+    """Raises :class:`ConfigError`."""
+    if config.reports.otlp is not None and not _has_otlp():
+        what = f"{OTLP} needs OpenTelemetry's exporter, which is not installed."
+        raise ConfigError(Problem.REPORTER_MISSING, what, fix='pip install "pyrklog[otlp]"')
 
 
 def _has_otlp() -> bool:

@@ -59,6 +59,7 @@ TURN_SECONDS = 0.02
 """Longer batches of events let other tasks run in between."""
 
 log = get_logger("plane")
+_OTHERS_FIX = "start the broker that it belongs to, or choose another directory"
 
 
 def memory_bytes() -> int:
@@ -90,6 +91,10 @@ class Plane:
             ) from None
         except _core.ForeignLogDirError as error:
             raise ConfigError(Problem.FOREIGN_DATA, str(error)) from None
+        except _core.OtherClusterLogDirError as error:
+            raise ConfigError(Problem.OTHER_CLUSTERS_DATA, str(error), fix=_OTHERS_FIX) from None
+        except _core.OtherBrokerLogDirError as error:
+            raise ConfigError(Problem.OTHER_BROKERS_DATA, str(error), fix=_OTHERS_FIX) from None
         except _core.LogDirError as error:
             raise refused_log_dir(settings.log_dirs) or StartError(
                 Problem.DISK_FAILED, str(error)

@@ -36,7 +36,7 @@ def list_arenas(directory: str) -> list[ArenaRow]:
 drain_arena = _core.drain_arena
 """(log directory) -> (partitions, bytes): writes a killed broker's arena to its files.
 
-Raises OSError: the directory is in use or has no arena, or the two do not fit.
+(0, 0) where there is none. Raises OSError: the directory is in use, or the two do not fit.
 """
 
 drop_arenas = _core.drop_arenas

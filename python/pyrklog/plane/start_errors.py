@@ -77,6 +77,8 @@ def listen_error(listener: str, host: str, port: int, error: OSError) -> StartEr
     if error.errno in (errno.EACCES, errno.EPERM):
         return ConfigError(
             Problem.ADDRESS_UNUSABLE,
-            f"No permission to listen on {where}; ports below 1024 need root.",
+            f"No permission to listen on {where}.",
+            fix="choose a port from 1024 on, for example --listen "
+            f"{host}:{8000 + port % 1000}; those below need root or CAP_NET_BIND_SERVICE",
         )
     return StartError(Problem.LISTEN_FAILED, f"Cannot listen on {where}: {error}.")

@@ -29,7 +29,9 @@ exceptions! {
     LogDirError(PyOSError): "A log directory cannot be used; the message says which and what to do.";
     LogDirLockedError(LogDirError): "Another process holds the directory's ``.lock``.";
     ForeignLogDirError(LogDirError):
-        "``meta.properties`` names another cluster or broker, or a newer format.";
+        "``meta.properties`` is of a newer format or damaged, or two directories contradict each other.";
+    OtherClusterLogDirError(LogDirError): "``meta.properties`` names another cluster.";
+    OtherBrokerLogDirError(LogDirError): "``meta.properties`` names another broker.";
     PlaneClosedError(PyRuntimeError): "The plane was shut down.";
     ScanError(PyException): "A scan cannot begin or go on; the message says why.";
     ScanClosedError(ScanError): "The scan was closed, or is read elsewhere.";
@@ -92,6 +94,8 @@ pub fn open(error: OpenError) -> PyErr {
     match error {
         OpenError::Locked(text) => LogDirLockedError::new_err(text),
         OpenError::Foreign(text) => ForeignLogDirError::new_err(text),
+        OpenError::OtherCluster(text) => OtherClusterLogDirError::new_err(text),
+        OpenError::OtherBroker(text) => OtherBrokerLogDirError::new_err(text),
         OpenError::NoLogDir(text) => LogDirError::new_err(text),
         OpenError::Config(text) => PyValueError::new_err(text),
         OpenError::Io(source) => os(&source, None),

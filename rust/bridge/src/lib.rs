@@ -59,7 +59,10 @@ mod _core {
         RecordTooLargeError, TransactionFencedError, UnsupportedClusterError,
     };
     #[pymodule_export]
-    use crate::errors::{ForeignLogDirError, LogDirError, LogDirLockedError, PlaneClosedError};
+    use crate::errors::{
+        ForeignLogDirError, LogDirError, LogDirLockedError, OtherBrokerLogDirError,
+        OtherClusterLogDirError, PlaneClosedError,
+    };
     #[pymodule_export]
     use crate::events::{
         ClientGone, FollowerCaughtUp, FollowerLogStart, InternalAppended, LogDirFailed,

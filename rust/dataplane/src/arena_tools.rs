@@ -192,14 +192,15 @@ pub struct Drained {
 
 /// Writes the records that a killed broker left in a log directory's arena to their files, and
 /// removes the arena: for a directory that Kafka is to take over. The directory is not marked
-/// clean, since its logs were not closed.
+/// clean, since its logs were not closed. Nothing is written where there is no arena.
 ///
 /// # Errors
-/// A sentence: the directory is in use, has no arena, or files and arena do not fit.
+/// A sentence: the directory is in use, or files and arena do not fit.
 pub fn drain(path: &Path) -> Result<Drained, ToolError> {
     let files = open(path)?;
-    let marker = files.arena_marker()?;
-    let marker = marker.ok_or_else(|| format!("{} has no arena", path.display()))?;
+    let Some(marker) = files.arena_marker()? else {
+        return Ok(Drained::default());
+    };
     if block_cache::boot_id() != Some(marker.identity.boot) {
         return Err(format!(
             "{} is of an earlier boot: what it held is lost",

@@ -46,9 +46,15 @@ pub enum OpenError {
     /// Another process holds a directory's `.lock`.
     #[error("{0}")]
     Locked(String),
-    /// `meta.properties` names another cluster or broker, or a newer format.
+    /// `meta.properties` is of a newer format or damaged, or two directories contradict each other.
     #[error("{0}")]
     Foreign(String),
+    /// `meta.properties` names another cluster.
+    #[error("{0}")]
+    OtherCluster(String),
+    /// `meta.properties` names another broker.
+    #[error("{0}")]
+    OtherBroker(String),
     /// No log directory can be used at all.
     #[error("{0}")]
     NoLogDir(String),

@@ -368,7 +368,7 @@ fn directories_in_use_or_of_others_are_refused() {
     let foreign = TestPlane::try_start(other, Arc::new(RealDisk))
         .err()
         .unwrap();
-    assert!(matches!(&foreign, OpenError::Foreign(reason) if reason.contains("another")));
+    assert!(matches!(&foreign, OpenError::OtherCluster(reason) if reason.contains("another")));
     // The refusal left nothing locked.
     drop(TestPlane::start(dir.path()));
 }

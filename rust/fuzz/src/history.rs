@@ -51,6 +51,7 @@ impl History {
         let state = OpenState {
             clean: true,
             recovery_point: self.end,
+            cleaned_end: 0,
             log_start_offset: 0,
             high_watermark: self.end,
         };

@@ -52,6 +52,7 @@ pub fn run(script: &mut Script<'_>, planted: Option<&str>) -> Verdict {
     let state = OpenState {
         clean: planted == Some("killed-taken-for-closed"),
         recovery_point: rig.log.recovery_point(),
+        cleaned_end: 0,
         log_start_offset: rig.log.log_start_offset(),
         high_watermark: rig.log.high_watermark(),
     };

@@ -209,7 +209,8 @@ impl Log {
     ) -> Result<i64, AppendError> {
         if origin == Origin::Replication {
             let base_offset = self.behind_end(info)?;
-            self.assign_epoch(info.partition_leader_epoch, base_offset);
+            let start = self.config.epoch_start(base_offset, self.end.offset);
+            self.assign_epoch(info.partition_leader_epoch, start);
             return Ok(base_offset);
         }
         let base_offset = match origin {
@@ -218,7 +219,7 @@ impl Log {
         };
         batch::set_base_offset(batch, base_offset);
         batch::set_partition_leader_epoch(batch, leader_epoch);
-        self.assign_epoch(leader_epoch, base_offset);
+        self.assign_epoch(leader_epoch, self.end.offset);
         Ok(base_offset)
     }
 

@@ -122,6 +122,16 @@ impl LogConfig {
             false => self.segment_ms,
         }
     }
+
+    /// Where a follower notes a leader epoch whose first batch begins at `base_offset`, behind a log
+    /// that ends at `log_end`: there, as its leader did, who may have brought a gap. Where compaction
+    /// made the gap, records of the epoch before may have been in it.
+    pub(crate) fn epoch_start(&self, base_offset: i64, log_end: i64) -> i64 {
+        match self.cleanup_compact {
+            true => base_offset,
+            false => log_end,
+        }
+    }
 }
 
 impl Default for LogConfig {

@@ -68,9 +68,17 @@ pub struct Identity {
 pub enum LogDirError {
     #[error("{path} is in use by another broker; stop that one, or choose another directory")]
     Locked { path: String },
-    /// It belongs to another cluster or broker, or to a newer format.
+    /// Its `meta.properties` is of a newer format, or damaged.
     #[error("{0}")]
     Foreign(String),
+    #[error("{path} holds data of cluster {found}, but this broker's is {own}")]
+    OtherCluster {
+        path: String,
+        found: String,
+        own: String,
+    },
+    #[error("{path} holds data of broker {found}, but this broker is {own}")]
+    OtherBroker { path: String, found: i32, own: i32 },
     #[error("{path}: {error}")]
     Io { path: String, error: io::Error },
 }
@@ -241,6 +249,7 @@ impl LogDir {
                 && !self.env.must_recover(topic, partition)
                 && !self.closed_unsynced.lock().contains(&key),
             recovery_point: get(Checkpoint::RecoveryPoint),
+            cleaned_end: self.cleaned_end(topic, partition).unwrap_or(0),
             log_start_offset: get(Checkpoint::LogStart),
             high_watermark: get(Checkpoint::HighWatermark),
         }
@@ -511,21 +520,20 @@ fn check_identity(env: &LogEnv, directory: &Path, identity: &Identity) -> Result
     };
     let found = MetaProperties::parse(&path.to_string_lossy(), &content)
         .map_err(|error| LogDirError::Foreign(error.to_string()))?;
-    let foreign = |what: &str, found: &str, own: &str| {
-        Err(LogDirError::Foreign(format!(
-            "{} holds data of {what} {found}, but this broker's is {own}; start the broker that it belongs to, or choose another directory",
-            directory.display()
-        )))
-    };
-    match (&found.cluster_id, found.node_id) {
-        (Some(cluster_id), _) if *cluster_id != identity.cluster_id => {
-            foreign("cluster", cluster_id, &identity.cluster_id)
+    let path = directory.display().to_string();
+    match (found.cluster_id, found.node_id) {
+        (Some(cluster_id), _) if cluster_id != identity.cluster_id => {
+            Err(LogDirError::OtherCluster {
+                path,
+                found: cluster_id,
+                own: identity.cluster_id.clone(),
+            })
         }
-        (_, Some(node_id)) if node_id != identity.node_id => foreign(
-            "broker",
-            &node_id.to_string(),
-            &identity.node_id.to_string(),
-        ),
+        (_, Some(node_id)) if node_id != identity.node_id => Err(LogDirError::OtherBroker {
+            path,
+            found: node_id,
+            own: identity.node_id,
+        }),
         _ => Ok(()),
     }
 }

@@ -46,8 +46,8 @@ impl MetaProperties {
     /// Parses the file; `path` is for error messages. Unknown keys are ignored.
     ///
     /// # Errors
-    /// [`MetaPropertiesError`] for a version above 1, an invalid id, or a missing one that the
-    /// version requires.
+    /// [`MetaPropertiesError`] for a version above 1, an invalid id, a missing one that the version
+    /// requires, or a file with something else in it.
     pub fn parse(path: &str, bytes: &[u8]) -> Result<Self, MetaPropertiesError> {
         let fail = |reason: String, advice| MetaPropertiesError {
             path: path.to_owned(),
@@ -83,7 +83,15 @@ impl MetaProperties {
             })?),
         };
         let node_id = match version {
-            0 => number("broker.id")?,
+            0 => {
+                let node_id = number("broker.id")?;
+                // An empty file is taken, as by Kafka.
+                let names_nobody = node_id.is_none() && cluster_id.is_none();
+                if names_nobody && !properties.is_empty() {
+                    return Err(missing("broker.id"));
+                }
+                node_id
+            }
             1 => {
                 cluster_id.as_ref().ok_or_else(|| missing("cluster.id"))?;
                 Some(number("node.id")?.ok_or_else(|| missing("node.id"))?)
@@ -318,6 +326,7 @@ mod tests {
     #[test]
     fn unusable_meta_properties_are_refused_with_advice() {
         for (text, reason, advice) in [
+            ("foo", "broker.id is missing", RESTORE),
             ("version=2", "version 2 is unknown", NEWER),
             ("version=x", "version=x is not a number", RESTORE),
             ("broker.id=x", "broker.id=x is not a number", RESTORE),

@@ -285,6 +285,7 @@ impl TruncateJob {
         let state = OpenState {
             clean: true,
             recovery_point: self.offset,
+            cleaned_end: self.offset,
             log_start_offset: match self.restarts {
                 true => self.offset,
                 false => self.log_start.min(self.offset),

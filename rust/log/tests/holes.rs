@@ -2,8 +2,9 @@
 //! synced.
 
 use crate::common::{Rig, small};
-use pyrklog_log::{OpenState, SyncScope};
+use pyrklog_log::{OpenState, Origin, SyncScope};
 use pyrklog_wire::batch::Batches;
+use pyrklog_wire::builder::BatchBuilder;
 
 const FIRST_LOG: &str = "00000000000000000000.log";
 
@@ -56,16 +57,36 @@ fn gap_in_synced_segments_is_kept_as_compaction() {
 }
 
 #[test]
-fn gap_after_a_compacted_segment_is_no_loss() {
+fn gap_below_what_was_compacted_is_no_loss() {
     let mut rig = filled();
     let before = rig.contents();
+    let first = Batches::new(&rig.file(FIRST_LOG)).count() as i64;
     thin(&mut rig, |behind| behind != 0 && behind != 2);
-    let report = rig.reopen(OpenState::default()).clone();
+    let state = OpenState {
+        cleaned_end: 2 * first,
+        ..OpenState::default()
+    };
+    let report = rig.reopen(state).clone();
     assert_eq!(report.truncated_bytes, 0, "{report:?}");
     rig.drain();
     let after = rig.contents();
     assert_eq!(after.len(), before.len() - 4);
     assert_eq!(after.last(), before.last());
+}
+
+/// A copy that keeps its source's offsets has gaps within segments, though it is not compacted.
+#[test]
+fn gap_after_a_segment_with_gaps_is_a_loss_all_the_same() {
+    let mut rig = filled();
+    let before = rig.contents();
+    thin(&mut rig, |behind| behind != 0 && behind != 2);
+    let report = rig.reopen(OpenState::default()).clone();
+    assert!(report.truncated_bytes > 0, "{report:?}");
+    rig.drain();
+    assert_eq!(rig.log.segment_count(), 1);
+    let after = rig.contents();
+    assert!(after.len() < before.len() - 4, "{after:?}");
+    assert!(after.iter().all(|record| before.contains(record)));
 }
 
 #[test]
@@ -79,4 +100,24 @@ fn gap_in_unsynced_segments_truncates_the_log() {
     let after = rig.contents();
     assert_eq!(rig.log.segment_count(), 1);
     assert_eq!(after, before[..after.len()]);
+}
+
+/// The leader of epoch 6 began at 3, where its log ended, and brought a gap (ProduceAt). A former
+/// leader that has more records of epoch 5 must learn from any replica that they are not there.
+#[test]
+fn an_epoch_begins_where_the_log_ends_and_not_behind_a_gap() {
+    let mut rig = Rig::new(small());
+    rig.epoch = 5;
+    rig.put(&["a", "b", "c"]);
+    let mut behind = BatchBuilder::new().base_offset(200).leader_epoch(6);
+    behind.append(1_000, None, Some(b"v"));
+    let mut behind = behind.build();
+    rig.append_as(&mut behind, Origin::Replication).unwrap();
+    rig.drain();
+    assert_eq!(rig.log.end_offset_for_epoch(5), (5, 3));
+    assert_eq!(rig.log.end_offset_for_epoch(6), (6, 201));
+    // The same from the batches alone.
+    rig.remove_file("leader-epoch-checkpoint");
+    rig.reopen(OpenState::default());
+    assert_eq!(rig.log.end_offset_for_epoch(5), (5, 3));
 }

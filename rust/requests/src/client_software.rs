@@ -15,8 +15,8 @@ use crate::request::Request;
 /// Clients remembered.
 const SEEN_MAX: usize = 1_000;
 
-/// Clients told in ten seconds.
-const TOLD_MAX: u32 = 1_000;
+/// Clients told in ten seconds: a fraction of the notices that may wait.
+const TOLD_MAX: u32 = 200;
 
 /// Length limit of a client's id, and of the name and the version of its software.
 const NAME_MAX_CHARS: usize = 100;

@@ -1,5 +1,6 @@
 """The command line as a whole: help, usage, and errors without a broker."""
 
+import json
 import os
 import socket
 import subprocess
@@ -82,6 +83,33 @@ def test_options_that_make_no_sense_are_told(options: list[str], said: str) -> N
 
 
 @pytest.mark.parametrize(
+    ("command", "problem"),
+    [
+        ("topic list --timeout abc -o json", "PK41"),
+        ("topic list --foo -ojsonl", "PK40"),
+        ("topic list --output=JSON --foo", "PK40"),
+        ("topic lst -o json", "PK40"),
+        ("topic describe -o yaml -o json", "PK43"),
+        ("--timeout nan topic list -o json", "PK41"),
+        ("-o json", "PK40"),
+    ],
+)
+def test_a_wrong_command_line_that_asks_for_json_is_answered_so(command: str, problem: str) -> None:
+    code, out, err = invoke(*command.split())
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert json.loads(err)["error"]["code"] == problem
+
+
+@pytest.mark.parametrize(
+    "command", ["topic list --foo -o json -o table", "topic list --foo -- -o json"]
+)
+def test_a_wrong_command_line_is_else_told_to_people(command: str) -> None:
+    code, _, err = invoke(*command.split())
+    assert (code, err.splitlines()[0].split()[0]) == (2, "Usage:")
+    assert "\nerror[PK40]: " in err
+
+
+@pytest.mark.parametrize(
     "command",
     ["produce a --from", "cluster reassign apply", "log dump", "log merge-state"],
 )
@@ -93,6 +121,24 @@ def test_a_file_that_is_not_there_has_one_exit_code(
     code, out, err = invoke(*command.split(), file, *broker)
     assert (code, out) == (4, "")
     assert file in err
+
+
+@pytest.mark.parametrize("option", ["--data", "--config"])
+def test_what_is_not_there_is_not_exported(option: str, tmp_path: Path) -> None:
+    path = tmp_path / "nowhere"
+    code, out, err = invoke("log", "export-kraft", option, str(path))
+    assert (code, out) == (4, "")
+    assert err.startswith(f"error[PK47]: {path} does not exist\n  fix: name the directories ")
+    path.mkdir()  # without logs
+    code, _, err = invoke("log", "export-kraft", "--data", str(path))
+    assert code == 4
+    assert err.startswith(f"error[PK47]: {path}/logs does not exist\n  fix: ")
+    (path / "logs").mkdir()
+    code, _, err = invoke("log", "export-kraft", "--data", str(path))
+    assert (code, err.splitlines()[1:]) == (
+        1,
+        ["  fix: name the directories as for `pyrklog serve`, with --data or --config"],
+    )
 
 
 @pytest.mark.parametrize("name", ["__consumer_offsets", "__transaction_state"])
@@ -142,8 +188,15 @@ def test_server_of_another_protocol_is_named(answer: bytes, what: str) -> None:
     with deaf_peer(answer) as address:
         code, _, err = invoke("topic", "list", "-b", address)
     assert code == 3
-    assert err.startswith(f"error[PK30]: no broker reached ({address} {what})\n  fix: give ")
+    assert err.startswith(f"error[PK38]: no broker reached ({address} {what})\n  fix: give ")
     assert ("security.protocol=ssl" in err) == ("TLS" in what)
+
+
+def test_it_is_no_broker_only_where_nothing_else_was_given(nobody: str) -> None:
+    with deaf_peer(b"imok") as address:
+        code, _, err = invoke("topic", "list", "-b", f"{address},{nobody}")
+    assert code == 3
+    assert err.startswith(f"error[PK30]: no broker reached ({address} does not speak Kafka's ")
 
 
 @pytest.mark.parametrize("bootstrap", ["http://h:1", "https://h", "PLAINTEXT://h:1/x", "tcp://h:1"])

@@ -313,4 +313,4 @@ def test_a_broker_that_is_not_alive_cannot_be_restarted(monkeypatch: pytest.Monk
     monkeypatch.setattr(pyrklog.cli.cluster_reading, "read_state", lambda *_, **__: WELL)
     ended = CliRunner().invoke(cluster.app, ["restart-safe", "9"])
     assert (ended.exit_code, ended.stdout) == (Exit.NOT_FOUND, "")
-    assert ended.stderr.startswith("error[PK77]: no broker 9 is alive\n  fix: one of 1")
+    assert ended.stderr.startswith("error[PK77]: no broker 9 is alive\n  fix: brokers alive: 1")

@@ -163,6 +163,20 @@ def test_a_silent_broker(make: Make) -> None:
     with pytest.raises(CliError) as caught:
         requests.ask(broker.address, DESCRIBE_CONFIGS, REQUEST)
     assert caught.value.code is Exit.TIMED_OUT
+    host, port = broker.address
+    assert caught.value.what == f"no answer from {host}:{port} within 0.2 s"
+
+
+def test_a_port_that_never_answers_may_be_no_broker() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        where = f"127.0.0.1:{server.getsockname()[1]}"
+        requests = ClusterRequests(Settings(where, timeout_s=0.2))
+        with requests, pytest.raises(CliError) as caught:
+            requests.metadata()
+    assert caught.value.text() == (
+        f"error[PK32]: no answer from {where} within 0.2 s; it may be no broker\n"
+        "  fix: name another broker with -b HOST:PORT, or wait longer with --timeout SECONDS"
+    )
 
 
 def test_an_argument_beyond_the_protocols_bounds(make: Make) -> None:

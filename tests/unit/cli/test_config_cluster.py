@@ -1,11 +1,61 @@
 """What a broker's answer about an option says."""
 
+from typing import Any, cast
+
 import pytest
 
-from pyrklog.cli.config_cluster import Entry, entry_of
+from pyrklog.cli.cluster_requests import ClusterRequests, NotServedError
+from pyrklog.cli.config_cluster import ConfigAdmin, Entry, entry_of
 from pyrklog.cli.config_kinds import Kind
+from pyrklog.cli.failures import CliError
 from pyrklog.config.entry import Source
+from pyrklog.protocol.api import Api
 from pyrklog.protocol.configs import DescribeConfigsResourceResult, DescribeConfigsSynonym
+from pyrklog.protocol.metadata import MetadataResponse
+from pyrklog.protocol.telemetry import ClientMetricsResource, ListClientMetricsResourcesResponse
+
+
+class Subscriptions:
+    """Stands for :class:`ClusterRequests` of a cluster with these; None: it cannot list them."""
+
+    def __init__(self, names: list[str] | None) -> None:
+        self._names = names
+
+    def metadata(self, _topics: object) -> MetadataResponse:
+        return MetadataResponse(0, [], "c", 1, [])
+
+    def ask_any(self, api: Api[Any, Any], _request: object) -> ListClientMetricsResourcesResponse:
+        if self._names is None:
+            raise NotServedError(api.name, "the broker")
+        named = [ClientMetricsResource(name) for name in self._names]
+        return ListClientMetricsResourcesResponse(0, 0, named)
+
+
+def config_admin(kind: Kind, names: list[str] | None) -> ConfigAdmin:
+    return ConfigAdmin(cast("ClusterRequests", Subscriptions(names)), kind)
+
+
+@pytest.mark.parametrize(
+    ("names", "fix"),
+    [
+        (["latencies"], "did you mean latencies?"),
+        ([], "`pyrklog config describe client-metrics` shows all there are"),
+    ],
+)
+def test_a_subscription_that_does_not_exist_is_refused(names: list[str], fix: str) -> None:
+    with pytest.raises(CliError) as caught:
+        config_admin(Kind.CLIENT_METRICS, names).refuse_missing(["latencie"])
+    assert caught.value.text() == (
+        f"error[PK67]: there is no subscription latencie to client metrics\n  fix: {fix}"
+    )
+    assert caught.value.code == 4
+
+
+def test_other_names_are_left_to_the_broker() -> None:
+    config_admin(Kind.CLIENT_METRICS, ["latencies"]).refuse_missing(["latencies"])
+    config_admin(Kind.CLIENT_METRICS, None).refuse_missing(["nosuch"])
+    config_admin(Kind.TOPIC, []).refuse_missing(["nosuch"])
+
 
 HOURS = ("log.retention.hours", "168", Source.DEFAULT)
 

@@ -116,7 +116,7 @@ def test_items_are_added_to_the_default_of_an_unset_list() -> None:
     operations = [Operation(policy, "compact", APPEND), Operation(policy, "delete", SUBTRACT)]
     assert altered_lines(Kind.BROKER, "default", {}, operations, {}) == [
         f"broker default: {policy} - -> delete,compact",
-        f"broker default: {policy} - -> ",
+        f"broker default: {policy} - -> -",
     ]
     in_file = {policy: entry(policy, "compact", source="static-broker")}
     assert altered_lines(Kind.BROKER, "1", in_file, operations[:1], {}) == [

@@ -37,7 +37,7 @@ def save(root: Path, *nodes: Node, name: str = "default") -> Place:
 def test_without_a_cluster_each_command_says_how_to_start_one(root: Path, command: str) -> None:
     code, out, err = invoke("dev", *command.split())
     assert (code, out) == (4, "")
-    assert err == "error[PK93]: there is no dev cluster default\n  fix: pyrklog dev start\n"
+    assert err == "error[PK93]: there is no dev cluster default\n  fix: `pyrklog dev start`\n"
 
 
 @pytest.mark.parametrize("command", ["kill", "pause", "resume", "restart", "isolate", "heal"])
@@ -74,7 +74,7 @@ def test_stopping_a_node_that_does_not_run_changes_nothing(root: Path, command: 
         assert code == 1
         assert (
             err
-            == f"error[PK94]: broker {number} does not run\n  fix: pyrklog dev restart {number}\n"
+            == f"error[PK94]: broker {number} does not run\n  fix: `pyrklog dev restart {number}`\n"
         )
     assert invoke("dev", "stop") == (0, "default did not run\n", "")
     assert [node.process for node in place.load().brokers] == [None, None]
@@ -101,7 +101,7 @@ def test_a_proposed_command_names_the_cluster(root: Path) -> None:
     code, _, err = invoke("dev", "kill", "1", "--name", "x")
     assert (code, err) == (
         1,
-        "error[PK94]: broker 1 does not run\n  fix: pyrklog dev restart 1 --name x\n",
+        "error[PK94]: broker 1 does not run\n  fix: `pyrklog dev restart 1 --name x`\n",
     )
     assert "`pyrklog dev stop --name x` first" in invoke("dev", "start", "--name", "x")[2]
 
@@ -157,7 +157,7 @@ def test_only_brokers_can_be_isolated(root: Path) -> None:
     code, _, err = invoke("dev", "isolate", "zk1")
     assert (code, err) == (
         2,
-        "error[PK41]: zookeeper 1 is no broker\n  fix: pyrklog dev pause zk1\n",
+        "error[PK41]: zookeeper 1 is no broker\n  fix: `pyrklog dev pause zk1`\n",
     )
 
 
@@ -166,7 +166,7 @@ def test_cluster_without_its_network_process_says_how_to_repair_it(root: Path) -
     code, _, err = invoke("dev", "isolate", "1")
     assert (code, err) == (
         1,
-        "error[PK94]: the network does not run\n  fix: pyrklog dev restart network\n",
+        "error[PK94]: the network does not run\n  fix: `pyrklog dev restart network`\n",
     )
 
 

@@ -12,9 +12,10 @@ from typing import Any
 import pytest
 
 from pyrklog.base.clock_reading import ClockReading
+from pyrklog.base.problems import Problem
 from pyrklog.cli.broker_healths import BrokerHealth
 from pyrklog.cli.doctor.checks import NOBODY, NOT_OURS, Check, chroot_of, examined
-from pyrklog.cli.doctor.command import page
+from pyrklog.cli.doctor.command import page, refuse_missing
 from pyrklog.cli.doctor.evidence import (
     BrokerEvidence,
     Evidence,
@@ -26,6 +27,7 @@ from pyrklog.cli.doctor.evidence import (
 )
 from pyrklog.cli.doctor.gathering import gather, zookeeper_server
 from pyrklog.cli.doctor.host import is_local, local_dir, named_places, processes
+from pyrklog.cli.failures import CliError
 from pyrklog.cli.options import Settings
 from pyrklog.observability.health_rules import BrokerState, ClusterState, PartitionState, Reason
 from pyrklog.protocol.health import (
@@ -201,11 +203,28 @@ def test_a_full_volume_names_the_largest_topics() -> None:
 def test_what_brokers_tell_of_their_disks_is_told_once() -> None:
     filling = Reason("disk_filling", "degraded", "full in 9 min", 1)
     state = replace(STATE, signs=[filling])
-    found = checked(replace(with_broker(log_dirs=[volume(95, ("t", 9))]), state=state), "disk")
+    full = [volume(95, ("t", 9 * GB), ("__consumer_offsets", GB))]
+    found = checked(replace(with_broker(log_dirs=full), state=state), "disk")
     assert [one.what for one in found.findings] == ["full in 9 min"]
     assert "topic alter t " in (found.findings[0].fix or "")
     old = {number: ours(number, log_dirs=[DescribeLogDirsResult(0, "/d")]) for number in (1, 2)}
     assert checked(replace(WELL, brokers=old), "disk").status == "unknown"
+
+
+def test_a_volume_that_others_fill_is_not_laid_to_the_topics() -> None:
+    filling = Reason("disk_filling", "degraded", "full in 3 h", 1, fix="lower retention.ms")
+    state = replace(STATE, signs=[filling])
+    told = (
+        "free space there: something other than this broker's topics fills the volume. They take "
+        "1.2 MB of 95.0 GB in use, so deleting records would help little"
+    )
+    for topics in ([("t", 1_200_000)], [("__consumer_offsets", 1_200_000)]):
+        broker = with_broker(log_dirs=[volume(95, *topics)])
+        assert checked(replace(broker, state=state), "disk").findings[0].fix == told
+    # The finding does not name the volume: topics fill one of two.
+    both = with_broker(log_dirs=[volume(95), volume(5, ("t", 4 * GB))])
+    found = checked(replace(both, state=state), "disk")
+    assert "keep less of the largest topics (t 4.0 GB)" in (found.findings[0].fix or "")
 
 
 @pytest.mark.parametrize(
@@ -319,7 +338,11 @@ def test_a_finding_of_a_later_version_is_not_lost() -> None:
 def test_options_with_which_no_broker_would_start(tmp_path: Path) -> None:
     good = named_places(str(tmp_path), None)
     assert good.log_dirs == [tmp_path / "logs"]
-    assert checked(replace(WELL, named=good), "options").status == "ok"
+    told = checked(replace(WELL, named=good), "options")
+    assert (told.status, told.what) == (
+        "ok",
+        f"a broker would start with the options given, and use {tmp_path}/logs",
+    )
     file = tmp_path / "server.properties"
     file.write_text(f"log.dirs={tmp_path}\nzookeeper.connect=zk:2181/kafka\n")
     read = named_places(None, str(file))
@@ -331,6 +354,33 @@ def test_options_with_which_no_broker_would_start(tmp_path: Path) -> None:
     missing = named_places(None, str(tmp_path / "missing"))
     assert missing.refusal is not None
     assert "Cannot read" in missing.refusal[0]
+
+
+def test_directories_that_were_named_are_told_and_so_is_a_missing_one(tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    named = NamedPlaces([tmp_path / "a", tmp_path / "b"], is_given=True)
+    dirs = [local_dir(path, None) for path in named.log_dirs]
+    told = replace(WELL, named=named, dirs=dirs)
+    assert checked(told, "lock").what == (
+        f"the log directories are free ({tmp_path}/a, {tmp_path}/b)"
+    )
+    found = checked(told, "options")
+    assert (found.status, [one.what for one in found.findings]) == (
+        "warning",
+        [f"the log directory {tmp_path}/b does not exist: no broker has written there"],
+    )
+    many = [LocalDir(Path(f"/d{number}")) for number in range(7)]
+    what = checked(replace(WELL, dirs=many), "lock").what
+    assert what.endswith("(/d0, /d1, /d2, /d3, /d4, and 2 more)")
+
+
+def test_a_place_that_is_not_there_is_refused(tmp_path: Path) -> None:
+    refuse_missing(str(tmp_path), None)
+    for data, config in ((str(tmp_path / "no"), None), (None, str(tmp_path / "no"))):
+        with pytest.raises(CliError, match="does not exist") as raised:
+            refuse_missing(data, config)
+        assert (raised.value.problem, raised.value.code) == (Problem.FILE_NOT_FOUND, 4)
+        assert raised.value.fix is not None
 
 
 # --- this machine --------------------------------------------------------------------------------

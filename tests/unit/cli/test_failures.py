@@ -11,10 +11,19 @@ from pyrklog.base.problems import Problem
 from pyrklog.cli import failures
 from pyrklog.cli.bootstrap import addresses
 from pyrklog.cli.connection import missing_topic
-from pyrklog.cli.failures import CliError, Exit, cli_error, counted, exit_code, guarded, worst
+from pyrklog.cli.failures import (
+    CliError,
+    Exit,
+    cli_error,
+    counted,
+    exit_code,
+    guarded,
+    missing_partition,
+    worst,
+)
 from pyrklog.cli.group_seek import _given
 from pyrklog.cli.group_state import patiently
-from pyrklog.cli.option_advice import advice, explained, like_option, like_or_listed
+from pyrklog.cli.option_advice import advice, explained, like_option, like_or_listed, parted
 from pyrklog.cli.options import Settings, parse_pairs
 from pyrklog.errors import ConfigError
 
@@ -214,6 +223,11 @@ def test_counts_agree_with_their_nouns() -> None:
             ["retention.ms", "segment.ms"],
             "see `pyrklog config explain retention.ms`",
         ),
+        (
+            "Invalid value 7d for configuration retention.ms: Not a number of type LONG",
+            ["retention.ms"],
+            "it takes milliseconds: retention.ms=604800000",
+        ),
         ("Invalid value 1 for configuration no.such: Bad", ["no.such"], None),
         ("Something else", ["retention.ms"], None),
         (
@@ -234,6 +248,29 @@ def test_only_known_options_are_to_be_explained(
     assert advice(message, given, given) == fix
     assert explained(["no.such", "retention.ms"]) == "see `pyrklog config explain retention.ms`"
     assert explained(["no.such"]) is None
+
+
+def test_a_brokers_proposal_is_the_fix() -> None:
+    what = "broker 1: Unknown broker option num.io.thread"
+    told = f"{what}; did you mean num.io.threads?"
+    assert parted(told) == (what, "did you mean num.io.threads?")
+    assert parted(f"{what}.") == (f"{what}.", None)
+
+
+def test_a_missing_partition_tells_those_there_are() -> None:
+    assert missing_partition("orders", 7, 1).text() == (
+        "error[PK61]: topic orders has no partition 7: it has 1 partition, 0\n"
+        "  fix: see `pyrklog topic describe orders`"
+    )
+    assert missing_partition("a", 7, 3).what.endswith(": it has 3 partitions, 0 to 2")
+    refused = KafkaError(KafkaError._UNKNOWN_PARTITION)
+    assert cli_error(refused, "a", topic="a").fix == "see `pyrklog topic describe a`"
+    assert cli_error(refused, "a").fix == "see `pyrklog topic describe TOPIC`"
+
+
+def test_fewer_partitions_have_a_fix() -> None:
+    refused = cli_error(KafkaError(KafkaError.INVALID_PARTITIONS), "topic orders")
+    assert refused.fix == "partitions are added, never removed: give more than there are"
 
 
 def test_key_value_pairs_are_parsed() -> None:

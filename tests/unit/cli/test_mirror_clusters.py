@@ -195,7 +195,7 @@ def test_a_listener_with_tls_is_told_with_the_option_of_its_cluster(command: lis
         code, told = invoke("mirror", *command, "--from", address, "--to", "127.0.0.1:1")
     assert code == Exit.UNREACHABLE
     assert told == (
-        f"error[PK30]: no broker reached ({address} speaks TLS)\n  fix: give --from-property "
+        f"error[PK38]: no broker reached ({address} speaks TLS)\n  fix: give --from-property "
         "security.protocol=ssl, or the port of a plain listener with --from\n"
     )
 

@@ -55,9 +55,9 @@ def test_more_and_fewer_replicas() -> None:
     assert three == {("t", 0): (1, 2, 3), ("t", 1): (2, 3, 1)}
     one = propose(current, {}, [1, 2, 3], replication_factor=1, balance=False)
     assert one == {("t", 0): (1,), ("t", 1): (2,)}
-    with pytest.raises(CliError, match="4 replicas do not fit on 3 brokers"):
+    with pytest.raises(CliError, match="4 replicas need 4 brokers, and there are only 3"):
         propose(current, {}, [1, 2, 3], replication_factor=4)
-    with pytest.raises(CliError, match="2 replicas do not fit on 1"):
+    with pytest.raises(CliError, match="2 replicas need 2 brokers, and there are only 1"):
         propose(current, {}, [1])
 
 

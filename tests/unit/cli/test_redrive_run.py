@@ -199,6 +199,13 @@ def test_a_dry_run_changes_nothing() -> None:
     assert reader.committed.next == 0
 
 
+def test_a_dry_run_tells_what_the_run_tells() -> None:
+    """Bytes, too: headers are added, and those about the error are left out."""
+    targets = [b"payments", b"orders", b"", b"gone", b"orders"]
+    dry, run = (redrive(Reader(targets, Progress(0)), writer) for writer in (None, Writer()))
+    assert dry.tally.counts == run.tally.counts
+
+
 def test_the_limit_is_of_moved_records() -> None:
     targets = [b"", *ALL]
     kept, writer = Progress(0), Writer()

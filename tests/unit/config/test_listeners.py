@@ -14,8 +14,9 @@ def resolve(
     inter_broker: str | None = None,
     controllers: str | None = None,
     protocol: str | None = None,
+    protocols: str = MAP,
 ) -> Listeners:
-    return resolve_listeners(listeners, advertised, MAP, inter_broker, controllers, protocol)
+    return resolve_listeners(listeners, advertised, protocols, inter_broker, controllers, protocol)
 
 
 def test_a_named_host_is_advertised_as_it_is() -> None:
@@ -64,6 +65,20 @@ def test_several_listeners_and_ipv6() -> None:
 def test_malformed_listeners_are_refused(listeners: str, advertised: str | None, said: str) -> None:
     with pytest.raises(ConfigError, match=said):
         resolve(listeners, advertised)
+
+
+@pytest.mark.parametrize(
+    ("listener", "fix"),
+    [
+        ("SASL_SSL", "write it as PLAINTEXT://HOST:PORT"),
+        ("INSIDE", "give it PLAINTEXT in listener.security.protocol.map: INSIDE:PLAINTEXT"),
+    ],
+)
+def test_a_protocol_that_is_not_served_has_a_fix(listener: str, fix: str) -> None:
+    protocols = "SASL_SSL:SASL_SSL,INSIDE:SSL"
+    with pytest.raises(ConfigError, match="serves PLAINTEXT only") as refused:
+        resolve(f"{listener}://a:1", protocols=protocols)
+    assert refused.value.fix == fix
 
 
 def test_some_listeners_may_be_left_out_of_the_advertised_ones() -> None:

@@ -372,8 +372,9 @@ def test_an_empty_range_of_compaction_lag() -> None:
 
 
 def test_two_numbers_for_one_broker() -> None:
-    with pytest.raises(ConfigError, match="must be equal"):
+    with pytest.raises(ConfigError, match="must be equal") as refused:
         load_config(overrides=["broker.id=1", "node.id=2"])
+    assert refused.value.fix == "leave one of them out, or give both the same number"
     assert load_config(overrides=["broker.id=2", "node.id=2"]).configured_node_id == 2
 
 

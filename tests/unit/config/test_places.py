@@ -9,6 +9,7 @@ from pyrklog.config.broker import BrokerConfig
 from pyrklog.config.load import load_config
 from pyrklog.errors import ConfigError
 from pyrklog.metastore import znodes
+from pyrklog.metastore.database import APPLICATION_ID
 
 
 def logs(path: Path, cluster_id: str = "c") -> Path:
@@ -22,6 +23,7 @@ def store(path: Path, cluster_id: str | None = "c") -> Path:
     path.mkdir(parents=True)
     file = sqlite3.connect(path / "store.db")
     file.execute("CREATE TABLE node (path TEXT PRIMARY KEY, data BLOB)")
+    file.execute(f"PRAGMA application_id = {APPLICATION_ID}")
     if cluster_id is not None:
         data = znodes.encode_cluster_id(cluster_id)
         file.execute("INSERT INTO node VALUES (?, ?)", (znodes.CLUSTER_ID, data))
@@ -214,6 +216,42 @@ def test_nested_log_directories_are_refused(tmp_path: Path) -> None:
         load_config(overrides=[f"log.dirs={outer},{tmp_path / 'link'}"])
     beside = f"log.dirs={outer},{tmp_path / 'g11'}"
     assert load_config(overrides=[beside]).log_dirs == [outer, tmp_path / "g11"]
+
+
+def test_places_within_those_of_another_broker_are_refused(tmp_path: Path) -> None:
+    used = logs(tmp_path / "other" / "logs")
+    kept = store(tmp_path / "other" / "meta")
+    partition(used / "t-0")
+    (tmp_path / "link").symlink_to(kept)
+    within = {used / "t-0": "log directory", kept: "metadata directory", tmp_path / "link": "meta"}
+    for data, kind in within.items():
+        with pytest.raises(ConfigError, match=f"lies in the {kind}") as refused:
+            load(data / "new")
+        assert refused.value.fix == "choose a directory outside of it"
+    with pytest.raises(ConfigError, match=f"{kept}/logs lies in the metadata directory {kept}"):
+        load(kept)
+    beside = tmp_path / "other" / "beside"
+    assert load(beside).log_dirs == [beside / "logs"]
+
+
+def test_log_directories_within_the_own_metadata_directory_are_served(tmp_path: Path) -> None:
+    store(tmp_path / "all")
+    chosen = ("pyrklog.meta.dir", str(tmp_path / "all"))
+    for log_dir in (tmp_path / "all" / "new", logs(tmp_path / "all" / "used")):
+        overrides = [f"log.dirs={log_dir}", "=".join(chosen)]
+        assert load_config(overrides=overrides).log_dirs == [log_dir]
+
+
+def test_another_programs_store_is_none(tmp_path: Path) -> None:
+    (tmp_path / "store.db").write_bytes(b"something")
+    assert load(tmp_path / "data").log_dirs == [tmp_path / "data" / "logs"]
+
+
+def test_a_used_directory_within_another_one_is_served(tmp_path: Path) -> None:
+    logs(tmp_path / "logs")
+    inner = logs(tmp_path / "logs" / "inner" / "logs")
+    store(tmp_path / "logs" / "inner" / "meta")
+    assert load(tmp_path / "logs" / "inner").log_dirs == [inner]
 
 
 @pytest.mark.parametrize("option", ["pyrklog.data.dir", "log.dirs"])

@@ -49,12 +49,12 @@ def test_a_cluster_or_node_that_is_not_there(tmp_path: Path) -> None:
         place.load()
     assert (caught.value.problem, caught.value.fix) == (
         Problem.DEV_NOT_FOUND,
-        "pyrklog dev start --name a",
+        "`pyrklog dev start --name a`",
     )
     saved(tmp_path, cluster("b"))
     with pytest.raises(DevError, match="there is no dev cluster a") as caught:
         place.load()
-    assert caught.value.fix == "there is b (--name); or pyrklog dev start --name a"
+    assert caught.value.fix == "there is b (--name); or `pyrklog dev start --name a`"
     with pytest.raises(DevError, match="a has no node 3") as caught:
         cluster().node("3")
     assert caught.value.fix == "one of 2, 1, zk1, network"

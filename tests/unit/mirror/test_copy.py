@@ -288,7 +288,9 @@ def test_a_topic_made_anew_stops_the_mirror() -> None:
     target = Target()
     copied = copier(target)
     copied.copy(Scan([(0, [0])], {0: 1}), FOREVER)
-    with pytest.raises(MirrorError, match="topic t was deleted at the source") as refused:
+    with pytest.raises(
+        MirrorError, match="topic t was deleted and created anew at east"
+    ) as refused:
         copied.copy(Scan([(0, [1])], {0: 2}, topic_id="other"), FOREVER)
     assert refused.value.fix is not None
     assert "--again t" in refused.value.fix

@@ -119,6 +119,20 @@ def test_groups_are_chosen() -> None:
     assert target.offsets.keys() == {"h"}
 
 
+@pytest.mark.parametrize("is_whole", [False, True])
+def test_a_pattern_that_matches_no_group_is_told_once(is_whole: bool) -> None:
+    source, notes = Fake({"billing": {("t", 0): 4}}), list[str]()
+    wanted = Patterns(["biling", "x.*", "b.*"], "--groups")
+    groups = Groups(NAMES, wanted, source, Fake({}), notes.append, tuple, is_whole=is_whole)
+    for _ in range(2):
+        groups.sync(KNOWN, list[Row]().extend)
+    later = "" if is_whole else ", so far"
+    assert notes == [
+        f"no group of east matches --groups 'biling'{later}; did you mean billing?",
+        f"no group of east matches --groups 'x.*'{later}",
+    ]
+
+
 def test_a_checkpoint_is_written_when_it_changed() -> None:
     source, target = Fake({"g": {("t", 0): 4}}), Fake({})
     groups, _ = synced(source, target, [])

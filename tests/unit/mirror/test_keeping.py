@@ -177,6 +177,42 @@ def test_a_topic_with_records_is_refused_and_nothing_noted() -> None:
     assert session.world.noted.progress() == {}
 
 
+@pytest.mark.parametrize("again", [(), ("t",)])
+def test_what_cannot_begin_is_refused_before_a_session_has_anything(again: Sequence[str]) -> None:
+    session = Session(({0: 0, 1: 0}, {0: 9, 1: 9}), ({0: 0, 1: 0}, {0: 0, 1: 3}))
+    session.keeping._copier = None
+    logs = session.target.logs({"east.t": [0, 1]})
+    without = Plan({"t": 3}, offline=frozenset({("t", 1)}))
+    assert session.keeping.refuse_filled(without, logs, (), again) == []
+    with pytest.raises(MirrorError, match=r"partition 1 of topic east\.t at west has") as refused:
+        session.keeping.refuse_filled(Plan({"t": 3}), logs, (), again)
+    assert refused.value.fix == (
+        "delete topic east.t at the target; --again t then copies it from its beginning; without "
+        "--again the copy goes on where it is"
+        if again
+        else "delete topic east.t there, so that the mirror creates it; or leave t out with "
+        "--topics"
+    )
+
+
+def test_where_a_copy_begins_counts_for_what_it_begins_in() -> None:
+    """At its end the source is behind where the target's empty log is."""
+    session = Session(({0: 4}, {0: 9}), ({0: 7}, {0: 7}))
+    logs = session.target.logs({"east.t": [0]})
+    session.keeping.refuse_filled(Plan({"t": 1}), logs, ["t"], ())
+    with pytest.raises(MirrorError, match=r"ends at 7, behind where the copy begins \(4\)"):
+        session.keeping.refuse_filled(Plan({"t": 1}), logs, (), ())
+
+
+def test_a_source_made_anew_is_told_as_that() -> None:
+    known = {0: Progress("east.t", 50, 4, 45, topic_id="former")}
+    session = Session(({0: 0, 1: 0}, {0: 2, 1: 2}), ({0: 0, 1: 0}, {0: 45, 1: 0}), known)
+    with pytest.raises(MirrorError, match="t was deleted and created anew at east") as refused:
+        session.adopt()
+    assert (refused.value.fix or "").startswith("delete topic east.t at the target; --again t")
+    assert session.world.noted.progress() == {}
+
+
 def test_a_target_that_lost_records_gets_them_again() -> None:
     known = {0: Progress("east.t", 50, 4, 45)}
     session = Session(({0: 0}, {0: 60}), ({0: 0}, {0: 20}), known)

@@ -14,6 +14,7 @@ from pyrklog.mirror import (
     Mirror,
     MirrorError,
     Names,
+    Offsets,
     Options,
     Pace,
     Patterns,
@@ -31,9 +32,12 @@ from pyrklog.scanning import (
     BatchTooLargeError,
     CorruptBatchError,
     LeftOut,
+    LogTruncatedError,
+    OffsetOutOfRangeError,
     PartitionProgress,
     ScanError,
 )
+from tests.unit.mirror.test_kept_copy import World
 
 SOURCE, TARGET = Cluster("east", "h:1"), Cluster("west", "h:2")
 NAMES = Names("east", "west", Policy.PREFIX, "m")
@@ -295,6 +299,43 @@ def test_partitions_whose_leaders_do_not_answer_are_left_out_of_the_next_rounds(
     what = "fail" if once else "leave"
     assert asked == [({"t": [0, 1], "u": [0]}, what), ({"t": [0], "u": [0]}, what)]
     assert len(told.notes) == 2
+
+
+@pytest.mark.parametrize("offsets", list(Offsets))
+@pytest.mark.parametrize("failure", [OffsetOutOfRangeError, LogTruncatedError])
+def test_a_topic_that_was_created_anew_is_not_told_as_lost_records(
+    monkeypatch: pytest.MonkeyPatch, offsets: Offsets, failure: type[ScanError]
+) -> None:
+    patterns = Patterns(["t"], "--topics")
+    one = Mirror(Options(SOURCE, TARGET, NAMES, patterns, patterns, offsets=offsets), Notes())
+    keeps = offsets is Offsets.KEEP
+
+    def scan(*_given: Any, **_others: Any) -> None:
+        raise failure("partition t-0 ends at offset 0, before 10")
+
+    ids = ["id"]
+    monkeypatch.setattr("pyrklog.mirror.run.scan", scan)
+    monkeypatch.setattr(
+        one._source, "logs", lambda *_given, leaves: Logs({}, {}, {"t": ids[0]} if leaves else {})
+    )
+    known = {("t", 0): Progress("east.t", 10, 0, 10, topic_id="id")}
+    copier = Copier(NAMES, Written(), known, {("east.t", 0): 10}, Pace())
+    if keeps:
+        kept = World({})
+        kept.copier.progress.update(known)
+        kept.copier.follow(("t", 0), 0, 10)
+        copier = kept.copier
+    fail_with(one, monkeypatch)
+    monkeypatch.setattr(one, "_session", lambda: one._round(copier, Plan({"t": 1}), until=0.0))
+    with pytest.raises(MirrorError, match="partition t-0 ends at offset 0, before 10") as ended:
+        one.run()
+    assert ("delete topic east.TOPIC at the target" in (ended.value.fix or "")) == keeps
+    assert "--again TOPIC" in (ended.value.fix or "")
+    ids[0] = "other"
+    with pytest.raises(MirrorError) as ended:
+        one.run()
+    assert ended.value.what == "topic t was deleted and created anew at east"
+    assert ended.value.fix == copier.how_again("t")
 
 
 def test_the_target_is_not_asked_again_for_partitions_that_do_not_answer() -> None:

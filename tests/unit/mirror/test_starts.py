@@ -51,6 +51,15 @@ def test_what_was_lost_at_the_target_is_noticed(logs: Logs, told: str | None) ->
         assert found.fix.startswith("--again old ")
 
 
+def test_a_copy_that_keeps_offsets_is_made_anew_in_a_topic_that_is_deleted_first() -> None:
+    anew = Logs({}, {("east.old", 0): 9}, {"east.old": "C"})
+    found = lost_at_target(KNOWN, anew, recopies=True)
+    assert found is not None
+    assert found.fix == (
+        "delete topic east.old at the target; --again old then copies it from its beginning"
+    )
+
+
 def test_a_target_whose_id_was_not_known_is_taken() -> None:
     known = {("t", 0): Progress("east.t", 1, 0, 1)}
     assert lost_at_target(known, Logs({}, {("east.t", 0): 1}, {"east.t": "B"})) is None

@@ -2,7 +2,7 @@
 
 import pytest
 
-from pyrklog.mirror.errors import MirrorError
+from pyrklog.mirror.errors import Kind, MirrorError
 from pyrklog.mirror.spans import Span
 from pyrklog.mirror.state import (
     Origin,
@@ -46,6 +46,17 @@ def test_topics_that_are_due_again_are_remembered_until_they_have_begun() -> Non
     assert read_state("s", [(row.key, row.value) for row in rows]).again == {"t", "u"}
     rows.append(again_row("s", "t", is_due=False))
     assert read_state("s", [(row.key, row.value) for row in rows]).again == {"u"}
+
+
+def test_two_clusters_that_are_one_are_refused() -> None:
+    one = Origin("A", "A", "prefix")
+    with pytest.raises(MirrorError, match="--from and --to have the same cluster id, A") as refused:
+        check_origin("s", None, one)
+    assert refused.value.kind is Kind.USAGE
+    assert "pyrklog topic copy" in (refused.value.fix or "")
+    # One that has begun goes on: two clusters may have one id, for example from a backup.
+    check_origin("s", one, one)
+    check_origin("s", None, Origin("", "", "prefix"))
 
 
 def test_what_is_forgotten_is_gone() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from pyrklog.mirror import MirrorError, Names, Patterns, Policy
+from pyrklog.mirror import Kind, MirrorError, Names, Patterns, Policy
 from pyrklog.mirror.errors import AwayError
 from pyrklog.mirror.state import Origin, chain_row, origin_row
 from pyrklog.mirror.topics import Plan, Topics, Wanted, own_options
@@ -208,6 +208,35 @@ def test_a_pattern_that_matches_nothing_is_told_once(is_whole: bool) -> None:
         f"no topic of east matches --topics 'order'{later}; did you mean orders?",
         f"no topic of east matches --topics 'pay.*'{later}",
     ]
+
+
+@pytest.mark.parametrize(
+    ("pattern", "fix"),
+    [
+        ("ordrs", "did you mean orders?"),
+        ("x.*", "give regular expressions that match whole names of its topics"),
+    ],
+)
+def test_a_mirror_that_copies_once_and_would_copy_nothing_is_refused(
+    pattern: str, fix: str
+) -> None:
+    """Its success would look like a copy."""
+    notes: list[str] = []
+    source, target = Fake("A", {"orders": 1}), Fake("B", {})
+    patterns = Patterns([pattern, "zzz"], "--topics")
+    once = Topics(PREFIX, Wanted(patterns, is_whole=True), source, target, notes.append)
+    with pytest.raises(MirrorError) as refused:
+        once.look()
+    assert refused.value.what == f"no topic of east matches --topics {pattern!r}, 'zzz'"
+    assert (refused.value.fix, refused.value.kind, notes) == (fix, Kind.NOT_FOUND, [])
+    for wanted in (Wanted(patterns), Wanted(patterns, is_whole=True, has_heartbeats=True)):
+        assert synced(Topics(PREFIX, wanted, source, target, notes.append)).topics == {}
+    assert len(notes) == 4
+    # Topics that go while it copies are told, and end nothing.
+    source.counts = {pattern.removesuffix("*"): 1}
+    assert once.look().topics == source.counts
+    source.counts = {}
+    assert once.look().topics == {}
 
 
 def test_a_topic_whose_name_would_be_too_long_is_told_once_and_holds_up_no_other() -> None:

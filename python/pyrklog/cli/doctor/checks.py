@@ -39,6 +39,9 @@ from pyrklog.observability.health_signs import (
 OK, UNKNOWN = "ok", "unknown"
 CLIENTS_SHOWN_MAX = 10
 LARGEST_TOPICS = 3
+DIRECTORIES_SHOWN_MAX = 5
+TOPICS_SMALL_PERCENT = 10
+"""Of what is used on the volumes: below it, something else has filled them."""
 _OF_KINDS = {
     "advertised": ("advertised", "silent"),
     "disk": ("log_dir_full", "log_dir_failed", "disk_filling", "disk_hangs"),
@@ -203,8 +206,15 @@ def _lock(found: Evidence, _reasons: Sequence[Reason]) -> Check:
             fix = "connect to that broker with -b, or end it first; leave the lock as it is"
             findings.append(Reason("lock", "info", what, fix=fix))
     held = ", ".join(sorted({_process(found, one) for one in found.dirs if one.holder}))
+    looked_at = _listed([str(one.path) for one in found.dirs])
     well = f"log directories here are held by {held}" if held else "the log directories are free"
-    return Check("lock", findings, well)
+    return Check("lock", findings, f"{well} ({looked_at})")
+
+
+def _listed(texts: Sequence[str]) -> str:
+    more = len(texts) - DIRECTORIES_SHOWN_MAX
+    shown = ", ".join(texts[:DIRECTORIES_SHOWN_MAX])
+    return f"{shown}, and {more} more" if more > 0 else shown
 
 
 def _process(found: Evidence, one: LocalDir) -> str:
@@ -255,7 +265,16 @@ def _with_topics(found: Evidence, reason: Reason) -> Reason:
         (name for name in sizes if not name.startswith("__") and sizes[name]),
         key=lambda name: -sizes[name],
     )[:LARGEST_TOPICS]
-    if not largest or reason.kind not in ("log_dir_full", "disk_filling"):
+    if broker is None or reason.kind not in ("log_dir_full", "disk_filling"):
+        return reason
+    of_topics, used = sum(sizes.values()), _used(broker)
+    if of_topics * 100 < TOPICS_SMALL_PERCENT * used:
+        fix = (
+            "free space there: something other than this broker's topics fills the volume. They "
+            f"take {size(of_topics)} of {size(used)} in use, so deleting records would help little"
+        )
+        return Reason(reason.kind, reason.severity, reason.what, reason.broker, fix=fix)
+    if not largest:
         return reason
     told = ", ".join(f"{name} {size(sizes[name])}" for name in largest)
     fix = (
@@ -263,6 +282,21 @@ def _with_topics(found: Evidence, reason: Reason) -> Reason:
         f"`pyrklog topic alter {largest[0]} --set retention.ms=86400000` keeps a day"
     )
     return Reason(reason.kind, reason.severity, reason.what, reason.broker, fix=fix)
+
+
+def _used(broker: BrokerEvidence) -> int:
+    """Bytes in use on the least used of the broker's volumes; 0 where one does not tell.
+
+    A finding does not say which volume it is about, so topics must be small beside each.
+    """
+    return min(
+        (
+            max(0, one.total_bytes - one.usable_bytes) if one.total_bytes > 0 else 0
+            for one in broker.log_dirs or ()
+            if one.error_code == 0
+        ),
+        default=0,
+    )
 
 
 def _chroot(found: Evidence, _reasons: Sequence[Reason]) -> Check:
@@ -443,12 +477,20 @@ def _zookeeper(found: Evidence, reasons: Sequence[Reason]) -> Check:
 
 
 def _options(found: Evidence, _reasons: Sequence[Reason]) -> Check:
-    """Of ``--data`` and ``--config``; other checks have their directories."""
+    """Of ``--data`` and ``--config``; other checks look into their directories."""
     findings = []
+    named = set(found.named.log_dirs)
+    for one in found.dirs:
+        if one.path in named and not one.exists:
+            what = f"the log directory {one.path} does not exist: no broker has written there"
+            how = "see that --data, or log.dirs of the file, is the one that the broker has"
+            findings.append(Reason("options", "warning", what, fix=how))
     if found.named.refusal is not None:
         what, fix = found.named.refusal
         findings.append(Reason("options", "error", f"a broker would not start: {what}", fix=fix))
-    return Check("options", findings, "a broker would start with the options given")
+    places = _listed([str(path) for path in found.named.log_dirs])
+    well = f"a broker would start with the options given, and use {places}"
+    return Check("options", findings, well)
 
 
 def _cluster(found: Evidence, reasons: Sequence[Reason]) -> Check:

@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import typer
@@ -43,6 +44,7 @@ def doctor(
     unhealthy.
     """
     _refuse_mistakes(bundle, include)
+    refuse_missing(data, config)
     from pyrklog.cli.doctor.checks import examined
     from pyrklog.cli.doctor.gathering import gather
     from pyrklog.cli.doctor.host import named_places
@@ -69,6 +71,24 @@ def _refuse_mistakes(bundle: str | None, include: list[str] | None) -> None:
     if bundle is not None and not bundle.endswith(ENDINGS):
         what = f"--bundle writes {', '.join(ENDINGS)}, not {bundle!r}"
         raise CliError(Problem.ARGUMENT_VALUE, what, "for example --bundle doctor.tar.gz")
+
+
+def _is_missing(path: str) -> bool:
+    """Not one that this user may not look at: the checks tell of that."""
+    try:
+        return not Path(path).exists()
+    except OSError:
+        return False
+
+
+def refuse_missing(data: str | None, config: str | None) -> None:
+    """Raises :class:`CliError` for a place that was named and is not there."""
+    if data and _is_missing(data):
+        fix = "give --data the directory that `pyrklog serve --data` has"
+        raise CliError(Problem.FILE_NOT_FOUND, f"the directory {data} does not exist", fix)
+    if config and _is_missing(config):
+        fix = "give --config the file that `pyrklog serve --config` has"
+        raise CliError(Problem.FILE_NOT_FOUND, f"the file {config} does not exist", fix)
 
 
 def _print(checks: "Sequence[Check]", evidence: "Evidence", output: OutputFormat) -> None:

@@ -68,6 +68,7 @@ class LocalDir:
     node_id: int | None = None
     zookeeper: str | None = None
     """The ``zookeeper.connect`` that it belongs to."""
+    exists: bool = True
 
 
 @dataclass(frozen=True)

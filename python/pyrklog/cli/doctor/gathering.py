@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 from collections.abc import Mapping
 from dataclasses import replace
@@ -62,7 +63,7 @@ def gather(settings: Settings, named: NamedPlaces) -> Evidence:
         for one in brokers.values()
         if one.is_local
         for place in one.log_dirs or ()
-        if Path(place.log_dir).is_dir()
+        if os.path.isdir(place.log_dir)
     }
     dirs = [local_dir(path, broker) for path, broker in paths.items()]
     return Evidence(

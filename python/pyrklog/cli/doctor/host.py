@@ -88,7 +88,14 @@ def local_dir(path: Path, broker: int | None) -> LocalDir:
     kept = next((address for _, address in read_notes([path])), None)
     lock = path / LOCK
     return LocalDir(
-        path, broker, lock_holder(lock), os.path.exists(lock), cluster_id, node_id, kept
+        path,
+        broker,
+        lock_holder(lock),
+        os.path.exists(lock),
+        cluster_id,
+        node_id,
+        kept,
+        exists=os.path.isdir(path),
     )
 
 

@@ -65,6 +65,8 @@ pub fn open_dirs(
         let refused = match error {
             LogDirError::Locked { .. } => OpenError::Locked(error.to_string()),
             LogDirError::Foreign(reason) => OpenError::Foreign(reason),
+            LogDirError::OtherCluster { .. } => OpenError::OtherCluster(error.to_string()),
+            LogDirError::OtherBroker { .. } => OpenError::OtherBroker(error.to_string()),
             LogDirError::Io { .. } => {
                 unusable.push((path.clone(), error.to_string()));
                 continue;

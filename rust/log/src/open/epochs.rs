@@ -62,6 +62,7 @@ impl Loader<'_> {
 
     /// Those of batches below `end`.
     fn epochs_of_batches(&self, loading: &mut LoadedState, end: i64) -> Result<(), OpenError> {
+        let mut log_end = loading.segments[0].base_offset();
         for segment in loading.segments.clone() {
             if segment.base_offset() >= end {
                 return Ok(());
@@ -77,7 +78,9 @@ impl Loader<'_> {
                         if header.base_offset >= end {
                             return Ok(());
                         }
-                        loading.note_epoch(header.partition_leader_epoch, header.base_offset);
+                        let start = self.config.epoch_start(header.base_offset, log_end);
+                        loading.note_epoch(header.partition_leader_epoch, start);
+                        log_end = header.last_offset() + 1;
                     }
                     Ok(None) => break,
                     Err(ScanError::Io(error)) => return Err(error.into()),

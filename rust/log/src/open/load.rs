@@ -57,6 +57,8 @@ pub(crate) struct LoadedState {
     pub unwritten: Vec<Unwritten>,
     /// Everything below was synced.
     pub synced_end: i64,
+    /// Everything below was compacted.
+    pub cleaned_end: i64,
 }
 
 #[derive(Debug)]
@@ -135,6 +137,7 @@ impl Loader<'_> {
             unwritten: Vec::new(),
 
             synced_end: state.recovery_point,
+            cleaned_end: state.cleaned_end,
             segments,
         };
         let indexed = files.take(FileKind::TransactionIndex);

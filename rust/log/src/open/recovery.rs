@@ -22,9 +22,9 @@ pub(super) struct Recovered {
     pub size: u64,
     /// The offset after its last batch.
     pub end_offset: i64,
-    pub first_timestamp: Option<i64>,
-    /// Offsets are missing between or in its batches: it was compacted.
+    /// Offsets are missing between or in its batches.
     pub is_thinned: bool,
+    pub first_timestamp: Option<i64>,
     /// Why the walk ended before the end of the file.
     pub cut: Option<String>,
 }
@@ -34,7 +34,11 @@ impl Loader<'_> {
     /// sound. Returns the content of the last remaining one.
     ///
     /// Without compaction segments follow one another without a gap; a gap means that written data
-    /// was lost before its sync. A topic that is no longer compacted keeps its gaps.
+    /// was lost before its sync. What was compacted, perhaps before the topic's policy changed, lies
+    /// below the recovery point, in directories of Kafka's below the cleaner's checkpoint. Gaps within
+    /// segments tell nothing: copies that keep their source's offsets have these, too. Except in logs
+    /// that another broker has left: Kafka's followers of compacted topics have gaps between segments
+    /// that no checkpoint knows.
     pub(super) fn recover(
         &self,
         state: &mut LoadedState,
@@ -42,6 +46,7 @@ impl Loader<'_> {
     ) -> Result<Recovered, OpenError> {
         let mut end_offset = state.segments[first].base_offset();
         let mut may_have_holes = self.config.cleanup_compact;
+        let intended_end = state.synced_end.max(state.cleaned_end);
         let mut i = first;
         loop {
             let segment = state.segments[i].clone();
@@ -53,10 +58,9 @@ impl Loader<'_> {
             state.report.recovered_segments += usize::from(segment.size() > 0);
             state.report.scanned_bytes += recovered.size;
             let next_base = state.segments.get(i + 1).map(|next| next.base_offset());
-            may_have_holes |= recovered.is_thinned;
-            // Synced data is not lost: a gap below the recovery point is intended.
+            may_have_holes |= self.is_unseen && recovered.is_thinned;
             let is_lost = |base| {
-                let is_unsynced = base > end_offset && base > state.synced_end;
+                let is_unsynced = base > end_offset && base > intended_end;
                 is_unsynced && !may_have_holes && !is_gap_intended(end_offset, base)
             };
             if recovered.cut.is_none() && next_base.is_some_and(is_lost) {
@@ -119,7 +123,15 @@ impl Loader<'_> {
                 }
             };
             match check(bytes, base_offset, recovered.end_offset) {
-                Ok(info) => self.apply(&mut recovered, state, &info, &met, base_offset),
+                Ok(info) => {
+                    let begins = match met.position {
+                        0 => expected,
+                        _ => recovered.end_offset,
+                    };
+                    let start = self.config.epoch_start(info.base_offset, begins);
+                    state.note_epoch(info.partition_leader_epoch, start);
+                    self.apply(&mut recovered, state, &info, &met, base_offset);
+                }
                 Err(reason) => {
                     recovered.cut = Some(reason);
                     break;
@@ -141,13 +153,12 @@ impl Loader<'_> {
         if position == 0 {
             recovered.first_timestamp = Some(facts.max_timestamp);
         }
-        recovered.is_thinned |= info.base_offset > recovered.end_offset
-            || i64::from(info.record_count) <= i64::from(info.last_offset_delta);
         let at = position as u32;
         recovered
             .indexes
             .add(facts, at, self.config.index_interval_bytes);
-        state.note_epoch(info.partition_leader_epoch, info.base_offset);
+        recovered.is_thinned |= info.base_offset > recovered.end_offset
+            || i64::from(info.record_count) <= i64::from(info.last_offset_delta);
         let place = SegmentPosition {
             segment_base,
             position: at,

@@ -42,6 +42,8 @@ pub struct OpenState {
     pub clean: bool,
     /// Everything below was synced.
     pub recovery_point: i64,
+    /// Everything below was compacted, so that offsets may be missing.
+    pub cleaned_end: i64,
     /// Records below were deleted.
     pub log_start_offset: i64,
     /// The last known high watermark.

@@ -149,6 +149,7 @@ impl Rig {
         OpenState {
             clean,
             recovery_point: self.log.recovery_point(),
+            cleaned_end: 0,
             log_start_offset: self.log.log_start_offset(),
             high_watermark: self.log.high_watermark(),
         }

@@ -20,6 +20,7 @@ pub const FIRST: &str = "00000000000000000000.log";
 pub const CLEAN: OpenState = OpenState {
     clean: true,
     recovery_point: 0,
+    cleaned_end: 0,
     log_start_offset: 0,
     high_watermark: 0,
 };
