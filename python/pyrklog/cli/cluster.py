@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from pyrklog.base.problems import Problem
-from pyrklog.cli import reassign, txns
+from pyrklog.cli import cluster_expand, reassign, txns
 from pyrklog.cli.admin_common import connect, say, show
 from pyrklog.cli.durations import parse_seconds
 from pyrklog.cli.failures import CliError, Exit, tell
@@ -270,3 +270,6 @@ def elect_leaders(
         say(options, "no leader needs to change")
     if done.code:
         raise typer.Exit(done.code)
+
+
+command(app, "expand", *CONNECTION, "quiet")(cluster_expand.expand)

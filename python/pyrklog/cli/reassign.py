@@ -107,10 +107,17 @@ def apply(
     rollback: str | None = option(
         "--rollback FILE", "Write the plan that undoes this one there, first.", None
     ),
+    from_end: bool = option(
+        "--from-end",
+        "New replicas start at their leaders' ends, and join once retention has deleted what they "
+        "lack; `cluster expand` says more.",
+        False,
+    ),
     watch: bool = option("-w, --watch", "Wait until nothing of it moves any more.", False),
     dry_run: OnlySaid = False,
 ) -> None:
     """Begin the moves of a plan. Partitions that move already get new targets."""
+    from pyrklog.cli.expansion import Start, from_the_end, tell_copied
     from pyrklog.cli.reassign_cluster import ReassignmentAdmin
     from pyrklog.cli.reassign_plan import amount, parse_plan, parse_throttle, render_plan
 
@@ -122,6 +129,8 @@ def apply(
     if not wanted:
         say(options, "nothing to do: the plan is empty")
         return
+    start = from_the_end(cluster, wanted) if from_end else Start(set(), {})
+    tell_copied(start)
     if dry_run:
         _say_only(cluster, options, before, wanted)
         return
@@ -134,7 +143,7 @@ def apply(
     if rate_bytes is not None:
         cluster.throttle(before, wanted, rate_bytes)
         say(options, f"each broker copies at most {amount(rate_bytes)}/s")
-    results = cluster.alter(wanted)
+    results = cluster.alter(wanted, at_end=start.at_end)
     codes = []
     for place in wanted:
         if results[place][0]:
@@ -308,11 +317,14 @@ def _largest(sizes: Any) -> "dict[PartitionKey, int]":
 def _progress(
     cluster: "ReassignmentAdmin", places: "set[PartitionKey] | None"
 ) -> list[dict[str, Any]]:
+    from pyrklog.cli.expansion import lacking
+
     moving = cluster.moving()
     chosen = [place for place in sorted(moving) if places is None or place in places]
     # A broker that has just died stays listed for a moment: its replicas count as not copied.
     sizes = cluster.sizes(without_silent=True) if chosen else {}
     whole = _largest(sizes)
+    lacks = lacking(cluster, {place: moving[place] for place in chosen})
     items = []
     for place in chosen:
         one = moving[place]
@@ -329,6 +341,7 @@ def _progress(
                 "percent": int(100 * there / wanted) if wanted else 100,
                 "bytes_left": wanted - there,
                 "eta_s": None,
+                **lacks.get(place, {}),
             }
         )
     return items
@@ -367,7 +380,7 @@ def _listing(items: list[dict[str, Any]], cluster_id: str | None) -> "Listing":
 
     shown = columns(
         "topic, partition>, replicas*, adding, removing, percent> %, bytes_left> BYTES LEFT, "
-        "eta_s> ETA S"
+        "eta_s> ETA S, lacks"
     )
     return Listing("pyrklog.reassignments/1", shown, items, cluster_id)
 

@@ -1,0 +1,232 @@
+"""New brokers: which partitions they get, and what their replicas still lack
+(``docs/understanding/expansion.md``)."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Collection, Mapping
+from typing import Any, NamedTuple
+
+from pyrklog.base.problems import Problem
+from pyrklog.cli.connection import PartitionKey
+from pyrklog.cli.failures import CliError
+from pyrklog.cli.reassign_cluster import ReassignmentAdmin
+from pyrklog.cli.reassign_plan import Placement, Sizes, propose
+from pyrklog.protocol.api_versions import API_VERSIONS, ApiVersionsRequest
+from pyrklog.protocol.configs import (
+    DESCRIBE_CONFIGS,
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+)
+from pyrklog.protocol.list_offsets import (
+    EARLIEST,
+    LIST_OFFSETS,
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsTopic,
+)
+from pyrklog.protocol.reassignments import OngoingPartitionReassignment
+
+REPLICA_START = 20_010
+"""API key that only brokers serve which know replicas that start at their leader's end."""
+RETENTION = "retention"
+_ANY_REPLICA = -2
+"""As a replica id: followers tell of their logs, too."""
+_OFFSETS_VERSION = 1
+_CONFIGS_VERSION = 1
+_TOPIC = 2
+_POLICY, _RETENTION_MS, _RETENTION_BYTES = "cleanup.policy", "retention.ms", "retention.bytes"
+
+Options = Mapping[str, Mapping[str, str | None]]
+"""Options of topics."""
+
+
+def choose(
+    placement: Placement,
+    sizes: Sizes,
+    racks: Mapping[int, str | None],
+    fresh: Collection[int],
+    topics: Collection[str],
+) -> dict[PartitionKey, tuple[int, ...]]:
+    """The partitions of ``topics`` (empty: all) that give a replica to one of the ``fresh``
+    brokers, so that brokers end alike. Nothing else decides it.
+
+    ``racks`` has all live brokers. A partition with a replica on another one stays as it is: that
+    broker may come back.
+    """
+    movable = {
+        place: replicas
+        for place, replicas in placement.items()
+        if (not topics or place[0] in topics) and all(broker in racks for broker in replicas)
+    }
+    proposed = propose(movable, sizes, sorted(racks), racks=racks)
+    chosen = {}
+    for place, replicas in proposed.items():
+        added = set(replicas).difference(movable[place])
+        if added and added.issubset(fresh):
+            chosen[place] = replicas
+    return chosen
+
+
+def why_copied(options: Mapping[str, str | None]) -> str | None:
+    """Why new replicas of a topic copy it in any case; None if they may start at the end."""
+    policies = {one.strip() for one in (options.get(_POLICY) or "delete").split(",")}
+    if policies != {"delete"}:
+        return "it is compacted"
+    if not _is_limited(options):
+        return "retention deletes nothing of it"
+    return None
+
+
+def _is_limited(options: Mapping[str, str | None]) -> bool:
+    limits = (options.get(_RETENTION_MS), options.get(_RETENTION_BYTES))
+    return any(limit is not None and not limit.startswith("-") for limit in limits)
+
+
+class Start(NamedTuple):
+    """``at_end``: partitions whose new replicas start at the leader's end. ``copied``: topics that
+    are copied in any case, and why."""
+
+    at_end: set[PartitionKey]
+    copied: dict[str, str]
+
+
+class Backlog(NamedTuple):
+    """What one new replica lacks. ``start``: its log start offset, None if its broker does not
+    tell. ``is_partial``: it has no record below ``start`` and gets none by following. ``by``: what
+    ends that, None if nothing does."""
+
+    broker: int
+    start: int | None
+    leader_start: int | None
+    by: str | None
+
+    @property
+    def is_partial(self) -> bool:
+        known = self.start is not None and self.leader_start is not None
+        return known and self.records_left > 0
+
+    @property
+    def records_left(self) -> int:
+        """Offsets between both log starts."""
+        if self.start is None or self.leader_start is None:
+            return 0
+        return max(0, self.start - self.leader_start)
+
+    def text(self) -> str:
+        end = "until retention deletes them" if self.by == RETENTION else "and nothing ends it"
+        return f"{self.broker}: {self.records_left} below {self.start}, {end}"
+
+    def item(self) -> dict[str, Any]:
+        return {
+            "broker": self.broker,
+            "start": self.start,
+            "leader_start": self.leader_start,
+            "records_left": self.records_left,
+            "by": self.by,
+        }
+
+
+def from_the_end(admin: ReassignmentAdmin, wanted: Placement) -> Start:
+    """Which partitions of a plan may have new replicas start at the end, and which topics are
+    copied for a reason. Raises :class:`CliError` where brokers do not know such replicas."""
+    live = [one.broker_id for one in admin.describe().brokers]
+    versions = admin.ask_each(API_VERSIONS, 0, dict.fromkeys(live, ApiVersionsRequest()))
+    silent = [broker for broker in live if broker not in versions]
+    if silent:
+        raise CliError(Problem.BROKER_AWAY, f"broker {_list(silent)} does not answer")
+    unable = [
+        broker
+        for broker, told in sorted(versions.items())
+        if all(api.api_key != REPLICA_START for api in told.api_keys)
+    ]
+    if unable:
+        noun = "broker" if len(unable) == 1 else "brokers"
+        what = f"{noun} {_list(unable)} cannot start replicas at a leader's end"
+        raise CliError(Problem.NOT_PYRKLOG, what, "copy instead, or upgrade them first")
+    told = _options(admin, {topic for topic, _ in wanted})
+    copied = {name: why for name, one in told.items() if (why := why_copied(one)) is not None}
+    return Start({place for place in wanted if place[0] not in copied}, copied)
+
+
+def backlogs(
+    admin: ReassignmentAdmin, moving: Mapping[PartitionKey, OngoingPartitionReassignment]
+) -> dict[PartitionKey, list[Backlog]]:
+    """What each replica lacks that is being added."""
+    if not moving:
+        return {}
+    leaders = admin.leaders()
+    asked: dict[int, list[PartitionKey]] = {}
+    for place, one in moving.items():
+        for broker in {leaders.get(place, -1), *one.adding_replicas}:
+            asked.setdefault(broker, []).append(place)
+    starts = _log_starts(admin, asked)
+    options = _options(admin, {topic for topic, _ in moving})
+    found: dict[PartitionKey, list[Backlog]] = {}
+    for place, one in moving.items():
+        leader_start = starts.get((place, leaders.get(place, -1)))
+        by = RETENTION if _is_limited(options.get(place[0], {})) else None
+        found[place] = [
+            Backlog(broker, starts.get((place, broker)), leader_start, by)
+            for broker in one.adding_replicas
+        ]
+    return found
+
+
+def lacking(
+    admin: ReassignmentAdmin, moving: Mapping[PartitionKey, OngoingPartitionReassignment]
+) -> dict[PartitionKey, dict[str, Any]]:
+    """Fields for partitions of the list of moves: ``partial``, and ``lacks`` for people."""
+    found = {}
+    for place, lacks in backlogs(admin, moving).items():
+        partial = [one for one in lacks if one.is_partial]
+        text = "; ".join(one.text() for one in partial) or None
+        found[place] = {"partial": [one.item() for one in partial], "lacks": text}
+    return found
+
+
+def tell_copied(start: Start) -> None:
+    """Says why topics are copied, on standard error."""
+    for topic, why in sorted(start.copied.items()):
+        print(f"{topic} is copied: {why}", file=sys.stderr, flush=True)
+
+
+def _options(admin: ReassignmentAdmin, topics: Collection[str]) -> Options:
+    """What decides how topics are deleted from. Raises :class:`CliError`."""
+    keys = [_POLICY, _RETENTION_MS, _RETENTION_BYTES]
+    wanted = [DescribeConfigsResource(_TOPIC, name, keys) for name in sorted(topics)]
+    for one in admin.describe().brokers if wanted else ():
+        request = {one.broker_id: DescribeConfigsRequest(wanted)}
+        for told in admin.ask_each(DESCRIBE_CONFIGS, _CONFIGS_VERSION, request).values():
+            return {
+                resource.resource_name: {entry.name: entry.value for entry in resource.configs}
+                for resource in told.results
+            }
+    if wanted:
+        raise CliError(Problem.NO_BROKER, "no broker tells options of topics", "try again")
+    return {}
+
+
+def _log_starts(
+    admin: ReassignmentAdmin, wanted: Mapping[int, Collection[PartitionKey]]
+) -> dict[tuple[PartitionKey, int], int]:
+    """Log starts of replicas, from their brokers; without those that do not tell."""
+    requests = {}
+    for broker, places in wanted.items():
+        topics: dict[str, list[ListOffsetsPartition]] = {}
+        for topic, index in sorted(places):
+            asked = ListOffsetsPartition(index, timestamp=EARLIEST)
+            topics.setdefault(topic, []).append(asked)
+        asked_topics = [ListOffsetsTopic(*each) for each in topics.items()]
+        requests[broker] = ListOffsetsRequest(_ANY_REPLICA, topics=asked_topics)
+    return {
+        ((answered.name, one.partition_index), broker): one.offset
+        for broker, told in admin.ask_each(LIST_OFFSETS, _OFFSETS_VERSION, requests).items()
+        for answered in told.topics
+        for one in answered.partitions
+        if not one.error_code and one.offset >= 0
+    }
+
+
+def _list(brokers: Collection[int]) -> str:
+    return ",".join(map(str, brokers))
