@@ -98,6 +98,16 @@ impl StartAtEnd {
     }
 }
 
+/// The leader epochs in the content of `partial`.
+pub(crate) fn epochs_of(content: &[u8]) -> Option<LeaderEpochs> {
+    let mut lines = content.splitn(3, |byte| *byte == b'\n');
+    let (version, _start, epochs) = (lines.next()?, lines.next()?, lines.next()?);
+    if version != b"0" || !epochs.ends_with(b"\n") {
+        return None;
+    }
+    LeaderEpochs::parse(names::PARTIAL, epochs).ok()
+}
+
 /// Removes the file `partial`.
 #[derive(Debug)]
 pub struct WholeJob {
@@ -142,6 +152,11 @@ impl Log {
             env: Arc::clone(&self.env),
             folder: Arc::clone(&self.folder),
         })
+    }
+
+    /// The leader epochs of the log at whose end it began; none if the file cannot be read.
+    pub(crate) fn others_epochs(&self) -> Option<LeaderEpochs> {
+        epochs_of(self.partial.as_deref()?)
     }
 
     /// It is an ordinary log from now on.

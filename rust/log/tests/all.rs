@@ -16,6 +16,7 @@ mod directory;
 mod down_convert;
 mod giving_way;
 mod holes;
+mod join;
 mod kafka_files;
 mod no_space;
 mod old_formats;

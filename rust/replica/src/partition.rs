@@ -198,6 +198,8 @@ pub struct PartitionState {
     partial: Vec<i32>,
     /// How this partial replica begins in this leader epoch.
     pub beginning: Beginning,
+    /// Sources of a back-fill that have failed in this leader epoch, counted each time.
+    pub failed_sources: usize,
     /// Its log could not be opened for lack of space; retried when there is some.
     pub waits_for_space: bool,
     /// Start offset of the leader epoch, while this broker leads.
@@ -244,6 +246,7 @@ impl<D: Directory> Partition<D> {
             is_held: false,
             partial: Vec::new(),
             beginning: Beginning::Undecided,
+            failed_sources: 0,
             waits_for_space: false,
             epoch_start: -1,
             took_over_ms: None,
@@ -380,6 +383,7 @@ impl PartitionState {
         self.partial = decision.partial.to_vec();
         if is_new_epoch {
             self.beginning = Beginning::Undecided;
+            self.failed_sources = 0;
         }
         let mut followers = Vec::with_capacity(self.replicas.len());
         for id in self

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use pyrklog_log::{Log, StartAtEnd};
+use pyrklog_log::StartAtEnd;
 use pyrklog_wire::ErrorCode;
 use pyrklog_wire::api::key;
 use pyrklog_wire::list_offsets::{
@@ -17,6 +17,7 @@ use crate::follower::fetcher_queue::Fetchers;
 use crate::follower::link::LinkError;
 use crate::follower::truncation::{Cut, until_written};
 use pyrklog_replica::partition::{Beginning, Standing};
+use pyrklog_storage::checkpoints::CutLog;
 use pyrklog_storage::log_dir_state::Partition;
 use pyrklog_storage::log_loader::Command;
 use pyrklog_storage::log_manager::LogManager;
@@ -191,14 +192,23 @@ pub fn submit_whole(
 }
 
 fn become_whole(logs: &Arc<LogManager>, partition: &Partition) {
-    let job = {
+    let (cut_log, job) = {
         let state = partition.lock();
-        let log = state.log.as_ref();
         let is_whole = state.standing() == Standing::IsWhole;
-        log.filter(|_| is_whole).and_then(Log::whole_job)
+        let Some(log) = state.log.as_ref().filter(|_| is_whole) else {
+            return;
+        };
+        (CutLog::of(log), log.whole_job())
     };
     let Some(job) = job else { return };
-    if !until_written(logs, partition, || job.execute()) {
+    // Once the file is gone, the next start believes the checkpoint: with a log start from before a
+    // back-fill it would delete what was joined.
+    let (topic, index) = (&*partition.topic.name, partition.index);
+    let is_written = until_written(logs, partition, || {
+        partition.dir().write_cut(topic, index, cut_log)?;
+        job.execute()
+    });
+    if !is_written {
         return;
     }
     if let Some(log) = &mut partition.lock().log {

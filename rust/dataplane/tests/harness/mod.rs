@@ -82,6 +82,7 @@ pub fn cluster() -> ClusterConfig {
         fetch_max_bytes: 1 << 20,
         fetch_response_max_bytes: 10 << 20,
         fetch_backoff_ms: 100,
+        back_fill_rate_bytes: 0,
         socket_timeout_ms: 5_000,
         reads_by_rack: false,
     }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::sync::Arc;
 
-use crate::at_end::PARTIAL_BYTES_MAX;
+use crate::at_end::{PARTIAL_BYTES_MAX, epochs_of};
 use crate::config::LogConfig;
 use crate::dir_cache::FoundSegments;
 use crate::disk;
@@ -123,10 +123,21 @@ impl Loader<'_> {
         let mut files = self.convert_old_segments(files, &state, suspects, &mut report)?;
         let logs = files.take(FileKind::Log);
         let segments = self.segments(&logs, state.log_start_offset)?;
+        let partial = self.read_partial(&files)?;
+        let known = match partial.as_deref().and_then(epochs_of) {
+            // Its own file lacks those of segments that were joined just before a kill.
+            Some(others) if known.earliest().is_some() => known.with_older(&others),
+            _ => known,
+        };
+        let log_start = match partial {
+            // The checkpoint is written after a segment was joined, and may not know it yet.
+            Some(_) => segments[0].base_offset(),
+            None => state.log_start_offset.max(segments[0].base_offset()),
+        };
         let mut loading = LoadedState {
             report,
-            partial: self.read_partial(&files)?,
-            log_start: state.log_start_offset.max(segments[0].base_offset()),
+            partial,
+            log_start,
             epochs: LeaderEpochs::new(),
             epochs_changed: false,
             producers: ProducerStates::new(),

@@ -49,6 +49,16 @@ impl PartitionState {
         }
     }
 
+    /// Where the log begins, if the leader has records below that which can be back-filled now: they
+    /// are committed, and the controller lets the replica lack them.
+    pub fn back_fill_end(&self) -> Option<i64> {
+        let log = self.log.as_ref().filter(|log| log.is_partial())?;
+        let end = log.log_start_offset();
+        let is_follower = self.role == Role::Follower && self.is_partial(self.node_id);
+        let is_known = self.leader_log_start >= 0 && self.leader_high_watermark >= end;
+        (is_follower && is_known && end > self.leader_log_start).then_some(end)
+    }
+
     /// Whether an offset lies below the log, and the leader may have it.
     pub fn lacks(&self, offset: i64) -> bool {
         let log = self.log.as_ref().filter(|log| log.is_partial());
