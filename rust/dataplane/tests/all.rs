@@ -5,6 +5,7 @@
 
 mod harness;
 
+mod back_fill;
 mod bad_input;
 mod broken_invariant;
 mod broker_replies;

@@ -73,6 +73,8 @@ struct Task {
 struct Incoming {
     fill: Fill,
     aborted: Vec<AbortedTxn>,
+    /// Bytes of the source's segment that have not come yet.
+    left_bytes: u64,
 }
 
 /// The partitions that are back-filled from one broker, in turns of a segment.
@@ -202,19 +204,25 @@ impl BackFill {
             }
             .encode(out, SEGMENTS_VERSION),
             FillQuestion::Records(fetch_offset) => {
+                let left_bytes = task.segment.as_ref().map_or(0, |one| one.left_bytes);
+                // What lies behind the segment is here already.
+                let max_bytes = match i32::try_from(left_bytes) {
+                    Ok(left @ 1..) => left.min(cluster.fetch_max_bytes),
+                    _ => cluster.fetch_max_bytes,
+                };
                 let partitions = [FetchPartition {
                     index,
                     current_leader_epoch: task.leader_epoch,
                     fetch_offset,
                     last_fetched_epoch: -1,
                     log_start_offset: -1,
-                    max_bytes: cluster.fetch_max_bytes,
+                    max_bytes,
                     directory_id: [0; 16],
                 }];
                 // As a consumer does: no replica counts it, and only committed records come.
                 FetchRequestToWrite {
                     max_wait_ms: 0,
-                    max_bytes: cluster.fetch_max_bytes,
+                    max_bytes,
                     topics: &[FetchTopicToWrite {
                         name: "",
                         id: topic.id,
@@ -281,7 +289,12 @@ impl BackFill {
             Some(plan) => {
                 let aborted = response.aborted.iter().map(aborted_txn).collect();
                 let fill = plan.open();
-                task.segment = Some(Incoming { fill, aborted });
+                let left_bytes = u64::try_from(response.size_bytes).unwrap_or(0);
+                task.segment = Some(Incoming {
+                    fill,
+                    aborted,
+                    left_bytes,
+                });
             }
             None => task.until_ms = mono_ms() + LOOK_MS,
         }
@@ -297,6 +310,7 @@ impl BackFill {
         if segment.fill.next_offset() != offset {
             return;
         }
+        segment.left_bytes = segment.left_bytes.saturating_sub(records.len() as u64);
         match segment.fill.add(records) {
             Err(error) => return self.failed(&error),
             Ok(()) if segment.fill.next_offset() == offset => {
