@@ -29,7 +29,8 @@ def cluster(
 ) -> Iterator[BrokerCluster]:
     """Broker 4 has nothing but what tests move to it."""
     folder = tmp_path_factory.mktemp("expanded")
-    cluster = BrokerCluster(f"{zookeeper.address}/expand", folder, count=4)
+    rate = {"pyrklog.expansion.rate": 0}
+    cluster = BrokerCluster(f"{zookeeper.address}/expand", folder, count=4, **rate)
     yield cluster.start()
     cluster.close()
 
@@ -155,7 +156,7 @@ def test_a_cancellation_leaves_the_earlier_replicas(
     ("options", "why"),
     [
         ({"cleanup_policy": "compact"}, "it is compacted"),
-        ({"retention_ms": "-1"}, "retention deletes nothing of it"),
+        ({"retention_ms": "-1"}, "retention deletes nothing of it, and its new brokers back-fill nothing"),
     ],
 )
 def test_what_retention_never_makes_whole_is_copied(

@@ -6,10 +6,12 @@ from pathlib import Path
 import pytest
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
+from typer.testing import CliRunner
 
+from pyrklog.cli.app import app
 from tests.support import reassigning
 from tests.support.cluster import BrokerCluster
-from tests.support.cluster_clients import consume, in_sync
+from tests.support.cluster_clients import consume, in_sync, produce
 from tests.support.cluster_load import Writer, check
 from tests.support.waiting import wait_until
 
@@ -18,7 +20,8 @@ pytestmark = pytest.mark.jvm
 
 @pytest.fixture
 def cluster(new_cluster: Callable[..., BrokerCluster]) -> BrokerCluster:
-    return new_cluster(count=4).start()
+    """Nothing is back-filled."""
+    return new_cluster(count=4, **{"pyrklog.expansion.rate": 0}).start()
 
 
 def begin(cluster: BrokerCluster, topic: str, *replicas: int) -> tuple[AdminClient, Writer]:
@@ -131,3 +134,56 @@ def test_next_controller_goes_on(cluster: BrokerCluster, topic: str) -> None:
         assert listed(cluster, topic) == []
     finally:
         writer.stop()
+
+
+RATE = 30_000
+"""Bytes a second of a slow back-fill."""
+LARGE = [b"x" * 10_000] * 100
+
+
+def test_back_fill_goes_on_after_kills_of_all_who_take_part(
+    new_cluster: Callable[..., BrokerCluster], topic: str
+) -> None:
+    options = {"pyrklog.expansion.rate": RATE, "log.segment.bytes": 50_000}
+    cluster = new_cluster(count=4, **options).start()
+    controller, first, second, added = sorted(
+        cluster.brokers, key=lambda number: number != cluster.controller()
+    )
+    admin, writer = begin(cluster, topic, first, second)
+    try:
+        produce(cluster, topic, 1, LARGE)
+        writer.go_on()
+        expand(cluster, topic, first, second, added)
+        start = start_of(cluster, topic, added)
+
+        def joined() -> int:
+            """The log's first segment at the new broker."""
+            return min(int(path.stem) for path in folder(cluster, topic, added).glob("*.log"))
+
+        for killed in (added, second, first, controller):
+            before = joined()
+            wait_until(lambda before=before: joined() < before, "it is not back-filled")
+            assert joined() > 0, "it goes by the rate"
+            cluster.brokers[killed].kill()
+            cluster.brokers[killed].start()
+            writer.go_on()
+        assert added not in state(cluster, topic)[1]
+        replicas = {first, second, added}
+        wait_until(lambda: state(cluster, topic)[1] == replicas, "it does not arrive", 120)
+        assert start > joined() == 0
+        assert listed(cluster, topic) == []
+        assert not (folder(cluster, topic, added) / "partial").exists()
+        writer.go_on()
+    finally:
+        writer.stop()
+    done = CliRunner().invoke(app, ["-b", cluster.bootstrap, "log", "verify", topic])
+    assert done.exit_code == 0, done.stdout + done.stderr
+    # The new broker leads, and has everything from the beginning on.
+    asked = cluster.brokers[cluster.controller()].bootstrap
+    reassigning.move(asked, topic, [added])
+    wait_until(lambda: state(cluster, topic) == (added, {added}), "it does not lead")
+    values = consume(cluster, topic, writer.count + len(LARGE), "of the new leader")
+    numbers = [int(value) for value in values if len(value) < len(LARGE[0])]
+    assert len(numbers) == len(set(numbers)) == len(values) - len(LARGE)
+    assert set(numbers) >= writer.acknowledged[0]
+    assert numbers == sorted(numbers)

@@ -24,7 +24,7 @@ def main() -> int:
         "--only",
         action="append",
         default=[],
-        choices=("changes_minimum", "allows_unclean", "hangs", "caches", "transactions", "expands"),
+        choices=("changes_minimum", "allows_unclean", "hangs", "caches", "transactions", "expands", "fills"),
         help="only seeds with that",
     )
     parser.add_argument(

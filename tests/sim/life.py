@@ -42,6 +42,8 @@ from tests.sim.volumes import CACHE_BYTES
 from tests.sim.zookeeper import SESSION_TIMEOUT_US
 
 LISTENER = "PLAINTEXT"
+FILLED_SEGMENT_BYTES = "2000"
+"""So that a back-fill has several segments."""
 SYNC_US = 1_000_000
 EVENTS_MAX = 1_000
 SHUTDOWN_US = 50_000
@@ -126,7 +128,7 @@ class Life(BrokerLife):
         self.checker = checker
         self._exited = exited
         self._ends = ends
-        self._config = _config(broker.id)
+        self._config = _config(broker.id, fills=self.cluster.settings.fills)
         settings = plane_settings(self._config, broker.id, "simulation")
         core().set_now_ms(cluster.heap.now_ms)
         self.sim: Any = core().SimPlane(self._with_cache(settings), broker.volume.disk)
@@ -449,7 +451,8 @@ class Life(BrokerLife):
 
 
 @cache
-def _config(broker: int) -> BrokerConfig:
+def _config(broker: int, *, fills: bool) -> BrokerConfig:
+    segment_bytes = {"log.segment.bytes": FILLED_SEGMENT_BYTES} if fills else {}
     return load_config(
         flags={
             "broker.id": str(broker),
@@ -462,6 +465,8 @@ def _config(broker: int) -> BrokerConfig:
             "pyrklog.unwritten.max.bytes": "65536",
             "replica.lag.time.max.ms": "1500",
             "replica.socket.timeout.ms": "3000",
+            "pyrklog.expansion.rate": "100000" if fills else "0",
+            **segment_bytes,
             "controller.socket.timeout.ms": "3000",
             "transaction.abort.timed.out.transaction.cleanup.interval.ms": "500",
         }

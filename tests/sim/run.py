@@ -30,6 +30,8 @@ MINIMUM_SHARE, UNCLEAN_SHARE, HANG_SHARE, CACHE_SHARE = 0.25, 0.2, 0.25, 0.25
 """Shares of seeds."""
 EXPAND_SHARE = 0.4
 """Share of the seeds with moves."""
+FILL_SHARE = 0.6
+"""Of those, with back-fills."""
 TRANSACTION_SHARE = 0.2
 """Share of the seeds in which nothing promised may be lost."""
 TRANSACTION_FAULT_SHARE = 0.4
@@ -120,6 +122,7 @@ def plain_settings_of(seed: int) -> Settings:
     return settings._replace(
         moves=moves,
         expands=moves and random.Random(f"{seed}/expands").random() < EXPAND_SHARE,
+        fills=random.Random(f"{seed}/fills").random() < FILL_SHARE,
         makes_topics=round_ % 4 == 3,
         cuts_power=cuts_power,
         changes_minimum=dice.random() < MINIMUM_SHARE,
@@ -184,7 +187,7 @@ def _play(world: World, settings: Settings, script: Sequence[Action]) -> int:
     while (unsettled := _unsettled(world, load)) is not None:
         if world.heap.now_us >= deadline_us:
             world.violated(f"it does not heal: {unsettled}")
-        if settings.expands:
+        if settings.expands and not settings.fills:
             # As retention does: partial replicas become whole, and moves end.
             for index in settings.partitions:
                 delete_records(world, index)

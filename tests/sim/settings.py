@@ -26,6 +26,8 @@ class Settings(NamedTuple):
     moves: bool = False
     expands: bool = False
     """Some moves let new replicas begin at their leaders' ends. Records are deleted."""
+    fills: bool = False
+    """What such replicas lack is back-filled, in small segments."""
     makes_topics: bool = False
     changes_minimum: bool = False
     allows_unclean: bool = False
@@ -45,6 +47,7 @@ def without_losses(settings: Settings) -> Settings:
     return settings._replace(
         moves=False,
         expands=False,
+        fills=False,
         cuts_power=False,
         changes_minimum=False,
         allows_unclean=False,

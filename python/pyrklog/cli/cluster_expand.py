@@ -42,8 +42,8 @@ def expand(
     topics: list[str] | None = option("-t, --topic T,...", "Only these; default: all.", None),
     mode: Mode | None = option(
         "--mode tail|copy",
-        "tail: new replicas get new records only, and join once retention has deleted what they "
-        "lack; nothing is read from disks. copy: they copy all. Default: tail.",
+        "tail: new replicas start at their leaders' ends, and get older records later, or wait "
+        "until retention has deleted them. copy: they copy all before. Default: tail.",
         None,
     ),
     throttle: str | None = option(
@@ -61,7 +61,7 @@ def expand(
     """Give new brokers their share of the partitions.
 
     A replica that starts at its leader's end leads nothing and is not in sync before it is whole.
-    Topics that are compacted, or that retention deletes nothing of, are copied.
+    Compacted topics are copied.
     """
     from pyrklog.cli.reassign_cluster import ReassignmentAdmin
     from pyrklog.cli.reassign_plan import parse_throttle
@@ -121,7 +121,7 @@ class _Run:
         moving = self._admin.moving()
         still = {place: replicas for place, replicas in before.items() if place not in moving}
         wanted = choose(still, self._sizes(), racks, self._fresh, self._topics)
-        start = from_the_end(self._admin, wanted) if is_tail else Start(set(), {})
+        start = from_the_end(self._admin, before, wanted) if is_tail else Start(set(), {})
         return _Plan(before, wanted, start)
 
     def _sizes(self) -> dict["PartitionKey", int]:

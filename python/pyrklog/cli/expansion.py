@@ -29,12 +29,13 @@ from pyrklog.protocol.reassignments import OngoingPartitionReassignment
 
 REPLICA_START = 20_010
 """API key that only brokers serve which know replicas that start at their leader's end."""
-RETENTION = "retention"
+RETENTION, BACK_FILL = "retention", "back-fill"
 _ANY_REPLICA = -2
 """As a replica id: followers tell of their logs, too."""
 _OFFSETS_VERSION = 1
 _CONFIGS_VERSION = 1
-_TOPIC = 2
+_TOPIC, _BROKER = 2, 4
+_FILL_RATE = "pyrklog.expansion.rate"
 _POLICY, _RETENTION_MS, _RETENTION_BYTES = "cleanup.policy", "retention.ms", "retention.bytes"
 
 Options = Mapping[str, Mapping[str, str | None]]
@@ -68,19 +69,26 @@ def choose(
     return chosen
 
 
-def why_copied(options: Mapping[str, str | None]) -> str | None:
-    """Why new replicas of a topic copy it in any case; None if they may start at the end."""
+def why_copied(options: Mapping[str, str | None], *, is_filled: bool) -> str | None:
+    """Why new replicas of a topic copy it in any case; None if they may start at the end.
+    ``is_filled``: their brokers back-fill."""
     policies = {one.strip() for one in (options.get(_POLICY) or "delete").split(",")}
     if policies != {"delete"}:
         return "it is compacted"
-    if not _is_limited(options):
-        return "retention deletes nothing of it"
+    if not is_filled and not _is_limited(options):
+        return "retention deletes nothing of it, and its new brokers back-fill nothing"
     return None
 
 
 def _is_limited(options: Mapping[str, str | None]) -> bool:
     limits = (options.get(_RETENTION_MS), options.get(_RETENTION_BYTES))
     return any(limit is not None and not limit.startswith("-") for limit in limits)
+
+
+_ENDS = {
+    RETENTION: "until retention deletes them",
+    BACK_FILL: "until they are back-filled",
+}
 
 
 class Start(NamedTuple):
@@ -93,7 +101,7 @@ class Start(NamedTuple):
 
 class Backlog(NamedTuple):
     """What one new replica lacks. ``start``: its log start offset, None if its broker does not
-    tell. ``is_partial``: it has no record below ``start`` and gets none by following. ``by``: what
+    tell. ``is_partial``: it has no record below ``start``, and gets none by following. ``by``: what
     ends that, None if nothing does."""
 
     broker: int
@@ -114,7 +122,7 @@ class Backlog(NamedTuple):
         return max(0, self.start - self.leader_start)
 
     def text(self) -> str:
-        end = "until retention deletes them" if self.by == RETENTION else "and nothing ends it"
+        end = _ENDS.get(self.by or "", "and nothing ends it")
         return f"{self.broker}: {self.records_left} below {self.start}, {end}"
 
     def item(self) -> dict[str, Any]:
@@ -127,7 +135,7 @@ class Backlog(NamedTuple):
         }
 
 
-def from_the_end(admin: ReassignmentAdmin, wanted: Placement) -> Start:
+def from_the_end(admin: ReassignmentAdmin, before: Placement, wanted: Placement) -> Start:
     """Which partitions of a plan may have new replicas start at the end, and which topics are
     copied for a reason. Raises :class:`CliError` where brokers do not know such replicas."""
     live = [one.broker_id for one in admin.describe().brokers]
@@ -144,8 +152,15 @@ def from_the_end(admin: ReassignmentAdmin, wanted: Placement) -> Start:
         noun = "broker" if len(unable) == 1 else "brokers"
         what = f"{noun} {_list(unable)} cannot start replicas at a leader's end"
         raise CliError(Problem.NOT_PYRKLOG, what, "copy instead, or upgrade them first")
-    told = _options(admin, {topic for topic, _ in wanted})
-    copied = {name: why for name, one in told.items() if (why := why_copied(one)) is not None}
+    fresh: dict[str, set[int]] = {}
+    for place, replicas in wanted.items():
+        fresh.setdefault(place[0], set()).update(set(replicas).difference(before[place]))
+    filling = _filling(admin, set().union(*fresh.values()))
+    copied = {}
+    for name, one in _options(admin, fresh).items():
+        why = why_copied(one, is_filled=fresh[name] <= filling)
+        if why is not None:
+            copied[name] = why
     return Start({place for place in wanted if place[0] not in copied}, copied)
 
 
@@ -162,12 +177,18 @@ def backlogs(
             asked.setdefault(broker, []).append(place)
     starts = _log_starts(admin, asked)
     options = _options(admin, {topic for topic, _ in moving})
+    filling = _filling(admin, {b for one in moving.values() for b in one.adding_replicas})
     found: dict[PartitionKey, list[Backlog]] = {}
     for place, one in moving.items():
         leader_start = starts.get((place, leaders.get(place, -1)))
-        by = RETENTION if _is_limited(options.get(place[0], {})) else None
+        otherwise = RETENTION if _is_limited(options.get(place[0], {})) else None
         found[place] = [
-            Backlog(broker, starts.get((place, broker)), leader_start, by)
+            Backlog(
+                broker,
+                starts.get((place, broker)),
+                leader_start,
+                BACK_FILL if broker in filling else otherwise,
+            )
             for broker in one.adding_replicas
         ]
     return found
@@ -205,6 +226,22 @@ def _options(admin: ReassignmentAdmin, topics: Collection[str]) -> Options:
     if wanted:
         raise CliError(Problem.NO_BROKER, "no broker tells options of topics", "try again")
     return {}
+
+
+def _filling(admin: ReassignmentAdmin, brokers: Collection[int]) -> set[int]:
+    """Those of the brokers that back-fill, as they tell themselves."""
+    requests = {
+        broker: DescribeConfigsRequest(
+            [DescribeConfigsResource(_BROKER, str(broker), [_FILL_RATE])]
+        )
+        for broker in brokers
+    }
+    found = set()
+    for broker, told in admin.ask_each(DESCRIBE_CONFIGS, _CONFIGS_VERSION, requests).items():
+        values = [one.value for resource in told.results for one in resource.configs]
+        if any(value not in (None, "0") for value in values):
+            found.add(broker)
+    return found
 
 
 def _log_starts(

@@ -109,8 +109,8 @@ def apply(
     ),
     from_end: bool = option(
         "--from-end",
-        "New replicas start at their leaders' ends, and join once retention has deleted what they "
-        "lack; `cluster expand` says more.",
+        "New replicas start at their leaders' ends, and join once they lack nothing; `cluster "
+        "expand` says more.",
         False,
     ),
     watch: bool = option("-w, --watch", "Wait until nothing of it moves any more.", False),
@@ -129,7 +129,7 @@ def apply(
     if not wanted:
         say(options, "nothing to do: the plan is empty")
         return
-    start = from_the_end(cluster, wanted) if from_end else Start(set(), {})
+    start = from_the_end(cluster, before, wanted) if from_end else Start(set(), {})
     tell_copied(start)
     if dry_run:
         _say_only(cluster, options, before, wanted)

@@ -36,6 +36,10 @@ pub enum Fault {
     JoinPartial,
     /// A partial replica that the controller does not know as one keeps its log.
     KeepUnlisted,
+    /// A back-fill takes records of any leader epoch, from sources in any.
+    FillTruncatedEpoch,
+    /// A back-filled segment ends before its last batch.
+    FillLeavesGap,
 }
 
 /// Whether a bug is planted.
@@ -56,7 +60,7 @@ mod planting {
 
     static PLANTED: AtomicU32 = AtomicU32::new(0);
 
-    const NAMES: [(&str, Fault); 15] = [
+    const NAMES: [(&str, Fault); 17] = [
         ("truncate_to_high_watermark", Fault::TruncateToHighWatermark),
         ("join_before_epoch_start", Fault::JoinBeforeEpochStart),
         (
@@ -78,6 +82,8 @@ mod planting {
         ),
         ("join_partial", Fault::JoinPartial),
         ("keep_unlisted", Fault::KeepUnlisted),
+        ("fill_truncated_epoch", Fault::FillTruncatedEpoch),
+        ("fill_leaves_gap", Fault::FillLeavesGap),
     ];
 
     /// Whether a bug is planted.

@@ -75,6 +75,18 @@ pub struct FillPlan {
     epochs: LeaderEpochs,
     begin: i64,
     end: i64,
+    #[cfg(feature = "sim")]
+    injected: InjectedFaults,
+}
+
+/// Bugs that a simulation plants.
+#[cfg(feature = "sim")]
+#[derive(Clone, Copy, Debug, Default)]
+pub struct InjectedFaults {
+    /// Records of any leader epoch are taken.
+    pub takes_any_epoch: bool,
+    /// The last batch is left out.
+    pub leaves_gap: bool,
 }
 
 /// A segment that is being received.
@@ -124,6 +136,8 @@ impl Log {
             partial,
             begin,
             end: self.log_start,
+            #[cfg(feature = "sim")]
+            injected: InjectedFaults::default(),
         })
     }
 
@@ -197,6 +211,34 @@ impl FillPlan {
         self.end
     }
 
+    /// The same with bugs.
+    #[cfg(feature = "sim")]
+    #[must_use]
+    pub fn with_faults(mut self, injected: InjectedFaults) -> FillPlan {
+        self.injected = injected;
+        self
+    }
+
+    #[cfg(feature = "sim")]
+    fn takes_any_epoch(&self) -> bool {
+        self.injected.takes_any_epoch
+    }
+
+    #[cfg(not(feature = "sim"))]
+    fn takes_any_epoch(&self) -> bool {
+        false
+    }
+
+    #[cfg(feature = "sim")]
+    fn leaves_out(&self, end: i64) -> bool {
+        self.injected.leaves_gap && end == self.end
+    }
+
+    #[cfg(not(feature = "sim"))]
+    fn leaves_out(&self, _end: i64) -> bool {
+        false
+    }
+
     /// Begins to receive.
     pub fn open(self) -> Fill {
         Fill {
@@ -260,12 +302,17 @@ impl Fill {
         }
         // The source's first epoch may begin within the first batch.
         let epoch = self.plan.epochs.epoch_for_offset(self.next);
-        if epoch.unwrap_or(-1) != info.partition_leader_epoch {
+        let is_right = epoch.unwrap_or(-1) == info.partition_leader_epoch;
+        if !is_right && !self.plan.takes_any_epoch() {
             let epoch = format!(
                 "a batch of epoch {}, not {epoch:?}",
                 info.partition_leader_epoch
             );
             return Err(self.unfit(&epoch));
+        }
+        if self.copier.is_some() && self.plan.leaves_out(end) {
+            self.next = end;
+            return Ok(());
         }
         if self.copier.is_none() {
             self.base_offset = base_offset;

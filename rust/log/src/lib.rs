@@ -78,6 +78,8 @@ pub use digest::BatchDigest;
 pub use disk::{Disk, DiskFile, OpenMode, RealDisk, Space};
 pub use env::{DIRECT_MIN_BYTES, LogEnv};
 pub use fill_source::FillSource;
+#[cfg(feature = "sim")]
+pub use join::InjectedFaults;
 pub use join::{Fill, FillError, FillPlan, JoinJob};
 pub use kept_pages::set_kept_pages_max_bytes;
 pub use leave::MoveId;

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from pyrklog.cli.connection import PartitionKey
 from pyrklog.cli.expansion import (
     REPLICA_START,
+    BACK_FILL,
     RETENTION,
     Backlog,
     backlogs,
@@ -84,8 +85,10 @@ def test_partitions_of_dead_brokers_and_other_topics_stay() -> None:
     ],
 )
 def test_copied_in_any_case(options: dict[str, str | None], expected: str | None) -> None:
-    found = why_copied(options)
+    found = why_copied(options, is_filled=False)
     assert found is None if expected is None else expected in (found or "")
+    if expected == "retention":
+        assert why_copied(options, is_filled=True) is None
 
 
 @pytest.mark.parametrize(
@@ -106,6 +109,7 @@ class FakeAdmin:
         self.starts = starts
         self.retention_ms = "1000"
         self.old: set[int] = set()
+        self.filling: set[int] = set()
         self.silent: set[int] = set()
 
     def describe(self) -> DescribeClusterResponse:
@@ -126,6 +130,13 @@ class FakeAdmin:
         if api is API_VERSIONS:
             keys = [3] if broker in self.old else [3, REPLICA_START]
             return ApiVersionsResponse(0, [ApiVersion(key, 0, 0) for key in keys])
+        if api is DESCRIBE_CONFIGS and request.resources[0].resource_type == 4:
+            assert request.resources[0].resource_name == str(broker)
+            rate = "20000000" if broker in self.filling else "0"
+            option = DescribeConfigsResourceResult("pyrklog.expansion.rate", rate, True)
+            configs = [] if broker in self.old else [option]
+            result = DescribeConfigsResult(0, None, 4, str(broker), configs)
+            return DescribeConfigsResponse(results=[result])
         if api is DESCRIBE_CONFIGS:
             values = {"cleanup.policy": "delete", "retention.ms": self.retention_ms}
             configs = [
@@ -168,6 +179,9 @@ def test_backlogs_of_new_replicas() -> None:
     }
     admin.retention_ms = "-1"
     assert lacking(admin, MOVING)["t", 0]["lacks"] == "3: 30 below 130, and nothing ends it"
+    admin.filling = {3}
+    assert lacking(admin, MOVING)["t", 0]["lacks"] == "3: 30 below 130, until they are back-filled"
+    assert [one.by for one in backlogs(admin, MOVING)["t", 0]] == [BACK_FILL, None]
 
 
 def test_silent_broker_and_one_without_the_replica_yet() -> None:
@@ -182,16 +196,19 @@ def test_silent_broker_and_one_without_the_replica_yet() -> None:
 
 def test_older_brokers_start_no_replica_at_the_end() -> None:
     admin: Any = FakeAdmin({})
-    assert from_the_end(admin, topic((1, 2))).at_end == {("t", 0)}
+    before, wanted = topic((1, 2)), topic((4, 2))
+    assert from_the_end(admin, before, wanted).at_end == {("t", 0)}
     admin.retention_ms = "-1"
-    start = from_the_end(admin, topic((1, 2)))
+    start = from_the_end(admin, before, wanted)
     assert start.at_end == set()
-    assert start.copied == {"t": "retention deletes nothing of it"}
+    assert "retention deletes nothing of it" in start.copied["t"]
+    admin.filling = {4}
+    assert from_the_end(admin, before, wanted).at_end == {("t", 0)}
     admin.old = {2, 3}
     with pytest.raises(CliError, match="brokers 2,3 cannot start replicas") as raised:
-        from_the_end(admin, topic((1, 2)))
+        from_the_end(admin, before, wanted)
     assert raised.value.code is Exit.FAILED
     admin.silent = {4}
     with pytest.raises(CliError, match="broker 4 does not answer") as raised:
-        from_the_end(admin, topic((1, 2)))
+        from_the_end(admin, before, wanted)
     assert raised.value.code is Exit.UNREACHABLE

@@ -23,6 +23,7 @@ use crate::follower::following::FULL_LOOK_MS;
 use crate::follower::link::LinkError;
 use crate::follower::truncation::write_cut;
 use pyrklog_base::clock::{Now, mono_ms};
+use pyrklog_base::injected_faults::{Fault, is_injected};
 use pyrklog_control::image::Image;
 use pyrklog_control::seam::ClusterConfig;
 use pyrklog_replica::partition::PartitionState;
@@ -193,13 +194,17 @@ impl BackFill {
             return;
         };
         let (topic, index) = (&task.partition.topic, task.partition.index);
+        let leader_epoch = match is_injected(Fault::FillTruncatedEpoch) {
+            true => -1,
+            false => task.leader_epoch,
+        };
         match question {
             FillQuestion::Segment(end_offset) => ReplicaSegmentsRequest {
                 replica_id: self.services.config.node_id,
                 topic: &topic.name,
                 topic_id: topic.id,
                 partition: index,
-                current_leader_epoch: task.leader_epoch,
+                current_leader_epoch: leader_epoch,
                 end_offset,
             }
             .encode(out, SEGMENTS_VERSION),
@@ -212,7 +217,7 @@ impl BackFill {
                 };
                 let partitions = [FetchPartition {
                     index,
-                    current_leader_epoch: task.leader_epoch,
+                    current_leader_epoch: leader_epoch,
                     fetch_offset,
                     last_fetched_epoch: -1,
                     log_start_offset: -1,
@@ -285,6 +290,8 @@ impl BackFill {
             let log = state.log.as_ref().filter(|_| is_asked);
             log.and_then(|log| log.plan_fill(begin))
         };
+        #[cfg(feature = "sim")]
+        let plan = plan.map(with_injected_faults);
         match plan {
             Some(plan) => {
                 let aborted = response.aborted.iter().map(aborted_txn).collect();
@@ -362,6 +369,14 @@ impl BackFill {
         partition.lock().failed_sources += 1;
         Arc::clone(&self.fetchers).fill(&partition);
     }
+}
+
+#[cfg(feature = "sim")]
+fn with_injected_faults(plan: pyrklog_log::FillPlan) -> pyrklog_log::FillPlan {
+    plan.with_faults(pyrklog_log::InjectedFaults {
+        takes_any_epoch: is_injected(Fault::FillTruncatedEpoch),
+        leaves_gap: is_injected(Fault::FillLeavesGap),
+    })
 }
 
 enum Wants {
