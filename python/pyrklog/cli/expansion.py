@@ -12,7 +12,6 @@ from pyrklog.cli.connection import PartitionKey
 from pyrklog.cli.failures import CliError
 from pyrklog.cli.reassign_cluster import ReassignmentAdmin
 from pyrklog.cli.reassign_plan import Placement, Sizes, propose
-from pyrklog.protocol.api_versions import API_VERSIONS, ApiVersionsRequest
 from pyrklog.protocol.configs import (
     DESCRIBE_CONFIGS,
     DescribeConfigsRequest,
@@ -27,8 +26,6 @@ from pyrklog.protocol.list_offsets import (
 )
 from pyrklog.protocol.reassignments import OngoingPartitionReassignment
 
-REPLICA_START = 20_010
-"""API key that only brokers serve which know replicas that start at their leader's end."""
 RETENTION, BACK_FILL = "retention", "back-fill"
 _ANY_REPLICA = -2
 """As a replica id: followers tell of their logs, too."""
@@ -139,15 +136,11 @@ def from_the_end(admin: ReassignmentAdmin, before: Placement, wanted: Placement)
     """Which partitions of a plan may have new replicas start at the end, and which topics are
     copied for a reason. Raises :class:`CliError` where brokers do not know such replicas."""
     live = [one.broker_id for one in admin.describe().brokers]
-    versions = admin.ask_each(API_VERSIONS, 0, dict.fromkeys(live, ApiVersionsRequest()))
-    silent = [broker for broker in live if broker not in versions]
+    rates = _fill_rates(admin, live)
+    silent = [broker for broker in live if broker not in rates]
     if silent:
         raise CliError(Problem.BROKER_AWAY, f"broker {_list(silent)} does not answer")
-    unable = [
-        broker
-        for broker, told in sorted(versions.items())
-        if all(api.api_key != REPLICA_START for api in told.api_keys)
-    ]
+    unable = [broker for broker, rate in sorted(rates.items()) if rate is None]
     if unable:
         noun = "broker" if len(unable) == 1 else "brokers"
         what = f"{noun} {_list(unable)} cannot start replicas at a leader's end"
@@ -229,18 +222,24 @@ def _options(admin: ReassignmentAdmin, topics: Collection[str]) -> Options:
 
 
 def _filling(admin: ReassignmentAdmin, brokers: Collection[int]) -> set[int]:
-    """Those of the brokers that back-fill, as they tell themselves."""
+    """Those of the brokers that back-fill."""
+    rates = _fill_rates(admin, brokers)
+    return {broker for broker, rate in rates.items() if rate not in (None, "0")}
+
+
+def _fill_rates(admin: ReassignmentAdmin, brokers: Collection[int]) -> dict[int, str | None]:
+    """The rates of their back-fills, as they tell themselves; None for a broker without the option,
+    which does not know replicas that start at the end."""
     requests = {
         broker: DescribeConfigsRequest(
             [DescribeConfigsResource(_BROKER, str(broker), [_FILL_RATE])]
         )
         for broker in brokers
     }
-    found = set()
+    found: dict[int, str | None] = {}
     for broker, told in admin.ask_each(DESCRIBE_CONFIGS, _CONFIGS_VERSION, requests).items():
-        values = [one.value for resource in told.results for one in resource.configs]
-        if any(value not in (None, "0") for value in values):
-            found.add(broker)
+        options = {one.name: one.value for resource in told.results for one in resource.configs}
+        found[broker] = options.get(_FILL_RATE)
     return found
 
 

@@ -29,7 +29,8 @@ pub fn handle(cx: &mut Context, request: Request<'_>, out: &mut OutQueue) -> Han
     Ok(Outcome::Replied)
 }
 
-/// Any replica answers that is in the asker's leader epoch, so that what it has cut is cut there.
+/// Any replica answers that is in the leader epoch of the one that asks: what was cut before is cut
+/// here, too.
 fn answer(
     cx: &Context,
     asked: &ReplicaSegmentsRequest<'_>,

@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 
 from pyrklog.cli.connection import PartitionKey
 from pyrklog.cli.expansion import (
-    REPLICA_START,
     BACK_FILL,
     RETENTION,
     Backlog,
@@ -19,7 +18,6 @@ from pyrklog.cli.expansion import (
     why_copied,
 )
 from pyrklog.cli.failures import CliError, Exit
-from pyrklog.protocol.api_versions import API_VERSIONS, ApiVersion, ApiVersionsResponse
 from pyrklog.protocol.cluster import DescribeClusterBroker, DescribeClusterResponse
 from pyrklog.protocol.configs import (
     DESCRIBE_CONFIGS,
@@ -127,9 +125,6 @@ class FakeAdmin:
         }
 
     def _answer(self, api: Any, broker: int, request: Any) -> Any:
-        if api is API_VERSIONS:
-            keys = [3] if broker in self.old else [3, REPLICA_START]
-            return ApiVersionsResponse(0, [ApiVersion(key, 0, 0) for key in keys])
         if api is DESCRIBE_CONFIGS and request.resources[0].resource_type == 4:
             assert request.resources[0].resource_name == str(broker)
             rate = "20000000" if broker in self.filling else "0"
