@@ -42,8 +42,6 @@ from tests.sim.volumes import CACHE_BYTES
 from tests.sim.zookeeper import SESSION_TIMEOUT_US
 
 LISTENER = "PLAINTEXT"
-FILLED_SEGMENT_BYTES = "2000"
-"""So that a back-fill has several segments."""
 SYNC_US = 1_000_000
 EVENTS_MAX = 1_000
 SHUTDOWN_US = 50_000
@@ -452,7 +450,6 @@ class Life(BrokerLife):
 
 @cache
 def _config(broker: int, *, fills: bool) -> BrokerConfig:
-    segment_bytes = {"log.segment.bytes": FILLED_SEGMENT_BYTES} if fills else {}
     return load_config(
         flags={
             "broker.id": str(broker),
@@ -466,7 +463,6 @@ def _config(broker: int, *, fills: bool) -> BrokerConfig:
             "replica.lag.time.max.ms": "1500",
             "replica.socket.timeout.ms": "3000",
             "pyrklog.expansion.rate": "100000" if fills else "0",
-            **segment_bytes,
             "controller.socket.timeout.ms": "3000",
             "transaction.abort.timed.out.transaction.cleanup.interval.ms": "500",
         }

@@ -27,7 +27,7 @@ class Settings(NamedTuple):
     expands: bool = False
     """Some moves let new replicas begin at their leaders' ends. Records are deleted."""
     fills: bool = False
-    """What such replicas lack is back-filled, in small segments."""
+    """What such replicas lack is back-filled."""
     makes_topics: bool = False
     changes_minimum: bool = False
     allows_unclean: bool = False

@@ -65,13 +65,14 @@ impl From<CleanError> for FillError {
     }
 }
 
-/// What a segment before the log's first one is to hold.
-#[derive(Clone, Debug)]
+/// What a segment before the log's first one is to hold. There is one at a time of a log.
+#[derive(Debug)]
 pub struct FillPlan {
     env: Arc<LogEnv>,
     folder: Arc<Folder>,
     config: Arc<LogConfig>,
     partial: Arc<[u8]>,
+    _filling: Arc<()>,
     epochs: LeaderEpochs,
     begin: i64,
     end: i64,
@@ -119,21 +120,26 @@ pub struct JoinJob {
 }
 
 impl Log {
-    /// Plans a segment with the records from `begin` to the log's start. `None` if the log lacks
-    /// nothing, or if it cannot be said now what. Memory only.
+    /// Plans a segment with the records from `begin` to the log's start, or from the first offset
+    /// whose leader epoch is known. `None` if the log lacks nothing, if nothing is known of what it
+    /// lacks, or while another segment is planned or the log cannot be changed. Memory only.
     pub fn plan_fill(&self, begin: i64) -> Option<FillPlan> {
         let partial = self.partial.clone()?;
+        let epochs = self.others_epochs()?;
+        let begin = begin.max(epochs.earliest()?.start_offset);
         let is_asked = 0 <= begin && begin < self.log_start;
         let can_join = self.segments[0].base_offset() == self.log_start && self.may_join();
-        if !is_asked || !can_join {
+        let is_filling = Arc::strong_count(&self.filling) > 1;
+        if !is_asked || !can_join || is_filling {
             return None;
         }
         Some(FillPlan {
             env: self.env.clone(),
             folder: self.folder.clone(),
             config: self.config.clone(),
-            epochs: self.others_epochs()?,
+            epochs,
             partial,
+            _filling: Arc::clone(&self.filling),
             begin,
             end: self.log_start,
             #[cfg(feature = "sim")]
@@ -152,12 +158,8 @@ impl Log {
     /// `Stale` if the log has changed since it was planned, or cannot be changed now. Then
     /// [`JoinJob::discard`] it.
     pub fn begin_join(&mut self, job: &mut JoinJob) -> Result<(), FillError> {
-        let is_same = self
-            .partial
-            .as_ref()
-            .is_some_and(|partial| Arc::ptr_eq(partial, &job.plan.partial));
         let first = &self.segments[0];
-        if !is_same || first.base_offset() != job.plan.end || !self.may_join() {
+        if !job.plan.is_of(self) || first.base_offset() != job.plan.end || !self.may_join() {
             return Err(FillError::Stale);
         }
         job.first = Some(first.clone());
@@ -201,6 +203,13 @@ impl Log {
 }
 
 impl FillPlan {
+    /// Whether the log is the one that it was planned for, in its place.
+    fn is_of(&self, log: &Log) -> bool {
+        let partial = log.partial.as_ref();
+        let is_same = partial.is_some_and(|partial| Arc::ptr_eq(partial, &self.partial));
+        is_same && Arc::ptr_eq(&log.folder, &self.folder)
+    }
+
     /// The first offset.
     pub fn begin(&self) -> i64 {
         self.begin
@@ -258,6 +267,12 @@ impl FillPlan {
 }
 
 impl Fill {
+    /// Whether the log is the one that it was planned for, in its place: it has not begun anew, nor
+    /// moved to another directory.
+    pub fn is_of(&self, log: &Log) -> bool {
+        self.plan.is_of(log)
+    }
+
     /// Offset of the next record.
     pub fn next_offset(&self) -> i64 {
         self.next

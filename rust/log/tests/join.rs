@@ -269,10 +269,12 @@ fn refused(change: impl Fn(&mut Vec<Vec<u8>>, &mut Vec<AbortedTxn>), expected: &
     change(&mut wrong, &mut aborted);
     let mut fill = replica.log.plan_fill(begin).unwrap().open();
     let before = replica.files();
+    assert!(replica.log.plan_fill(begin).is_none(), "one at a time");
     let outcome = match fill.add(&wrong.concat()) {
-        Ok(()) => fill.finish(&aborted, 5_000).map(|_| ()),
+        Ok(()) => fill.finish(&aborted, 5_000).map(drop),
         Err(error) => {
             fill.discard().unwrap();
+            drop(fill);
             Err(error)
         }
     };
@@ -319,6 +321,7 @@ fn refused_transactions(change: impl Fn(&mut Vec<AbortedTxn>)) {
         let (fill, mut aborted) = receive(&leader, &replica.log).unwrap();
         if aborted.first().is_none_or(|txn| txn.first_offset < begin) {
             fill.discard().unwrap();
+            drop(fill);
             assert!(join(&leader, &mut replica.log), "there is such a segment");
             continue;
         }

@@ -303,7 +303,7 @@ impl BackFill {
                     left_bytes,
                 });
             }
-            None => task.until_ms = mono_ms() + LOOK_MS,
+            None => task.until_ms = mono_ms() + FAILED_MS,
         }
     }
 
@@ -348,7 +348,10 @@ impl BackFill {
         let Some(task) = self.tasks.pop_front() else {
             return;
         };
-        note_failure(&self.services.logs, &task.partition, self.source, error);
+        // Where the log has gone, its files are not there to be written.
+        if task.fills_its_log() {
+            note_failure(&self.services.logs, &task.partition, self.source, error);
+        }
         self.leave_to_others(task);
     }
 
@@ -386,7 +389,8 @@ enum Wants {
 }
 
 impl Task {
-    fn wants(&self) -> Wants {
+    fn wants(&mut self) -> Wants {
+        self.let_go_of_stale();
         let state = self.partition.lock();
         let log = state.log.as_ref().filter(|log| log.is_partial());
         let Some(log) = log.filter(|_| state.leader_epoch == self.leader_epoch) else {
@@ -403,6 +407,21 @@ impl Task {
             }
             (Some(end), None) => Wants::Asks(FillQuestion::Segment(end)),
         }
+    }
+}
+
+impl Task {
+    /// The log began anew, or moved: the segment's files are not where it is any more.
+    fn let_go_of_stale(&mut self) {
+        if !self.fills_its_log() {
+            discard_segment(self.segment.take());
+        }
+    }
+
+    fn fills_its_log(&self) -> bool {
+        let state = self.partition.lock();
+        let segment = self.segment.as_ref();
+        segment.is_none_or(|one| state.log.as_ref().is_some_and(|log| one.fill.is_of(log)))
     }
 }
 
@@ -437,7 +456,11 @@ fn complete(
     let still_counts = |state: &PartitionState| {
         state.leader_epoch == leader_epoch && state.back_fill_end().is_some()
     };
-    if !still_counts(&partition.lock()) || logs.is_ending() {
+    let is_its = |state: &PartitionState| {
+        let log = state.log.as_ref();
+        log.is_some_and(|log| segment.fill.is_of(log)) && still_counts(state)
+    };
+    if !is_its(&partition.lock()) || logs.is_ending() {
         return discard_segment(Some(segment));
     }
     let finished = segment.fill.finish(&segment.aborted, Now::read().wall_ms);
