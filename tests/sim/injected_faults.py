@@ -414,9 +414,6 @@ BUGS = {
         ("keep_unlisted",), partial_replicas_are_forgotten, needs=("moves", "expands")
     ),
     "a partial replica leads": Injected((), partial_replicas_lead, needs=("moves", "expands")),
-    "a back-filled segment is of a truncated epoch": Injected(
-        ("fill_truncated_epoch",), needs=("moves", "expands", "fills", "allows_unclean")
-    ),
     "a gap is left between a back-fill and what follows": Injected(
         ("fill_leaves_gap",), needs=("moves", "expands", "fills")
     ),

@@ -159,14 +159,14 @@ impl SimPlane {
         self.network.loader.run_next()
     }
 
-    /// Whether a read of an internal topic, or its load, waits.
+    /// Whether a read waits: of an internal topic, or of files that are not open yet.
     pub fn has_reads(&self) -> bool {
-        self.network.readers.internal_waiting() > 0
+        self.network.readers.jobs_waiting() > 0
     }
 
     /// Does one.
     pub fn run_read(&mut self) -> bool {
-        self.network.readers.run_internal()
+        self.network.readers.run_job()
     }
 
     /// Whether a writer has something to write.
