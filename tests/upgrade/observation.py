@@ -20,6 +20,7 @@ from confluent_kafka import (
 )
 from confluent_kafka.admin import AdminClient
 
+from pyrklog.errors import ErrorCode
 from pyrklog.protocol.configs import (
     DESCRIBE_CONFIGS,
     DescribeConfigsRequest,
@@ -52,6 +53,7 @@ _SHOWN_BYTES = 40
 ISOLATIONS = ("read_uncommitted", "read_committed")
 
 Seen = dict[str, Any]
+_MOVED = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 Place = tuple[str, int]
 
 
@@ -62,7 +64,7 @@ def observe(bootstrap: str) -> Seen:
     wait_until(lambda: _is_settled(admin), "a replica is missing")
     names = sorted(name for name in admin.list_topics(timeout=TIMEOUT_S).topics if name[0] != "_")
     return {
-        "topics": _topics(bootstrap, admin, names),
+        "topics": wait_until(lambda: _topics(bootstrap, admin, names), "leaders move all the time"),
         "options": dict(_options(places[0], admin, names)),
         **observe_coordinators(bootstrap),
     }
@@ -85,7 +87,19 @@ def _is_settled(admin: AdminClient) -> bool:
 # --- topics --------------------------------------------------------------------------------------
 
 
-def _topics(bootstrap: str, admin: AdminClient, names: list[str]) -> Seen:
+class _LeaderMovedError(Exception):
+    """As after a start, when leadership goes back to the first replicas."""
+
+
+def _topics(bootstrap: str, admin: AdminClient, names: list[str]) -> Seen | None:
+    """None if a leader moved meanwhile."""
+    try:
+        return _topics_now(bootstrap, admin, names)
+    except _LeaderMovedError:
+        return None
+
+
+def _topics_now(bootstrap: str, admin: AdminClient, names: list[str]) -> Seen:
     told = admin.describe_topics(TopicCollection(names))
     found = {name: told[name].result(TIMEOUT_S) for name in names}
     places = [(name, one.id) for name, topic in found.items() for one in topic.partitions]
@@ -189,11 +203,17 @@ def _epochs(leader: str, topic: str, partition: int) -> dict[str, int]:
             assert told.string() == topic
             assert told.number("i") == 1
             error, _, of_epoch, end = (told.number(code) for code in "hiiq")
-            assert error == 0, (topic, partition, epoch, error)
+            _check(error, topic, partition)
             if of_epoch < 0:
                 return found
             found[str(of_epoch)] = end
             epoch += 1
+
+
+def _check(error: int, topic: str, partition: int) -> None:
+    if error in _MOVED:
+        raise _LeaderMovedError
+    assert error == 0, (topic, partition, error)
 
 
 def _producers(leader: str, topic: str, partition: int) -> list[str]:
@@ -201,7 +221,7 @@ def _producers(leader: str, topic: str, partition: int) -> list[str]:
     asked = DescribeProducersRequest([DescribeProducersTopic(topic, [partition])])
     with RawClient(leader) as raw:
         [[told]] = [one.partitions for one in raw.ask(DESCRIBE_PRODUCERS, 0, asked).topics]
-    assert told.error_code == 0
+    _check(told.error_code, topic, partition)
     return sorted(
         f"{one.producer_id} {one.producer_epoch} {one.last_sequence} {one.current_txn_start_offset}"
         for one in told.active_producers

@@ -13,6 +13,7 @@ mod compaction;
 mod deletion;
 mod directory;
 mod down_convert;
+mod full_map;
 mod giving_way;
 mod holes;
 mod kafka_files;

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use crate::common::FOLDER;
 use crate::common::cleaning::{CleanRig, EAGER, compacted, keyed};
-use pyrklog_log::cleaner::{CleanError, CleaningRules, MapLimits};
+use pyrklog_log::cleaner::{CleanError, CleaningRules};
 use pyrklog_log::compression::{compress, decompress};
 use pyrklog_log::disk::Disk;
 use pyrklog_log::disk::testing::{Fault, Operation};
@@ -268,29 +268,6 @@ fn a_producers_last_batch_stays_without_records() {
     assert!(!appended.duplicate);
     let mut skipped = keyed(producer(5, 9), 1_000, &[("c", Some("2"))]);
     assert!(rig.rig.append(&mut skipped).is_err());
-}
-
-#[test]
-fn a_full_map_cleans_a_part_at_a_time() {
-    let mut rig = CleanRig::new(compacted(400));
-    rig.limits = MapLimits {
-        buffer_bytes: 24 * 9,
-        load_factor: 0.5,
-        seed: 3,
-    };
-    for i in 0..40 {
-        rig.put(&[(&format!("k{}", i % 8), Some(&format!("{i:030}")))]);
-    }
-    rig.roll();
-    let expected = rig.last_values();
-    let mut ends = Vec::new();
-    while rig.clean().unwrap() {
-        ends.push(rig.checkpoint.unwrap());
-        assert_eq!(rig.last_values(), expected);
-        assert!(rig.stats.keys <= 4);
-    }
-    assert!(ends.len() > 3 && ends.is_sorted(), "{ends:?}");
-    assert_eq!(committed(&rig).len(), 8);
 }
 
 #[test]

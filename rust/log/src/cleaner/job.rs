@@ -62,6 +62,8 @@ pub struct CleanJob {
     folder: Arc<Folder>,
     plan: CleaningPlan,
     map: OffsetMap,
+    /// The map knows all dirty batches below.
+    whole_end: i64,
     /// From the first segment on, but for those in `aborted_files`.
     aborted: Vec<AbortedTxn>,
     /// Segments whose transactions are in their files, and how many.
@@ -98,6 +100,7 @@ impl Log {
             env: self.env.clone(),
             folder: self.folder.clone(),
             map: OffsetMap::new(0, 0.0, 0),
+            whole_end: plan.first_dirty,
             transactions: CleanedTransactions::new(Vec::new()),
             aborted,
             aborted_files,
@@ -206,6 +209,7 @@ impl CleanJob {
             }
             if info.last_offset() >= dirty.start {
                 self.map.note(info.last_offset());
+                self.whole_end = info.last_offset() + 1;
             }
         }
         Ok(true)
@@ -231,7 +235,7 @@ impl CleanJob {
         self.stats.bytes_before += sources.iter().map(|s| s.size()).sum::<u64>();
         self.stats.bytes_after += copied.segment.size();
         let (env, folder) = (self.env.clone(), self.folder.clone());
-        Ok(Some(SwapJob::new(env, folder, sources, copied)))
+        Ok(Some(SwapJob::new(env, folder, sources, copied, self.end())))
     }
 
     fn copy(
@@ -278,14 +282,22 @@ impl CleanJob {
         } else {
             findings.discards = self.transactions.meet(info);
         }
-        let rules = RecordRules {
-            map: &self.map,
-            now_ms: self.plan.now_ms,
-            delete_retention_ms: self.plan.rules.delete_retention_ms,
-            limits: GrowthLimits::new(copier.room_bytes()),
-        };
+        let limits = GrowthLimits::new(copier.room_bytes());
         copier.passed(bytes.len());
-        let bytes = match clean(&rules, info, bytes, findings, changed)? {
+        let outcome = match info.base_offset < self.end() {
+            true => {
+                let rules = RecordRules {
+                    map: &self.map,
+                    now_ms: self.plan.now_ms,
+                    delete_retention_ms: self.plan.rules.delete_retention_ms,
+                    limits,
+                };
+                clean(&rules, info, bytes, findings, changed)?
+            }
+            // Still dirty: the map may not know what replaces its records.
+            false => Outcome::Same,
+        };
+        let bytes = match outcome {
             Outcome::Same => bytes,
             Outcome::Changed => &changed[..],
             Outcome::Gone => {
@@ -318,7 +330,11 @@ impl CleanJob {
 
     /// What lies below is clean after the last group, for the checkpoint.
     pub fn end(&self) -> i64 {
-        self.map.latest() + 1
+        match self.stats.is_map_full && self.whole_end > self.plan.first_dirty {
+            true => self.whole_end,
+            // The first dirty batch has more keys than the map, so that only a part of it is clean.
+            false => self.map.latest() + 1,
+        }
     }
 
     /// What was done so far.

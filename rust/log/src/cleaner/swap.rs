@@ -30,6 +30,8 @@ pub struct SwapJob {
     folder: Arc<Folder>,
     sources: Vec<Arc<Segment>>,
     new: Copied,
+    /// That of the cleaning: the sources may reach further, where all is as it was.
+    clean_end: i64,
     /// The log keeps its segments until the job is completed.
     holds: Option<Retiring>,
     /// Step 1 is done.
@@ -85,7 +87,8 @@ impl Log {
             self.poison("a cleaned segment's sources are gone");
             return Err(CleanError::Stale);
         };
-        self.swapped_end = self.swapped_end.max(self.segments[range.end].base_offset());
+        let sources_end = self.segments[range.end].base_offset();
+        self.swapped_end = self.swapped_end.max(sources_end.min(job.clean_end));
         let Copied { segment, aborted } = job.new;
         for source in &job.sources {
             self.aborted.remove(&source.base_offset());
@@ -139,12 +142,14 @@ impl SwapJob {
         folder: Arc<Folder>,
         sources: Vec<Arc<Segment>>,
         new: Copied,
+        clean_end: i64,
     ) -> Self {
         Self {
             env,
             folder,
             sources,
             new,
+            clean_end,
             holds: None,
             is_decided: false,
             is_unclear: false,

@@ -119,9 +119,14 @@ impl CleanRig {
         let cleaned = self.clean_with(&mut job);
         self.stats = job.stats();
         cleaned.map(|()| {
-            self.checkpoint = Some(job.end());
+            self.note_cleaned(job.end());
             true
         })
+    }
+
+    /// As the cleaner's threads do: after each segment, and after the last.
+    fn note_cleaned(&mut self, end: i64) {
+        self.checkpoint = self.checkpoint.max(Some(end));
     }
 
     pub fn begin(&mut self) -> Option<CleanJob> {
@@ -142,6 +147,7 @@ impl CleanRig {
             let swapped = self.rig.log.swapped_end();
             let removed = self.rig.log.complete_swap(swap, result, now_ms)?;
             self.rig.check_invariants();
+            self.note_cleaned(self.rig.log.swapped_end());
             self.swapped_ends.push(self.rig.log.swapped_end());
             assert!(swapped <= self.rig.log.swapped_end());
             if !self.keeps_files {
