@@ -382,10 +382,18 @@ impl LogDir {
         partition: i32,
         unique: u128,
     ) -> io::Result<Option<DeletedFolder>> {
-        let Some(folder) = self.rename_away(name, topic, partition, unique, |_| {})? else {
-            return Ok(None);
+        let renamed = self.rename_away(name, topic, partition, unique, |_| {});
+        let deleted = match renamed {
+            Ok(Some(folder)) => self.forget_deleted(folder, topic, partition).map(Some),
+            other => other,
         };
-        self.forget_deleted(folder, topic, partition).map(Some)
+        if deleted.as_ref().is_err_and(disk::is_exhausted) {
+            // Another try shall find it. It forgets what this one did not.
+            let to = names::delete_folder_name(topic, partition, unique);
+            let (from, to) = (self.path.join(name), self.path.join(to));
+            disk::missing_is_fine(self.env.disk().rename(&to, &from))?;
+        }
+        deleted
     }
 
     fn forget_deleted(

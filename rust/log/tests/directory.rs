@@ -321,6 +321,32 @@ fn folders_are_listed_renamed_and_removed() {
 }
 
 #[test]
+fn a_deletion_without_descriptors_is_done_by_another_try() {
+    for operation in [Operation::Open, Operation::SyncDir] {
+        for skip in 0.. {
+            let disk = FaultyDisk::new(Arc::new(MemDisk::default()));
+            let env = LogEnv::new(Arc::new(disk.clone()), 16);
+            let dir = LogDir::open(env, Path::new(DIR), &identity()).unwrap();
+            disk.create_dir_all(&Path::new(DIR).join("a-2")).unwrap();
+            dir.write_checkpoint(Checkpoint::RecoveryPoint, &[("a", 2, 5)])
+                .unwrap();
+            disk.fail(operation, "", skip, 1, Fault::NoDescriptor);
+            let failed = dir.delete_folder("a", 2, 1).is_err();
+            if failed {
+                assert!(dir.delete_folder("a", 2, 2).unwrap().is_some());
+            }
+            assert_eq!(dir.open_state("a", 2).recovery_point, 0);
+            assert!(dir.partitions().unwrap().is_empty());
+            assert_eq!(dir.deleted_folders().unwrap().len(), 1);
+            if !failed {
+                assert!(skip > 0, "{operation:?} is part of it");
+                break;
+            }
+        }
+    }
+}
+
+#[test]
 fn an_orderly_shutdown_is_trusted_once() {
     let mut rig = Rig::new(small());
     let identity = identity();
