@@ -58,7 +58,9 @@ class Coordinators:
             next_producer_id=service.next_producer_id,
         )
         listener = config.listeners.inter_broker
-        verifier = TransactionVerifier(metadata.node_id, coordinator, calls, listener)
+        # On connections of their own: questions must not hold up markers, nor markers questions.
+        questions = _broker_calls(config, metadata)
+        verifier = TransactionVerifier(metadata.node_id, coordinator, questions, listener)
         self.transactions = TransactionParts(coordinator, writer, verifier, plane)
 
 

@@ -112,11 +112,11 @@ class RecordDeletion:
             return ErrorCode.INVALID_TOPIC_EXCEPTION
         if refused:
             return refused
-        if target.offset < HIGH_WATERMARK:
-            return ErrorCode.OFFSET_OUT_OF_RANGE
         overrides = self._metadata.image.overrides(target.topic)
         if not self._metadata.defaults.resolve(overrides).log.cleanup_delete:
             return ErrorCode.POLICY_VIOLATION
+        if target.offset < HIGH_WATERMARK:
+            return ErrorCode.OFFSET_OUT_OF_RANGE
         return ErrorCode.NONE
 
     def _not_led(self, key: TopicPartition) -> ErrorCode:

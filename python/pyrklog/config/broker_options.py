@@ -116,21 +116,25 @@ REPLICATION = (
         "A follower that was not caught up for this long leaves the in-sync replicas."
     ),
     integer("replica.fetch.wait.max.ms", 500, importance="high", minimum=1).described(
-        "How long a follower's request waits at the leader for new records."
+        "How long a follower's request waits at the leader for new records.",
+        in_kafka="0 is allowed.",
     ),
     integer("replica.fetch.min.bytes", 1, importance="high", minimum=1).described(
-        "Bytes that a follower's request waits for."
+        "Bytes that a follower's request waits for.",
+        in_kafka="0 is allowed.",
     ),
     integer("replica.fetch.max.bytes", 1048576, minimum=1).described(
-        "Bytes of one partition in an answer; a larger first batch is sent whole."
+        "Bytes of one partition in an answer; a larger first batch is sent whole.",
+        in_kafka="0 is allowed.",
     ),
     integer("replica.fetch.response.max.bytes", 10485760, minimum=1).described(
-        "Bytes of a whole answer; a larger first batch is sent whole."
+        "Bytes of a whole answer; a larger first batch is sent whole.",
+        in_kafka="0 is allowed.",
     ),
     integer("replica.fetch.backoff.ms", 1000, minimum=1).described(
         "Longest pause after a partition or leader failed; the first is 20 ms, each next one twice "
         "as long.",
-        in_kafka="A fixed pause.",
+        in_kafka="A fixed pause; 0 is allowed.",
     ),
     integer("replica.socket.timeout.ms", 30000, importance="high", minimum=1).described(
         "How long a follower waits for an answer beyond replica.fetch.wait.max.ms."
@@ -250,12 +254,10 @@ NETWORK = (
         "connections.",
         in_kafka="Counts all requests.",
     ),
-    long(
-        "queued.max.request.bytes", -1, check=_at_least_or(-1, 1), check_allows="-1, ≥ 1"
-    ).described(
+    long("queued.max.request.bytes", -1).described(
         "Bytes of requests that are partly received or at the control plane, over all connections; "
-        "-1 = an eighth of the memory. Unread replies have the same bound.",
-        in_kafka="-1 = no bound.",
+        "0 and less = an eighth of the memory. Unread replies have the same bound.",
+        in_kafka="0 and less = no bound; less than socket.request.max.bytes ends the start.",
     ),
     integer("socket.request.max.bytes", 104857600, importance="high", minimum=1).described(
         "Largest request; a larger one closes its connection. The default is a sixteenth of the "

@@ -27,16 +27,14 @@ def place_replicas(
     """Replicas by partition, from ``first_partition`` on.
 
     ``racks`` has every broker. ``start`` (index of the first broker) and ``shift`` are random for a
-    new topic and fixed for added partitions. Racks count when every broker has one.
+    new topic and fixed for added partitions. Brokers without a rack are in one of their own.
     """
     if replication_factor > len(racks):
         raise PlacementError(
             f"The target replication factor of {replication_factor} cannot be reached because only "
             f"{len(racks)} broker(s) are registered."
         )
-    known = {broker: rack for broker, rack in racks.items() if rack is not None}
-    if len(known) < len(racks):
-        known = dict.fromkeys(racks, "")
+    known = {broker: rack or "" for broker, rack in racks.items()}
     brokers = alternate_racks(known)
     rack_count = len(set(known.values()))
     placed = {}

@@ -26,6 +26,7 @@ class Histories:
     def __init__(self, bytes_max: int) -> None:
         self._points_max = bytes_max // POINT_BYTES
         self._points_kept = int(self._points_max * KEPT_SHARE)
+        self._shorten_above = self._points_max
         self._by_key: dict[PartitionKey, History] = {}
         self.points = 0
         self.forgotten = 0
@@ -55,7 +56,7 @@ class Histories:
         elif end != history.end:
             self.points += history.add(at_ms, end, unmoved_ms=unmoved_ms)
             self.moved[key] = end
-            if self.points > self._points_max:
+            if self.points > self._shorten_above:
                 self._shorten()
         return history
 
@@ -70,7 +71,12 @@ class Histories:
         return moved
 
     def _shorten(self) -> None:
-        """The histories that no group has asked for longest lose their older halves."""
+        """The histories that no group has asked for longest lose their older halves. It looks at
+        all of them, so it happens again only once they have grown by a tenth."""
+        self._shorten_until_kept()
+        self._shorten_above = max(self._points_max, int(self.points / KEPT_SHARE))
+
+    def _shorten_until_kept(self) -> None:
         while self.points > self._points_max:
             forgotten = 0
             for history in sorted(self._by_key.values(), key=lambda one: one.asked_ms):

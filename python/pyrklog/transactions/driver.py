@@ -33,7 +33,7 @@ from pyrklog.transactions.effects import (
     Retry,
     WriteMarkers,
 )
-from pyrklog.transactions.holds import Held, Holds
+from pyrklog.transactions.holds import HOLD_SECONDS, Held, Holds
 from pyrklog.transactions.machine import TransactionMachine
 from pyrklog.transactions.manager import TRANSACTION_TOPIC, TransactionManager
 from pyrklog.transactions.marking.sender import CoordinatorFencedError, MarkerSender, Round
@@ -145,9 +145,12 @@ class TransactionDriver:
         self._holds.release(machine)
 
     def hold(self, transactional_id: str) -> Held | None:
-        """Answered once the id is at rest, or has changed for too long; None: it is at rest."""
+        """Answered once the id is at rest, or has changed for too long; None: it is at rest, or
+        what ends it has taken so long already that nobody should wait for it."""
         machine = self.manager.ids.get(transactional_id)
         if machine is None or not machine.is_changing:
+            return None
+        if machine.ending_ms(self._wall_ms()) > 1_000 * HOLD_SECONDS:
             return None
         self._held.set()
         return self._holds.hold(machine, trio.current_time())

@@ -86,6 +86,10 @@ class TransactionMachine:
     def is_changing(self) -> bool:
         return self._change is not None or self.metadata.state in PREPARING
 
+    def ending_ms(self, now_ms: int) -> int:
+        """How long its transaction has been ended without all of its markers; else 0."""
+        return now_ms - self.metadata.updated_ms if self.metadata.state in PREPARING else 0
+
     # --- requests --------------------------------------------------------------------------------
 
     def needs_producer_id(self, request: InitRequest | EndRequest) -> bool:
@@ -154,7 +158,7 @@ class TransactionMachine:
                 now_ms=now_ms,
             )
         if known.epoch == held.last_epoch != NO_PRODUCER_EPOCH:
-            if request.timeout_ms == held.timeout_ms:
+            if request.timeout_ms == held.timeout_ms and held.state is _State.EMPTY:
                 return held
             return steps.initialized(
                 held,

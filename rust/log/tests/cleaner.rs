@@ -271,6 +271,25 @@ fn a_producers_last_batch_stays_without_records() {
 }
 
 #[test]
+fn a_log_that_is_compacted_no_more_keeps_its_segments() {
+    let mut rig = CleanRig::new(compacted(400));
+    for i in 0..16 {
+        rig.put(&[("a", Some(&format!("{i:040}")))]);
+    }
+    rig.roll();
+    let before = rig.committed();
+    let mut job = rig.begin().unwrap();
+    let config = LogConfig {
+        cleanup_compact: false,
+        cleanup_delete: true,
+        ..compacted(400)
+    };
+    rig.rig.log.set_config(config.into());
+    assert!(matches!(rig.clean_with(&mut job), Err(CleanError::Stale)));
+    assert_eq!(rig.committed(), before);
+}
+
+#[test]
 fn lags_and_ratio_decide_when() {
     let mut rig = CleanRig::new(compacted(400));
     let put = |rig: &mut CleanRig| {

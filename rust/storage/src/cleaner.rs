@@ -285,7 +285,10 @@ impl Cleaners {
         job.build_map(limits, &mut pace)?;
         // So that a start after a kill takes no gap for lost records.
         dir.write_checkpoint(Checkpoint::RecoveryPoint, &self.logs.registry)?;
-        while let Some(mut swap) = job.next_group(&mut pace)? {
+        while is_compacted(partition) {
+            let Some(mut swap) = job.next_group(&mut pace)? else {
+                return self.note_cleaned(partition, dir, job, |_| job.end());
+            };
             let begun = with_log(partition, |log| log.begin_swap(&mut swap));
             if begun.is_none_or(|begun| begun.is_err()) {
                 swap.discard()?;
@@ -306,7 +309,7 @@ impl Cleaners {
             // A cleaning that is not finished has cleaned so much all the same.
             self.note_cleaned(partition, dir, job, Log::swapped_end)?;
         }
-        self.note_cleaned(partition, dir, job, |_| job.end())
+        Err(CleanError::Stale)
     }
 
     /// Raises the checkpoint of what is cleaned.

@@ -433,6 +433,9 @@ def test_receive_buffers_hold_at_least_one_request() -> None:
     assert config.receive_buffers_max_bytes(2**20) > config.request_max_bytes(2**20)
     small = load_config(overrides=["queued.max.request.bytes=1"])
     assert small.receive_buffers_max_bytes(2**34) == largest
+    for unbounded in (0, -7):
+        given = load_config(overrides=[f"queued.max.request.bytes={unbounded}"])
+        assert given.receive_buffers_max_bytes(2**34) == 2**31
 
 
 def test_the_largest_request_is_less_where_there_is_little_memory() -> None:

@@ -72,7 +72,7 @@ def test_all_topic_options_of_kafka_are_known() -> None:
         ("auto.create.topics.enable", "yes", "Expected value to be either true or false"),
         ("log.cleanup.policy", "delete,shrink", "String must be one of: compact, delete"),
         ("fetch.read.path", "mmap", "String must be one of: auto, sendfile, copy"),
-        ("queued.max.request.bytes", "0", "-1 or at least 1"),
+        ("socket.send.buffer.bytes", "0", "-1 or at least 1"),
     ],
 )
 def test_wrong_values_are_told_in_one_sentence(name: str, text: str, why: str) -> None:

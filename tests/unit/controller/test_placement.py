@@ -47,6 +47,13 @@ def test_brokers_take_turns_by_rack() -> None:
     assert list(alternate_racks({0: "a", 1: "a", 2: "b"})) == [0, 2, 1]
 
 
+def test_brokers_without_a_rack_are_in_one_of_their_own() -> None:
+    racks = {0: "a", 1: "a", 2: "b", 3: "b", 4: None, 5: None}
+    for shift in range(6):
+        placed = place_replicas(racks, 12, 3, start=shift, shift=shift)
+        assert all({racks[b] for b in brokers} == {"a", "b", None} for brokers in placed.values())
+
+
 def test_too_few_brokers() -> None:
     with pytest.raises(PlacementError, match="only 2 broker"):
         place_replicas(without_racks(1, 2), 1, 3, start=0, shift=0)

@@ -58,6 +58,24 @@ def test_the_unasked_are_shortened_at_the_bound() -> None:
     assert histories.by_key[key(0)].points == asked
 
 
+def test_histories_that_cannot_be_shortened_are_looked_at_rarely() -> None:
+    class Counted(Histories):
+        looks = 0
+
+        def _shorten_until_kept(self) -> None:
+            self.looks += 1
+            super()._shorten_until_kept()
+
+    histories = Counted(100 * 16)
+    for at in range(40):
+        for number in range(200):
+            end = at * 1000 + (at % 2)
+            at_ms = START + at * 1000
+            histories.observe(key(number), at_ms, end, unmoved_ms=at_ms - 1000)
+    assert 0 < histories.looks < 100
+    assert histories.points == sum(one.points for one in histories.by_key.values()) < 200 * 5
+
+
 def test_a_bound_below_one_point_each_ends() -> None:
     histories = Histories(16)
     for number in range(5):

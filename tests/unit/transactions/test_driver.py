@@ -39,6 +39,7 @@ from pyrklog.transactions.manager import (
 from pyrklog.transactions.marking.sender import MISSING_SECONDS
 from pyrklog.transactions.messages import ProducerEpoch, ProducerResult
 from pyrklog.transactions.options import TransactionOptions
+from pyrklog.transactions.verification import PATIENCE_SECONDS
 from tests.unit.transactions.rig import FIRST_PRODUCER_ID, T0, T1, FakeLeaders, Rig, lead, running
 
 NONE = ErrorCode.NONE
@@ -124,6 +125,18 @@ async def test_a_waiting_request_is_answered_at_last(
             if is_reloaded:
                 rig.topic.resign(0)
         assert trio.current_time() - began == (0 if is_reloaded else HOLD_SECONDS)
+
+
+async def test_nobody_waits_for_an_id_whose_end_takes_long(autojump_clock: Clock) -> None:
+    async with running() as rig:
+        producer = await rig.begun()
+        await rig.add(producer, T0)
+        rig.plane.transactions.failing[T0] = ErrorCode.NOT_ENOUGH_REPLICAS
+        await rig.end(producer)
+        await rig.coordinator.wait_until_settled("x")
+        await trio.sleep(HOLD_SECONDS / 100)
+        assert rig.coordinator.hold("x") is None
+        assert (await rig.init()).error is CONCURRENT
 
 
 async def test_nothing_is_complete_while_a_marker_is_missing(autojump_clock: Clock) -> None:
@@ -553,6 +566,23 @@ async def test_first_batches_are_verified_by_another_coordinator(
         [(broker, version, message)] = calls.asked
         assert (broker, version) == (2, 5)
         assert message.transactions[0].verify_only is not enrols
+
+
+async def test_a_coordinator_that_is_silent_holds_up_no_questions(autojump_clock: Clock) -> None:
+    class Silent(FakeCalls):
+        async def call(self, broker: int, api: Api[Any, Any], version: int, message: Any) -> Any:
+            await trio.sleep_forever()
+
+    async with running(calls=Silent()) as rig:
+        endpoint = rig.coordinator.coordinator_endpoint("x", "PLAINTEXT")
+        assert endpoint is not None
+        rig.topic.leader_endpoint = (  # type: ignore[method-assign]
+            lambda partition, listener: endpoint._replace(node_id=2)
+        )
+        began = trio.current_time()
+        found = await rig.parts.verifier.verify("x", ProducerEpoch(5, 1), [T0], enrols=False)
+        assert found == [ErrorCode.NETWORK_EXCEPTION]
+        assert trio.current_time() - began == PATIENCE_SECONDS
 
 
 async def test_without_a_coordinator_nothing_is_verified(autojump_clock: Clock) -> None:

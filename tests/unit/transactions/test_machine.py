@@ -348,6 +348,16 @@ def test_a_retry_may_bring_another_time_out() -> None:
     assert play.settled(play.init(ProducerEpoch(PID, 6))).epoch == 7
 
 
+@pytest.mark.parametrize("state", [State.COMPLETE_ABORT, State.COMPLETE_COMMIT])
+def test_a_retry_after_a_whole_transaction_begins_anew(state: State) -> None:
+    play = at(State.COMPLETE_ABORT)
+    play.settled(play.init(ProducerEpoch(PID, 5)))
+    whole = play.machine.metadata._replace(state=state)
+    play.machine.metadata = whole
+    assert play.settled(play.init(ProducerEpoch(PID, 5))) == ProducerResult(NONE, PID, 6)
+    assert play.state is State.EMPTY
+
+
 def test_a_zombie_aborts_nothing() -> None:
     play = at(State.ONGOING)
     assert play.error(play.init(ProducerEpoch(PID, 4))) is FENCED

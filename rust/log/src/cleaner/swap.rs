@@ -44,11 +44,13 @@ impl Log {
     /// Prepares the swap: retention, truncation and reopening wait from now on.
     ///
     /// # Errors
-    /// `Stale` if the sources are no longer the log's, or it cannot be changed now. Then
+    /// `Stale` if the sources are no longer the log's, it is compacted no more, or it cannot be
+    /// changed now. Then
     /// [`SwapJob::discard`] it.
     pub fn begin_swap(&mut self, job: &mut SwapJob) -> Result<(), CleanError> {
         let waits = self.truncating || self.is_swapping || self.is_leaving();
-        let cannot = waits || self.poisoned().is_some();
+        let is_wanted = self.config.cleanup_compact;
+        let cannot = waits || !is_wanted || self.poisoned().is_some();
         if cannot || self.cleaned_range(&job.sources).is_none() {
             return Err(CleanError::Stale);
         }

@@ -47,8 +47,13 @@ impl Loader<'_> {
         let mut from = start;
         while let Some(&offset) = loading.snapshots.range(start..=newest).next_back() {
             let path = self.folder.segment_file(offset, FileKind::Snapshot);
-            let content = disk::read_file(self.env.disk(), &path, SNAPSHOT_BYTES_MAX)?;
-            match snapshot::decode(&content) {
+            let decoded = match disk::read_file(self.env.disk(), &path, SNAPSHOT_BYTES_MAX) {
+                Ok(content) => snapshot::decode(&content).map_err(|error| error.to_string()),
+                // It is too large. The log itself says the same, in longer time.
+                Err(error) if error.kind() == io::ErrorKind::InvalidData => Err(error.to_string()),
+                Err(error) => return Err(error),
+            };
+            match decoded {
                 Ok(entries) => {
                     let Expiry {
                         now_ms,
