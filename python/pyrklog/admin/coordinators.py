@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import uuid
 from collections.abc import Callable
 
@@ -22,6 +23,9 @@ from pyrklog.transactions.options import transaction_options
 from pyrklog.transactions.parts import TransactionParts
 from pyrklog.transactions.requests import TransactionCoordinator
 from pyrklog.transactions.verification import TransactionVerifier
+
+QUESTION_SECONDS = 3.0
+"""How long another coordinator is asked about a first batch: longer than it holds the question."""
 
 
 class Coordinators:
@@ -59,17 +63,19 @@ class Coordinators:
         )
         listener = config.listeners.inter_broker
         # On connections of their own: questions must not hold up markers, nor markers questions.
-        questions = _broker_calls(config, metadata)
+        questions = _broker_calls(config, metadata, QUESTION_SECONDS)
         verifier = TransactionVerifier(metadata.node_id, coordinator, questions, listener)
         self.transactions = TransactionParts(coordinator, writer, verifier, plane)
 
 
-def _broker_calls(config: BrokerConfig, metadata: Metadata) -> BrokerCalls | None:
+def _broker_calls(
+    config: BrokerConfig, metadata: Metadata, patience_seconds: float = math.inf
+) -> BrokerCalls | None:
     if config.zookeeper is None:
         return None
     from pyrklog.peers.broker_calls import calls_of
 
-    return calls_of(metadata)
+    return calls_of(metadata, patience_seconds)
 
 
 class _Leaders:

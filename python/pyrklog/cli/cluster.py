@@ -48,7 +48,8 @@ def health(
     ),
     for_: str | None = option(
         "--for TIME",
-        "Watch for so long at most, such as 60s or 5m; 8 if it is unhealthy then.",
+        "Watch for so long at most, such as 60s or 5m; 8 if it is unhealthy then, or has not been "
+        "healthy for --stable.",
         None,
     ),
     output: Output = OutputFormat.TABLE,
@@ -107,6 +108,9 @@ def _watch(
         is_enough = healthy_since is not None and now - healthy_since >= (until_s or 0.0)
         left_s = None if deadline is None else deadline - now
         if (until_s is not None and is_enough) or (left_s is not None and left_s <= 0):
+            if healthy_since is not None and not is_enough:
+                healthy_s = f"{now - healthy_since:.0f} s of the {until_s:g} s of --stable"
+                typer.echo(f"note: --for has ended; it was healthy for {healthy_s}", err=True)
             return is_enough
         time.sleep(WATCH_INTERVAL_S if left_s is None else min(WATCH_INTERVAL_S, left_s))
 

@@ -11,12 +11,14 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Literal
 
 from pyrklog.cli import colour
 from pyrklog.cli.options import OutputFormat
 
 Item = Mapping[str, Any]
+_TEXT_WIDTH_MIN = 8
+_GAP_WIDTH = 2
 _YAML_WORDS = frozenset(("null", "true", "false", "yes", "no", "on", "off", "y", "n"))
 
 
@@ -53,7 +55,7 @@ class Listing:
 
 def print_listing(listing: Listing, output: OutputFormat) -> None:
     if output is OutputFormat.TABLE and colour.is_for_people(sys.stdout):
-        _print_rich(listing)
+        print_rich(listing)
         return
     sys.stdout.write(render(listing, output))
     sys.stdout.flush()
@@ -127,21 +129,38 @@ def _shown(listing: Listing, output: OutputFormat) -> list[Column]:
     return [column for column in listing.columns if wide or not column.wide]
 
 
-def _print_rich(listing: Listing) -> None:
+def print_rich(listing: Listing) -> None:
+    """For a terminal."""
     from rich.console import Console
     from rich.table import Table
 
     table = Table(box=None, pad_edge=False, header_style="bold")
     columns = _shown(listing, OutputFormat.TABLE)
     for column in columns:
-        table.add_column(
-            column.heading, justify="right" if column.right else "left", overflow="fold"
-        )
-    for item in listing.items:
-        table.add_row(*(_plain(cell(item.get(column.key))) for column in columns))
+        justify: Literal["left", "right"] = "right" if column.right else "left"
+        # A number in two lines would be read as another one.
+        table.add_column(column.heading, justify=justify, overflow="fold", no_wrap=column.right)
+    rows = [[cell(item.get(column.key)) for column in columns] for item in listing.items]
+    for row in rows:
+        table.add_row(*map(_plain, row))
     is_forced = True if colour.mode() == colour.ALWAYS else None
     is_without = True if colour.mode() == colour.NEVER else None
-    Console(highlight=False, force_terminal=is_forced, no_color=is_without).print(table)
+    console = Console(highlight=False, force_terminal=is_forced, no_color=is_without)
+    # What does not fit with whole numbers runs on, as in a pipe.
+    console.width = max(console.width, _least_width(columns, rows))
+    console.print(table)
+
+
+def _least_width(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> int:
+    """With numbers in one piece, and some letters of each text."""
+    widths = [len(column.heading) for column in columns]
+    for row in rows:
+        wanted = (
+            len(shown) if column.right else min(len(shown), _TEXT_WIDTH_MIN)
+            for shown, column in zip(row, columns, strict=True)
+        )
+        widths = [max(pair) for pair in zip(widths, wanted, strict=True)]
+    return sum(widths) + _GAP_WIDTH * len(widths)
 
 
 def _plain(shown: str) -> Any:

@@ -205,7 +205,7 @@ def stopped(done: Mapping[PartitionKey, Copied], *, is_written: bool) -> str:
         return ""
     again = "a second copy begins anew"
     if not is_written:
-        return f"the target has a part of the records; {again}"
+        return f"the target may have a part of the records; {again}"
     shown = [f"{topic} [{partition}] before {at}" for (topic, partition), at in reached.items()]
     return (
         f"copied {total(done)}: {', '.join(shown)}; the target has them, and {again}; "

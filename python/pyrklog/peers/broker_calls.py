@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -29,14 +30,26 @@ class _Broker:
 class PeerCalls:
     """Implements :class:`pyrklog.coordinators.calls.BrokerCalls`."""
 
-    def __init__(self, node_id: int, address_of: Callable[[int], Address | None]) -> None:
-        """``address_of`` gives a broker's address for other brokers, None without one."""
+    def __init__(
+        self,
+        node_id: int,
+        address_of: Callable[[int], Address | None],
+        patience_seconds: float = math.inf,
+    ) -> None:
+        """``address_of`` gives a broker's address for other brokers, None without one. A call ends
+        after ``patience_seconds``, the time that it waits for a connection included."""
+        self._patience_seconds = patience_seconds
         self._client_id = f"broker-{node_id}"
         self._address_of = address_of
         self._brokers: dict[int, _Broker] = {}
 
     async def call(self, broker: int, api: Api[Any, Any], version: int, message: Any) -> Any:
         """Raises :class:`PeerUnreachableError`."""
+        with trio.move_on_after(self._patience_seconds):
+            return await self._call(broker, api, version, message)
+        raise PeerUnreachableError(f"no answer within {self._patience_seconds:g} s")
+
+    async def _call(self, broker: int, api: Api[Any, Any], version: int, message: Any) -> Any:
         known = self._brokers.setdefault(broker, _Broker())
         body = api.encode_request(message, version)
         async with known.limit:
@@ -65,9 +78,11 @@ class PeerCalls:
             known.idle.clear()
 
 
-def calls_of(metadata: Metadata) -> PeerCalls:
+def calls_of(metadata: Metadata, patience_seconds: float = math.inf) -> PeerCalls:
     """To the brokers that this one knows, on the listener between brokers."""
     listener = metadata.config.listeners.inter_broker
     return PeerCalls(
-        metadata.node_id, lambda broker: find_address(metadata.image.brokers, broker, listener)
+        metadata.node_id,
+        lambda broker: find_address(metadata.image.brokers, broker, listener),
+        patience_seconds,
     )

@@ -157,11 +157,12 @@ class TestBroker(BrokerFaults):
             self.port = started.port
             self.clock.apply()
             return self
+        what = "the broker ended before it listened" if told else f"not ready within {timeout_s} s"
         if not told:
             self.kill()
         code = self.wait()
         lines = "\n".join(started.lines)
-        raise BrokerExited(f"not listening within {timeout_s} s; exit code {code}\n{lines}")
+        raise BrokerExited(f"{what}; exit code {code}\n{lines}")
 
     def kill(self) -> None:
         """As `kill -9`; `start` starts it on the same data and port."""

@@ -6,9 +6,6 @@ The coordinator is this broker, or another one, which gets AddPartitionsToTxn.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import suppress
-
-import trio
 
 from pyrklog.base.pending import Pending, then
 from pyrklog.coordinators.calls import BrokerCalls, PeerUnreachableError
@@ -24,9 +21,6 @@ from pyrklog.transactions.messages import VERSION_2, AddRequest, ProducerEpoch, 
 from pyrklog.transactions.persistence import by_topic
 from pyrklog.transactions.requests import TransactionCoordinator
 
-PATIENCE_SECONDS = 3.0
-"""How long another coordinator is waited for: longer than it holds a question. What waits behind
-questions that it does not answer must not stand still with them."""
 ABORTABLE_VERSION = 5
 """The version whose answers may have TRANSACTION_ABORTABLE; Kafka 3.9 has it."""
 
@@ -104,12 +98,11 @@ class TransactionVerifier:
             transactional_id, producer.id, producer.epoch, not enrols, topics
         )
         message = AddPartitionsToTxnRequest([transaction])
-        answer: AddPartitionsToTxnResponse | None = None
-        with suppress(PeerUnreachableError), trio.move_on_after(PATIENCE_SECONDS):
-            answer = await self._calls.call(
+        try:
+            answer: AddPartitionsToTxnResponse = await self._calls.call(
                 endpoint.node_id, ADD_PARTITIONS_TO_TXN, ABORTABLE_VERSION, message
             )
-        if answer is None:
+        except PeerUnreachableError:
             return [ErrorCode.NETWORK_EXCEPTION] * len(partitions)
         return _codes(answer, partitions)
 

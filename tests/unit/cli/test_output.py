@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from pyrklog.cli.options import OutputFormat
-from pyrklog.cli.output import Column, Listing, render
+from pyrklog.cli.output import Column, Listing, print_rich, render
 from pyrklog.cli.topic_details import url_safe
 
 COLUMNS = (
@@ -32,6 +32,16 @@ def test_a_table_aligns_its_columns() -> None:
 
 def test_a_wide_table_shows_every_column() -> None:
     assert render(LISTING, OutputFormat.WIDE).splitlines()[1] == "a               5  1,2"
+
+
+def test_a_narrow_terminal_shows_whole_numbers(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    columns = tuple(Column(f"n{number}", f"N{number}", right=True) for number in range(9))
+    item = {column.key: 1796022912700 for column in columns}
+    monkeypatch.setenv("COLUMNS", "80")
+    print_rich(Listing("pyrklog.test/1", (*COLUMNS[:1], *columns), [{"name": "long name", **item}]))
+    assert capsys.readouterr().out.split().count("1796022912700") == 9
 
 
 def test_json_names_kind_cluster_and_time() -> None:

@@ -79,6 +79,29 @@ async def test_a_slow_answer_holds_up_no_other_request(nursery: trio.Nursery) ->
     await calls.close()
 
 
+async def test_a_call_ends_when_its_patience_does(nursery: trio.Nursery) -> None:
+    """Those too that wait for a connection."""
+    peer = Peer()
+    [listener] = await nursery.start(partial(trio.serve_tcp, peer.serve, 0, host="127.0.0.1"))
+    port = listener.socket.getsockname()[1]
+    calls = PeerCalls(1, lambda broker: ("127.0.0.1", port), patience_seconds=0.1)
+    given_up = 0
+
+    async def ask() -> None:
+        nonlocal given_up
+        with pytest.raises(PeerUnreachableError, match="no answer within"):
+            await calls.call(2, WRITE_TXN_MARKERS, 1, WriteTxnMarkersRequest([]))
+        given_up += 1
+
+    with trio.fail_after(30):
+        async with trio.open_nursery() as clients:
+            for _ in range(3 * CONNECTIONS_MAX):
+                clients.start_soon(ask)
+    assert given_up == 3 * CONNECTIONS_MAX
+    peer.may_answer.set()
+    await calls.close()
+
+
 async def test_an_unknown_broker_cannot_be_reached() -> None:
     calls = PeerCalls(1, lambda broker: None)
     for _ in range(2 * CONNECTIONS_MAX):

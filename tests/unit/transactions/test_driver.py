@@ -39,7 +39,6 @@ from pyrklog.transactions.manager import (
 from pyrklog.transactions.marking.sender import MISSING_SECONDS
 from pyrklog.transactions.messages import ProducerEpoch, ProducerResult
 from pyrklog.transactions.options import TransactionOptions
-from pyrklog.transactions.verification import PATIENCE_SECONDS
 from tests.unit.transactions.rig import FIRST_PRODUCER_ID, T0, T1, FakeLeaders, Rig, lead, running
 
 NONE = ErrorCode.NONE
@@ -566,23 +565,6 @@ async def test_first_batches_are_verified_by_another_coordinator(
         [(broker, version, message)] = calls.asked
         assert (broker, version) == (2, 5)
         assert message.transactions[0].verify_only is not enrols
-
-
-async def test_a_coordinator_that_is_silent_holds_up_no_questions(autojump_clock: Clock) -> None:
-    class Silent(FakeCalls):
-        async def call(self, broker: int, api: Api[Any, Any], version: int, message: Any) -> Any:
-            await trio.sleep_forever()
-
-    async with running(calls=Silent()) as rig:
-        endpoint = rig.coordinator.coordinator_endpoint("x", "PLAINTEXT")
-        assert endpoint is not None
-        rig.topic.leader_endpoint = (  # type: ignore[method-assign]
-            lambda partition, listener: endpoint._replace(node_id=2)
-        )
-        began = trio.current_time()
-        found = await rig.parts.verifier.verify("x", ProducerEpoch(5, 1), [T0], enrols=False)
-        assert found == [ErrorCode.NETWORK_EXCEPTION]
-        assert trio.current_time() - began == PATIENCE_SECONDS
 
 
 async def test_without_a_coordinator_nothing_is_verified(autojump_clock: Clock) -> None:

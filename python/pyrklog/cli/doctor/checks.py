@@ -193,6 +193,8 @@ def _misleading(found: Evidence, state: ClusterState) -> list[Reason]:
 def _lock(found: Evidence, _reasons: Sequence[Reason]) -> Check:
     if not found.dirs:
         unknown = "no log directory of a broker is on this machine (--data DIR names one)"
+        if found.state is None:
+            unknown = f"{NOBODY} to name its log directories (--data DIR names one)"
         return Check("lock", unknown=unknown)
     findings = []
     for one in found.dirs:
