@@ -52,6 +52,8 @@ class Record:
     """Orders by which leadership went elsewhere before anything was copied."""
     is_begun: bool = True
     """False while the throttle may be set already, and nothing moves yet."""
+    at_end: frozenset[PartitionKey] = frozenset()
+    """Partitions whose new replicas start at the leader's end, and copy nothing."""
 
     @property
     def total_bytes(self) -> int:
@@ -175,6 +177,7 @@ def to_json(record: Record) -> str:
             "copied_bytes": one.copied_bytes,
             "batch": one.batch,
             **_handed(record, (topic, index)),
+            **({"at_end": True} if (topic, index) in record.at_end else {}),
         }
         for (topic, index), one in sorted(record.entries.items())
     ]
@@ -261,4 +264,9 @@ def _record(told: Mapping[str, Any]) -> Record:
         {str(name): str(one) for name, one in told.get("topic_ids", {}).items()},
         handed,
         bool(told.get("begun", True)),
+        frozenset(
+            (str(one["topic"]), int(one["partition"]))
+            for one in told["partitions"]
+            if one.get("at_end")
+        ),
     )

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from pyrklog.base.problems import Problem
-from pyrklog.cli import cluster_drain, reassign, txns
+from pyrklog.cli import cluster_drain, cluster_expand, reassign, txns
 from pyrklog.cli.admin_common import connect, say, show
 from pyrklog.cli.durations import parse_seconds
 from pyrklog.cli.failures import CliError, Exit, tell
@@ -278,3 +278,4 @@ def elect_leaders(
 
 command(app, "drain", *CONNECTION, "quiet")(cluster_drain.drain)
 command(app, "replace", *CONNECTION, "quiet")(cluster_drain.replace)
+command(app, "expand", *CONNECTION, "quiet")(cluster_expand.expand)

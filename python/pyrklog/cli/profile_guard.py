@@ -44,6 +44,8 @@ READING = frozenset(
 _CHANGES_WITH = {"cluster reassign status": "file", "consume": "group", "doctor": "fix"}
 """Commands that read unless this argument is given: the throttle of a plan that is done goes, a
 group's member commits offsets."""
+_READS_WITH = {"cluster expand": "status"}
+"""Commands that change a cluster unless this argument is given."""
 
 
 def is_changing(command: str, arguments: Mapping[str, Any]) -> bool:
@@ -51,7 +53,8 @@ def is_changing(command: str, arguments: Mapping[str, Any]) -> bool:
     if arguments.get("dry_run"):
         return False
     if command not in READING:
-        return True
+        decisive = _READS_WITH.get(command)
+        return decisive is None or not arguments.get(decisive)
     decisive = _CHANGES_WITH.get(command)
     return decisive is not None and bool(arguments.get(decisive))
 

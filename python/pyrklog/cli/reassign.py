@@ -106,6 +106,12 @@ def apply(
     progress: str | None = option(
         "--progress FILE", "Where to keep how it goes; default: FILE.progress.json.", None
     ),
+    from_end: bool = option(
+        "--from-end",
+        "New replicas start at their leaders' ends, and join once they lack nothing; `cluster "
+        "expand` says more.",
+        False,
+    ),
     additional: bool = option(
         "--additional", "Give new targets to partitions that another plan moves.", False
     ),
@@ -117,7 +123,8 @@ def apply(
     partitions of it move to something else."""
     from pyrklog.cli.reassign_apply import How, apply_plan
 
-    how = How(file, throttle, batch, rollback, progress, additional, watch, dry_run, output)
+    limits = (throttle, batch, rollback, progress)
+    how = How(file, *limits, from_end, additional, watch, dry_run, output)
     apply_plan(options, _read(file), how)
 
 

@@ -11,6 +11,7 @@ from pyrklog.base.problems import Problem
 from pyrklog.cli import reassign_past, reassign_record
 from pyrklog.cli.admin_common import connect, say
 from pyrklog.cli.connection import PartitionKey
+from pyrklog.cli.expansion import NO_START, from_the_end, tell_copied
 from pyrklog.cli.failures import CliError, Exit, exit_with, missing_partition, tell
 from pyrklog.cli.options import OutputFormat, Settings
 from pyrklog.cli.reassign_cluster import ReassignmentAdmin
@@ -40,6 +41,7 @@ class How(NamedTuple):
     batch: str | None
     rollback: str | None
     progress: str | None
+    from_end: bool
     additional: bool
     watch: bool
     dry_run: bool
@@ -81,7 +83,9 @@ def apply_plan(options: Settings, text: str, how: How) -> None:
         reassign_past.put_aside(earlier, moving.keys(), path, Throttles(connection, cluster))
     complete = None
     if record is None:
-        first = first_record(cluster, wanted, how.throttle)
+        start = from_the_end(cluster, before, wanted) if how.from_end else NO_START
+        tell_copied(start)
+        first = first_record(cluster, wanted, how.throttle, at_end=start.at_end)
         record, complete = begin_record(connection, cluster, first, limit)
     if how.rollback is not None:
         _write_rollback(how.rollback, record, changed)

@@ -7,12 +7,13 @@ from typing import Any
 from pyrklog.balance.directories import Directories
 from pyrklog.base.problems import Problem
 from pyrklog.cli.bootstrap import addresses
-from pyrklog.cli.broker_connection import BrokerConnection
+from pyrklog.cli.broker_connection import BrokerConnection, Req, Resp
 from pyrklog.cli.cluster_requests import plain_only
 from pyrklog.cli.cluster_views import min_insync_of
 from pyrklog.cli.connection import Connection, PartitionKey
 from pyrklog.cli.failures import CliError
 from pyrklog.cli.topic_watch import topic_ids
+from pyrklog.protocol.api import Api
 from pyrklog.protocol.cluster import (
     DESCRIBE_CLUSTER,
     DescribeClusterRequest,
@@ -141,12 +142,16 @@ class ReassignmentAdmin:
         return found
 
     def alter(
-        self, wanted: Mapping[PartitionKey, Iterable[int] | None]
+        self,
+        wanted: Mapping[PartitionKey, Iterable[int] | None],
+        at_end: Collection[PartitionKey] = (),
     ) -> dict[PartitionKey, tuple[ErrorCode, str | None]]:
-        """Begins reassignments, or cancels them (None); returns a result for each partition."""
+        """Begins reassignments, or cancels them (None); returns a result for each partition. New
+        replicas of ``at_end`` start at their leaders' ends."""
         topics: dict[str, list[ReassignablePartition]] = {}
         for (topic, index), replicas in wanted.items():
-            item = ReassignablePartition(index, None if replicas is None else list(replicas))
+            targets = None if replicas is None else list(replicas)
+            item = ReassignablePartition(index, targets, (topic, index) in at_end)
             topics.setdefault(topic, []).append(item)
         request = AlterPartitionReassignmentsRequest(
             int(self._timeout_s * 1000), [ReassignableTopic(*item) for item in topics.items()]
@@ -271,6 +276,22 @@ class ReassignmentAdmin:
             for name, topic in self._connection.metadata().topics.items()
             for index, partition in topic.partitions.items()
         }
+
+    def ask_each(
+        self, api: Api[Req, Resp], version: int, requests: Mapping[int, Req]
+    ) -> dict[int, Resp]:
+        """Answers of live brokers by their numbers, without those that are silent."""
+        timeout_s = min(self._timeout_s, SILENT_TIMEOUT_S)
+        found: dict[int, Resp] = {}
+        for one in self.describe().brokers:
+            if one.broker_id not in requests:
+                continue
+            try:
+                with BrokerConnection((one.host, one.port), timeout_s) as broker:
+                    found[one.broker_id] = broker.ask(api, version, requests[one.broker_id])
+            except OSError:
+                continue
+        return found
 
     def behind(self, besides: Collection[PartitionKey]) -> int:
         """Partitions with replicas out of sync, besides these, which have such while they move."""

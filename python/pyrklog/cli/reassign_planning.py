@@ -232,9 +232,11 @@ def first_record(
     throttle: str | None,
     before: Placement | None = None,
     handed_over: Placement | None = None,
+    at_end: Collection[PartitionKey] = (),
 ) -> Record:
     """Of a plan that begins now, as one batch; its bytes and times are not known yet. ``before``:
-    how replicas were, if they have changed for the plan already."""
+    how replicas were, if they have changed for the plan already. ``at_end``: whose new replicas
+    start at the leader's end."""
     placement, cluster_id = admin.origins()
     if before is not None:
         placement.update(before)
@@ -243,7 +245,8 @@ def first_record(
     at_ms = reassign_record.now_ms()
     record = begun(cluster_id, at_ms, placement, wanted, prediction, {}, throttle)
     ids = admin.topic_ids({topic for topic, _ in wanted})
-    return replace(record, topic_ids=ids, handed_over=dict(handed_over or {}))
+    handed = dict(handed_over or {})
+    return replace(record, topic_ids=ids, handed_over=handed, at_end=frozenset(at_end))
 
 
 def show_planned(
@@ -271,6 +274,8 @@ def measured_record(
     sizes = largest(admin.sizes(without_silent=True))
     brokers = admin.describe().brokers
     addresses = {one.broker_id: (one.host, one.port) for one in brokers}
+    # A replica that starts at the end copies nothing.
+    sizes = {key: size for key, size in sizes.items() if key not in record.at_end}
     partitions = {
         key: Partition(before, sizes.get(key, 0), leader=leaders.get(key, -1))
         for key, before in record.before.items()
@@ -285,6 +290,7 @@ def measured_record(
         topic_ids=record.topic_ids,
         handed_over=record.handed_over,
         is_begun=record.is_begun,
+        at_end=record.at_end,
     )
 
 

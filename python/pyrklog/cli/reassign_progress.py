@@ -8,6 +8,7 @@ from typing import Any
 
 from pyrklog.balance.record import Progress, Record, progress
 from pyrklog.cli.connection import PartitionKey
+from pyrklog.cli.expansion import lacking
 from pyrklog.cli.output import Listing, columns
 from pyrklog.cli.reassign_cluster import ReassignmentAdmin, ReplicaSizes
 from pyrklog.cli.reassign_plan import amount, duration
@@ -15,7 +16,7 @@ from pyrklog.cli.reassign_record import now_ms, verdict
 
 COLUMNS = columns(
     "topic, partition>, replicas*, adding, removing, percent> %, bytes_left> BYTES LEFT, "
-    "eta_s> ETA S"
+    "eta_s> ETA S, lacks"
 )
 
 APPLIED = columns("topic, partition>, before, after, batch>, moving, error")
@@ -45,6 +46,7 @@ def read_moves(
     # A broker that has just died stays listed for a moment: its replicas count as not copied.
     sizes = admin.sizes(without_silent=True) if chosen else {}
     whole = largest(sizes)
+    lacks = lacking(admin, {place: moving[place] for place in chosen})
     items = []
     partly = {}
     for place in chosen:
@@ -63,6 +65,7 @@ def read_moves(
                 "percent": int(100 * there / (size * len(adding))) if size and adding else 100,
                 "bytes_left": size * len(adding) - there,
                 "eta_s": None,
+                **lacks.get(place, {}),
             }
         )
     if record is None:

@@ -95,6 +95,12 @@ class Run:
         mine = self._mine
         return {key: replicas for key, replicas in placement.items() if key in mine}
 
+    @property
+    def _copying(self) -> dict[PartitionKey, tuple[int, ...]]:
+        """What a throttle is for: a replica that starts at the end only follows."""
+        wants = self._only_mine(self.record.after)
+        return {key: after for key, after in wants.items() if key not in self.record.at_end}
+
     def carry_out(self, throttle: str | None, *, watch: bool) -> list[Exit]:
         """Begins the batches one after the other, and waits for each but the last; with ``watch``
         for that, too. Returns the partitions' exit codes."""
@@ -115,8 +121,7 @@ class Run:
             if throttle is not None:
                 self._rate = Rate(self._connection, self._admin, throttle)
                 # The plan is throttled as a whole: what was there before is its source.
-                wants = self._only_mine(self.record.after)
-                say(self._options, self._rate.begin(self.record.before, wants))
+                say(self._options, self._rate.begin(self.record.before, self._copying))
             watch = watch or (self._rate is not None and self._rate.follows)
             codes = self._begin_batches(wanted, before, watch)
             self._end(codes, is_throttled, watch)
@@ -140,7 +145,7 @@ class Run:
         """Waits for the rest, if somebody watches, and takes the throttle away."""
         mine = self._mine
         throttles = Throttles(self._connection, self._admin)
-        sure = names_of(self.record.before, self._only_mine(self.record.after))
+        sure = names_of(self.record.before, self._copying)
         if watch:
             if outlast(self._admin.moving).keys() & mine:
                 self.watch(mine)
@@ -231,7 +236,7 @@ class Run:
             and target_of(moving[place]) not in (wanted[place], handed.get(place))
         }
         asked = {place: replicas for place, replicas in wanted.items() if place not in taken}
-        results = self._admin.alter(asked) if asked else {}
+        results = self._admin.alter(asked, self.record.at_end) if asked else {}
         codes = []
         for place in wanted:
             code, why = results.get(place, NO_RESULT)
@@ -243,7 +248,8 @@ class Run:
                 self._errors[place] = why or code.name
             else:
                 codes.append(Exit.OK)
-                say(self._options, arrow(place, before, wanted))
+                from_end = " from the end" if place in self.record.at_end else ""
+                say(self._options, arrow(place, before, wanted) + from_end)
         return codes
 
     def watch(self, places: set[PartitionKey]) -> None:

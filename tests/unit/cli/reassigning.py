@@ -33,6 +33,7 @@ class FakeAdmin(ReassignmentAdmin):
     def __init__(self, placed: Mapping[PartitionKey, Replicas], brokers: int = 4) -> None:
         self.placed = dict(placed)
         self.targets: dict[PartitionKey, Replicas] = {}
+        self.at_end: set[PartitionKey] = set()
         self.brokers = range(1, brokers + 1)
         self.done: list[tuple[str, Any]] = []
         self.refusals: list[CliError] = []
@@ -85,10 +86,17 @@ class FakeAdmin(ReassignmentAdmin):
         for key in keys or tuple(self.targets):
             self.placed[key] = self.targets.pop(key)
 
+    def ask_each(self, api: Any, version: int, requests: Mapping[int, Any]) -> dict[int, Any]:
+        """These brokers know nothing of replicas that start at the end."""
+        return {}
+
     def alter(
-        self, wanted: Mapping[PartitionKey, Iterable[int] | None]
+        self,
+        wanted: Mapping[PartitionKey, Iterable[int] | None],
+        at_end: Collection[PartitionKey] = (),
     ) -> dict[PartitionKey, tuple[ErrorCode, str | None]]:
         self.done.append(("alter", dict(wanted)))
+        self.at_end |= wanted.keys() & set(at_end)
         results: dict[PartitionKey, tuple[ErrorCode, str | None]] = {}
         for key, replicas in wanted.items():
             code = ErrorCode.NONE

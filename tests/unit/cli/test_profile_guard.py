@@ -31,11 +31,20 @@ CHANGES = [
     "cluster reassign auto --rounds 1",
     "cluster drain --broker 1 -y",
     "cluster replace 1 --with 2 -y",
+    "cluster expand --broker 4",
+    "cluster expand --broker 4 --cancel",
     "cluster txns abort a",
     "consume a -g g",
     "mirror run --from 127.0.0.1:1 --to 127.0.0.1:2 --topics a",
 ]
-READS = ["topic list", "consume a -e", "group list", "config describe topic a", "cluster health"]
+READS = [
+    "topic list",
+    "consume a -e",
+    "group list",
+    "config describe topic a",
+    "cluster health",
+    "cluster expand --status",
+]
 
 
 @pytest.fixture

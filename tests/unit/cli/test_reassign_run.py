@@ -102,9 +102,9 @@ def test_a_watch_outlives_the_controller(admin: FakeAdmin, throttles: FakeThrott
     found = run(admin, record(after, [[A], [B]]))
     watched = admin.alter
 
-    def altered(wanted: Any) -> Any:
+    def altered(wanted: Any, at_end: Any = ()) -> Any:
         admin.refusals = [AWAY] * 3
-        return watched(wanted)
+        return watched(wanted, at_end)
 
     admin.alter = altered  # type: ignore[method-assign]
     assert found.carry_out("1MB/s", watch=True) == [Exit.OK] * 3
@@ -137,9 +137,9 @@ def test_a_batch_of_the_run_before_is_waited_for(
     seen: list[set[PartitionKey]] = []
     altered = admin.alter
 
-    def alter(wanted: Any) -> Any:
+    def alter(wanted: Any, at_end: Any = ()) -> Any:
         seen.append(set(admin.targets))
-        return altered(wanted)
+        return altered(wanted, at_end)
 
     admin.alter = alter  # type: ignore[method-assign]
     admin.is_quick = True
@@ -169,7 +169,7 @@ def test_a_throttle_stays_while_the_run_before_has_moves(
 def test_a_command_that_ends_early_says_what_stays(
     admin: FakeAdmin, throttles: FakeThrottles, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def interrupted(wanted: Any) -> Any:
+    def interrupted(wanted: Any, at_end: Any = ()) -> Any:
         raise KeyboardInterrupt
 
     admin.alter = interrupted  # type: ignore[method-assign]
@@ -428,9 +428,9 @@ def test_status_before_the_moves_begin_takes_no_throttle_away(
     file.write_text(render_plan(after))
     altered, told = admin.alter, []
 
-    def alter(wanted: Any) -> Any:
+    def alter(wanted: Any, at_end: Any = ()) -> Any:
         told.append(commands("status", str(file)))
-        return altered(wanted)
+        return altered(wanted, at_end)
 
     admin.alter = alter  # type: ignore[method-assign]
     assert commands("apply", str(file), "--throttle", "1MB/s").exit_code == 0
