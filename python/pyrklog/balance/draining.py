@@ -85,7 +85,7 @@ def replace(
     """The plan by which ``by`` has the replicas of ``broker``, in their places. A partition that
     ``by`` has a replica of goes elsewhere. ``moving``: as for :func:`drain`."""
     plan = Plan()
-    room = cluster.brokers[by].room_bytes()
+    rooms = cluster.brokers[by].rooms()
     elsewhere = []
     for key in on_broker(cluster, broker, moving):
         one = cluster.partitions[key]
@@ -97,11 +97,11 @@ def replace(
         elif not one.is_led:
             why = "it has no leader, so nothing can be copied"
             plan.obstacles.append(Obstacle(key, why))
-        elif room is not None and one.size_bytes > room:
+        elif not rooms.fit(one.size_bytes):
             why = f"broker {by} has no room for its {one.size_bytes} bytes"
             plan.obstacles.append(Obstacle(key, why))
         else:
-            room = None if room is None else room - one.size_bytes
+            rooms.take(one.size_bytes)
             plan.changed[key] = tuple(by if one == broker else one for one in one.replicas)
     others = [number for number in cluster.brokers if number != broker]
     wish = Wish(others, (), elsewhere, rack_aware=rack_aware, given_up=[broker])

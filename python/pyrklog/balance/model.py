@@ -39,24 +39,70 @@ class LogDir:
     free_bytes: int | None = None
 
 
+SAME_VOLUME_BYTES = 64 << 20
+"""Directories of a volume tell its free bytes one after the other, while it is written to."""
+
+
+class Rooms:
+    """What the volumes of one broker can take still; each replica lies on one of them."""
+
+    def __init__(self, bytes_left: Sequence[int] | None) -> None:
+        """None: unknown, so unbounded."""
+        self._left = None if bytes_left is None else list(bytes_left)
+
+    def fit(self, size: int) -> bool:
+        return self._left is None or size <= max(self._left, default=0)
+
+    def take(self, size: int) -> None:
+        """On the emptiest volume."""
+        if self._left:
+            self._left[self._left.index(max(self._left))] -= size
+
+    @property
+    def largest(self) -> int | None:
+        return None if self._left is None else max(self._left, default=0)
+
+
 @dataclass(frozen=True)
 class Broker:
-    """A live broker."""
+    """A live broker. ``arriving``: bytes that each replica lacks which is on its way there.
+    ``answers``: False for one that does not tell what it has, and gets nothing."""
 
     number: int
     rack: str | None = None
     log_dirs: Sequence[LogDir] = ()
+    arriving: Sequence[int] = ()
+    answers: bool = True
 
-    def room_bytes(self) -> int | None:
-        """What may be added before a volume is fuller than :data:`FILL_MAX`; None if unknown."""
-        # Directories with equal figures share a volume.
-        volumes: set[tuple[int, int]] = set()
-        for one in self.log_dirs:
-            if one.total_bytes is not None and one.free_bytes is not None:
-                volumes.add((one.total_bytes, one.free_bytes))
-        if not volumes:
-            return None
-        return sum(max(0, int(free - (1 - FILL_MAX) * total)) for total, free in volumes)
+    def volumes(self) -> list[list[LogDir]]:
+        """Directories that share a volume: of one size, and about as many free bytes."""
+        found: list[list[LogDir]] = []
+        for one in sorted(
+            self.log_dirs, key=lambda one: (one.total_bytes or 0, one.free_bytes or 0)
+        ):
+            if one.total_bytes is None or one.free_bytes is None:
+                continue
+            last = found[-1][-1] if found else None
+            if (
+                last is not None
+                and last.total_bytes == one.total_bytes
+                and one.free_bytes - (last.free_bytes or 0) <= SAME_VOLUME_BYTES
+            ):
+                found[-1].append(one)
+            else:
+                found.append([one])
+        return found
+
+    def rooms(self) -> Rooms:
+        """What may be added before a volume is fuller than :data:`FILL_MAX`."""
+        left = [
+            max(0, int((one.free_bytes or 0) - (1 - FILL_MAX) * (one.total_bytes or 0)))
+            for one, *_ in self.volumes()
+        ]
+        found = Rooms(left or None)
+        for size in sorted(self.arriving, reverse=True):
+            found.take(size)
+        return found
 
 
 @dataclass(frozen=True)
@@ -103,6 +149,11 @@ class Cluster:
     def placement(self) -> dict[PartitionKey, Replicas]:
         return {key: one.replicas for key, one in self.partitions.items()}
 
+    @property
+    def silent(self) -> set[int]:
+        """Brokers that do not tell what they have."""
+        return {number for number, one in self.brokers.items() if not one.answers}
+
     def absent(self, key: PartitionKey) -> list[int]:
         """Brokers of its replicas that are not live."""
         return [one for one in self.partitions[key].replicas if one not in self.brokers]
@@ -114,10 +165,10 @@ class Cluster:
 
     @property
     def racks(self) -> dict[int, str]:
-        """The rack of each broker; empty if one has none, as Kafka ignores racks then."""
-        found = {number: one.rack for number, one in self.brokers.items()}
-        racks = {number: rack for number, rack in found.items() if rack is not None}
-        return racks if len(racks) == len(found) else {}
+        """The rack of each broker; empty if none has one. Those without are in one of their own, as
+        where the controller places new topics."""
+        found = {number: one.rack or "" for number, one in self.brokers.items()}
+        return found if any(found.values()) else {}
 
 
 @dataclass(frozen=True)

@@ -44,12 +44,12 @@ class Working:
         self.rack = [names[racks[number]] for number in self.numbers] if racks else []
         targets = set(self.numbers if wish.targets is None else wish.targets)
         takers = set(self.numbers if wish.takers is None else wish.takers)
+        takers = {number for number in takers if number not in cluster.silent}
         self.is_open = [number in takers for number in self.numbers]
         """Whether a broker gets replicas at all."""
         self.takes = [number in targets & takers for number in self.numbers]
         """Whether it gets replicas for balance."""
-        self.room = [cluster.brokers[number].room_bytes() for number in self.numbers]
-        """Bytes that may be added still; None: unknown, so unbounded."""
+        self.rooms = [cluster.brokers[number].rooms() for number in self.numbers]
         self.load = {goal: [0.0] * len(self.numbers) for goal in Goal}
         self._weigh(cluster)
         self.mean: dict[Goal, float] = {}
@@ -130,10 +130,9 @@ class Working:
         self._count_leader(at, broker, 1)
 
     def _take_room(self, at: int, broker: int) -> None:
-        room = self.room[broker]
         # What leaves a disk is there until the copy elsewhere is whole: it makes no room.
-        if room is not None and self.numbers[broker] not in self.before[at]:
-            self.room[broker] = room - self.size[at]
+        if self.numbers[broker] not in self.before[at]:
+            self.rooms[broker].take(self.size[at])
 
     # --- constraints -------------------------------------------------------------------------
 
@@ -141,11 +140,10 @@ class Working:
         """Whether the broker may get a replica, whatever its rack."""
         if broker in self.replicas[at]:
             return False
-        room = self.room[broker]
         is_back = self.numbers[broker] in self.before[at]
         if not (is_back or self.is_open[broker]):
             return False
-        return room is None or is_back or self.size[at] <= room
+        return is_back or self.rooms[broker].fit(self.size[at])
 
     def crowd(self, at: int, broker: int, without: int = -1) -> int:
         """How many replicas, apart from that on ``without``, share the broker's rack."""

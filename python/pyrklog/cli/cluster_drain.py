@@ -134,6 +134,8 @@ def replace(
             raise CliError(
                 Problem.BROKER_NOT_FOUND, f"broker {by} is not there", f"brokers alive: {known}"
             )
+        if not cluster.brokers[by].answers:
+            raise CliError(Problem.BROKER_AWAY, f"broker {by} does not answer", "try again")
         return draining.replace(cluster, broker, by, rack_aware=rack_aware, moving=found.moving)
 
     _Emptying(options, broker, how).run(planned, REPLACING)
@@ -338,6 +340,7 @@ class _Emptying:
         from pyrklog.cli.reassign_plan import render_plan
         from pyrklog.cli.reassign_planning import begin_record, first_record, write_plan
         from pyrklog.cli.reassign_run import Limits, Run
+        from pyrklog.cli.throttles import Throttles
 
         how = self._how
         path = reassign_record.path_of(how.plan)
@@ -367,7 +370,13 @@ class _Emptying:
             complete,
             limits,
         )
+        throttles = Throttles(connection, admin)
+        if how.throttle is None:
+            # That of a run that was killed would hold up this one, and outlast it.
+            throttles.end_of(self._broker)
         codes = run.carry_out(how.throttle, watch=how.watch)
+        if how.watch:
+            throttles.end_of(self._broker)
         run.show_all()
         is_whole = all(code is Exit.OK for code in codes)
         if is_whole and not admin.moving().keys() & wanted.keys():

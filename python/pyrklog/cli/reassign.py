@@ -211,6 +211,7 @@ def cancel(
     dry_run: OnlySaid = False,
 ) -> None:
     """Cancel moves: the earlier replicas come back, and throttles go."""
+    from pyrklog.cli import reassign_record
     from pyrklog.cli.reassign_cancel import Back, cancel_moves
     from pyrklog.cli.reassign_plan import parse_plan
 
@@ -220,7 +221,11 @@ def cancel(
         raise CliError(Problem.ARGUMENTS_DISAGREE, "--rollback needs the plan, not --all")
     named = None if file is None else parse_plan(_read(file), file)
     back = Back(file, progress, throttle, watch) if rollback and file is not None else None
-    cancel_moves(options, named, back, dry_run=dry_run)
+    earlier = None
+    if named is not None:
+        kept = reassign_record.load(reassign_record.path_of(file, progress))
+        earlier = reassign_record.of_plan(kept, named)
+    cancel_moves(options, named, back, dry_run=dry_run, earlier=earlier)
 
 
 @command(app, "auto", *CONNECTION, "quiet")

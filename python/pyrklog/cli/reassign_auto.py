@@ -9,6 +9,7 @@ from typing import NamedTuple
 import typer
 
 from pyrklog.balance.automatic import MINUTES_OF_DAY, Decision, Hours, Watcher
+from pyrklog.balance.directories import choose
 from pyrklog.balance.explaining import explain
 from pyrklog.balance.model import Goal, Wish, skews
 from pyrklog.balance.planner import make_plan
@@ -134,7 +135,8 @@ def _balance(
         say(options, "nothing changed")
     else:
         record = new_record(found, changed, None, rules.throttle)
-        quiet = Run(connection, admin, _quiet(options), record, None)
+        places = choose(cluster, changed)
+        quiet = Run(connection, admin, _quiet(options), record, None, directories=places)
         unfinished.update(changed)
         codes = quiet.carry_out(rules.throttle, watch=True)
         unfinished.clear()

@@ -46,18 +46,27 @@ class Back(NamedTuple):
 
 
 def cancel_moves(
-    options: Settings, named: Placement | None, back: Back | None, *, dry_run: bool
+    options: Settings,
+    named: Placement | None,
+    back: Back | None,
+    *,
+    dry_run: bool,
+    earlier: Record | None = None,
 ) -> None:
-    """``named``: only these; None: all."""
+    """``named``: only these; None: all. ``earlier``: what is kept of the plan."""
     if back is not None:
         check_throttle(back.throttle)
     record = None if back is None else back.record(named)
     connection = connect(options)
     cluster = ReassignmentAdmin(connection)
-    if record is not None and not reassign_record.is_of(record, cluster.placement()[1]):
+    known = record or earlier
+    if known is not None and not reassign_record.is_of(known, cluster.placement()[1]):
         raise CliError(Problem.FILE_CONTENT, "the plan was applied to another cluster", "check -b")
-    stays = {} if record is None else _stays(cluster, record)
     moving = cluster.moving()
+    if record is not None:
+        stays = _stays(cluster, record)
+    else:
+        stays = {} if named is None else _of_others(moving, named, earlier)
     chosen = [place for place in moving if (named is None or place in named) and place not in stays]
     going: set[PartitionKey] = set()
     if record is not None:
@@ -77,8 +86,8 @@ def cancel_moves(
         say(options, "nothing moves")
     # Also if nothing moves any more: the plan may be done.
     throttles = Throttles(connection, cluster)
-    if named is not None or chosen or throttles.named():
-        throttles.end(None if named is None else named.keys() - going - stays.keys())
+    kept = going | (stays.keys() & moving.keys())
+    throttles.end(None if named is None else named.keys() - kept)
     if record is not None and back is not None:
         # Brokers hear of a cancelled move a moment later.
         settled(cluster, {place: record.before[place] for place in chosen})
@@ -93,6 +102,22 @@ class _Why(NamedTuple):
 
     problem: Problem
     text: str
+
+
+def _of_others(
+    moving: reassign_past.Moving, named: Placement, earlier: Record | None
+) -> dict[PartitionKey, _Why]:
+    """Partitions of a plan that something else moves now."""
+    found = {}
+    for key in moving.keys() & named.keys():
+        target = target_of(moving[key])
+        known = {tuple(named[key])}
+        if earlier is not None and key in earlier.entries:
+            known |= earlier.left_behind(key)
+        if target not in known:
+            why = f"it moves to {listed(target)}, by another plan (--all cancels that, too)"
+            found[key] = _Why(Problem.REASSIGNMENT_REFUSED, why)
+    return dict(sorted(found.items()))
 
 
 def _stays(cluster: ReassignmentAdmin, record: Record) -> dict[PartitionKey, _Why]:

@@ -76,8 +76,19 @@ def measure(
         partitions[key] = _partition(one_state, removing, largest.get(key, 0))
     if rates_of is None or rates_of:
         _add_rates(connection, addresses, partitions, rates_of)
+    arriving: dict[int, list[int]] = {}
+    for key, move in moving.items():
+        for number in move.adding_replicas:
+            lacks = largest.get(key, 0) - sizes.get((*key, number), 0)
+            arriving.setdefault(number, []).append(max(0, lacks))
     brokers = {
-        one.number: Broker(one.number, one.rack or None, _log_dirs(directories.get(one.number)))
+        one.number: Broker(
+            one.number,
+            one.rack or None,
+            _log_dirs(directories.get(one.number)),
+            arriving.get(one.number, ()),
+            one.number in directories,
+        )
         for one in state.brokers
     }
     cluster = Cluster(brokers, partitions)

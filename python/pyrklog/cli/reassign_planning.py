@@ -74,11 +74,11 @@ def print_plan(
     connection = connect(options)
     admin = ReassignmentAdmin(connection)
     everything, _ = admin.placement()
-    live = {one.broker_id for one in admin.describe().brokers}
-    wish = wish_of(choice, live, goals)
     check_names(topics, everything)
     names = set(topics) or {topic for topic, _ in everything}
     found = measure(connection, admin, rates_of=names if Goal.IN in goals else ())
+    # Who is there is judged by one view, that of the plan.
+    wish = wish_of(choice, found.cluster.brokers, goals)
     chosen = {
         key for key in found.cluster.partitions if key[0] in names and key not in found.moving
     }

@@ -113,6 +113,9 @@ class Run:
         # Before anything changes: without it nothing could be undone.
         reassign_record.save(self._path, self.record)
         refused = self._tell_changed()
+        # A topic that was deleted since stops nothing.
+        there = {one: path for one, path in self._directories.items() if one[0] in before}
+        self._directories = there
         codes = self._place()
         if Exit.FAILED in codes:
             self._mark_begun()  # no throttle was set
@@ -145,6 +148,10 @@ class Run:
         """Waits for the rest, if somebody watches, and takes the throttle away."""
         mine = self._mine
         throttles = Throttles(self._connection, self._admin)
+        if is_throttled and self._limits.changed:
+            # Named by this plan before others changed them.
+            moving = outlast(self._admin.moving)
+            mine |= {key for key in self._limits.changed if key not in moving}
         sure = names_of(self.record.before, self._copying)
         if watch:
             if outlast(self._admin.moving).keys() & mine:
@@ -176,7 +183,10 @@ class Run:
             under_way = self._admin.moving().keys() & self._mine
             if under_way:
                 self.watch(under_way)
-        for number, keys in enumerate(batches, 1):
+        for number, every in enumerate(batches, 1):
+            keys = every if number == 1 else self._unchanged(every, codes)
+            if not keys:
+                continue
             if len(batches) > 1:
                 count = counted(len(keys), "partition")
                 say(self._options, f"batch {number} of {len(batches)}: {count}")
@@ -189,7 +199,49 @@ class Run:
                 self._measure(self._complete)
             if Exit.OK in began and (watch or number < len(batches)):
                 self.watch(set(keys))
+                if number < len(batches) and not self._has_gone_on(keys):
+                    return [*codes, Exit.DIFFERS]
         return codes
+
+    def _unchanged(self, keys: Sequence[PartitionKey], codes: list[Exit]) -> list[PartitionKey]:
+        """Without what others have changed while earlier batches moved, which is told."""
+        from pyrklog.cli.reassign_past import changed_since
+
+        overrides = self._limits.overrides
+        changed = outlast(lambda: changed_since(self._admin, self.record, overrides=overrides))
+        found = {key: changed[key] for key in keys if key in changed}
+        for key, why in found.items():
+            self._errors[key] = why
+            what = f"{name_of(key)} stays: {why}"
+            tell(CliError(Problem.REASSIGNMENT_REFUSED, what, "make a plan anew"))
+            codes.append(Problem.REASSIGNMENT_REFUSED.exit)
+        self._limits = self._limits._replace(changed={**self._limits.changed, **found})
+        return [key for key in keys if key not in found]
+
+    def _has_gone_on(self, keys: Collection[PartitionKey]) -> bool:
+        """Whether the batch is where it was to be. What moves no more, and is not there, was
+        cancelled: then nothing more begins. What is gone stops nothing."""
+        begun = [key for key in keys if key not in self._errors]
+        deadline = time.monotonic() + SETTLED_S
+        while True:
+            now, _ = outlast(self._admin.placement)
+            moving = outlast(self._admin.moving)
+            astray = [
+                key
+                for key in begun
+                if key in now and key not in moving and now[key] != self.record.after[key]
+            ]
+            # Brokers hear of the end of moves a moment after the controller.
+            if not astray or time.monotonic() > deadline:
+                break
+            time.sleep(SETTLED_PAUSE_S)
+        if not astray:
+            return True
+        key = astray[0]
+        what = f"{name_of(key)} is {listed(now[key])}, not {listed(self.record.after[key])}"
+        fix = "it was cancelled: no further batch begins; `apply` again goes on"
+        tell(CliError(Problem.NOT_AS_PLANNED, what, fix))
+        return False
 
     def _mark_begun(self) -> None:
         if not self.record.is_begun:

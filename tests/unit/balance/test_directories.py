@@ -27,7 +27,29 @@ def test_a_full_directory_gets_nothing_and_one_alone_is_not_named() -> None:
     changed = {("t", 3): (2,), ("t", 0): (2,)}
     assert choose(cluster(full, free), changed) == {(("t", 3), 2): "/b", (("t", 0), 2): "/a"}
     assert choose(cluster(full), changed) == {}
-    assert choose(cluster(full, LogDir("/c", 0, 100 * GB, 0)), {("t", 3): (2,)}) == {}
+    none = cluster(full, LogDir("/c", 0, 100 * GB, 0))
+    assert choose(none, {("t", 3): (2,)}) == {(("t", 3), 2): "/a"}, "it has most room of those"
+
+
+def test_directories_of_one_volume_share_its_room() -> None:
+    total, free = 100 * GB, 14 * GB
+    places = LogDir("/a", 0, total, free), LogDir("/b", 0, total, free + 4096)
+    other = LogDir("/c", 90 * GB, total, 40 * GB)
+    found = choose(cluster(*places, other), {("t", index): (2,) for index in range(4)})
+    # Of the 4 GB that a and b may take together, the largest replica takes all.
+    assert found[("t", 3), 2] in ("/a", "/b")
+    assert {found[("t", index), 2] for index in range(3)} == {"/c"}
+
+
+def test_a_replica_needs_room_on_one_volume() -> None:
+    places = [LogDir("/a", 0, 200 * GB, 150 * GB), LogDir("/b", 0, 200 * GB, 160 * GB)]
+    rooms = Broker(2, None, places).rooms()
+    assert rooms.fit(140 * GB)
+    assert not rooms.fit(141 * GB)
+    rooms.take(100 * GB)
+    assert rooms.largest == 130 * GB
+    assert Broker(2, None, places, arriving=[120 * GB, 10 * GB]).rooms().largest == 120 * GB
+    assert Broker(2, None, [], arriving=[GB]).rooms().largest is None
 
 
 def test_what_stays_is_not_named() -> None:

@@ -120,9 +120,11 @@ def test_racks_that_are_shared_needlessly_are_parted() -> None:
     assert planned(cluster, goals=(), rack_aware=False).changed == {}
 
 
-def test_racks_count_only_if_every_broker_has_one() -> None:
+def test_brokers_without_a_rack_are_in_one_of_their_own() -> None:
     cluster = cluster_of([(1, 2)], [1, 2, 3], racks={1: "a", 2: "a"})
-    assert planned(cluster, goals=()).changed == {}
+    (replicas,) = planned(cluster, goals=()).changed.values()
+    assert 3 in replicas
+    assert planned(cluster_of([(1, 2)], [1, 2, 3]), goals=()).changed == {}
 
 
 def test_a_full_disk_gets_nothing() -> None:
@@ -211,12 +213,12 @@ def test_no_constraint_is_ever_broken(
                 len({*here.values()}),
                 len(replicas),
             )
-            if all(cluster.brokers[number].room_bytes() is None for number in allowed):
+            if all(cluster.brokers[number].rooms().largest is None for number in allowed):
                 assert len({racks[number] for number in replicas}) == least
             if len(replicas) == len(one.replicas) and set(one.replicas) <= set(allowed):
                 assert crowds(racks, replicas) <= crowds(racks, one.replicas)
     for number, count in arrives.items():
-        room = cluster.brokers[number].room_bytes()
+        room = cluster.brokers[number].rooms().largest
         assert room is None or count <= room
 
 

@@ -14,6 +14,7 @@ from pyrklog.balance.record import Record, begun
 from pyrklog.cli import (
     cluster_drain,
     drain_record,
+    reassign_rate,
     reassign_record,
     reassign_run,
 )
@@ -39,7 +40,7 @@ def admin() -> FakeAdmin:
 @pytest.fixture
 def throttles(admin: FakeAdmin, monkeypatch: pytest.MonkeyPatch) -> FakeThrottles:
     found = FakeThrottles(admin)
-    for module in (reassign_run, drain_record, throttles_module):
+    for module in (reassign_run, reassign_rate, drain_record, throttles_module):
         monkeypatch.setattr(module, "Throttles", lambda *_: found)
     return found
 
@@ -147,7 +148,7 @@ def test_what_was_handed_over_only_goes_back_to_its_leader(
     file = str(tmp_path / "d.json")
     altered = admin.alter
 
-    def killed(wanted: object) -> object:
+    def killed(wanted: object, at_end: object = ()) -> object:
         if all(1 in replicas for replicas in wanted.values()):  # type: ignore[attr-defined]
             return altered(wanted)  # type: ignore[arg-type]
         raise KeyboardInterrupt
@@ -251,6 +252,21 @@ def test_a_drain_that_was_killed_leaves_no_throttle(
     assert throttles.rates, "it moves still"
     admin.end()
     assert drain().exit_code == 0
+    assert not any(throttles.options.values())
+
+
+@pytest.mark.parametrize("arguments", [(), ("--throttle", "5MB/s")])
+def test_a_drain_that_is_given_again_leaves_no_throttle_of_the_killed_one(
+    admin: FakeAdmin,
+    throttles: FakeThrottles,
+    drain: Callable[..., Result],
+    arguments: tuple[str, ...],
+) -> None:
+    after = {A: (3, 2), B: (2, 3)}
+    throttles.begin(PLACED, {**after, C: (3,)}, 1_000)
+    admin.placed |= after
+    admin.is_quick = True
+    assert drain(*arguments).exit_code == 0
     assert not any(throttles.options.values())
 
 

@@ -272,8 +272,8 @@ def test_the_longest_wait_for_a_disk() -> None:
 
 
 def test_broker_without_a_disk_has_unknown_room() -> None:
-    assert broker(1).room_bytes() is None
-    assert broker(1, free=150 * GB).room_bytes() == 50 * GB
+    assert broker(1).rooms().largest is None
+    assert broker(1, free=150 * GB).rooms().largest == 50 * GB
 
 
 @pytest.mark.parametrize(
