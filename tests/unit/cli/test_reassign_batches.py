@@ -86,7 +86,11 @@ def test_what_others_have_changed_meanwhile_stays(
 
 
 def test_a_topic_that_is_deleted_meanwhile_stops_nothing(admin: Shared) -> None:
-    admin.meanwhile = lambda: admin.placed.pop(A) and admin.targets.clear()
+    def deleted() -> None:
+        del admin.placed[A]
+        admin.targets.clear()
+
+    admin.meanwhile = deleted
     carry_out(admin)
     assert admin.placed[C] == AFTER[C]
 
