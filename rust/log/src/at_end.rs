@@ -167,9 +167,13 @@ impl Log {
     /// A copy in another log directory is as partial as its log.
     pub(crate) fn inherit_partial(&mut self, current: &Log) {
         self.partial.clone_from(&current.partial);
-        if let Some(content) = &self.partial {
-            let content = content.to_vec();
-            self.tail.push_file(names::PARTIAL.to_owned(), content);
+        match &self.partial {
+            Some(content) => {
+                let content = content.to_vec();
+                self.tail.push_file(names::PARTIAL.to_owned(), content);
+            }
+            // An earlier try may have written it, and the log became whole since.
+            None => self.tail.push_removal(names::PARTIAL.to_owned()),
         }
     }
 }

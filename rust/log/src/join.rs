@@ -130,7 +130,7 @@ impl Log {
         let is_asked = 0 <= begin && begin < self.log_start;
         let can_join = self.segments[0].base_offset() == self.log_start && self.may_join();
         let is_filling = Arc::strong_count(&self.filling) > 1;
-        if !is_asked || !can_join || is_filling {
+        if !is_asked || !can_join || is_filling || self.config.cleanup_compact {
             return None;
         }
         Some(FillPlan {
@@ -159,7 +159,9 @@ impl Log {
     /// [`JoinJob::discard`] it.
     pub fn begin_join(&mut self, job: &mut JoinJob) -> Result<(), FillError> {
         let first = &self.segments[0];
-        if !job.plan.is_of(self) || first.base_offset() != job.plan.end || !self.may_join() {
+        let is_compacted = self.config.cleanup_compact;
+        let fits = first.base_offset() == job.plan.end && !is_compacted;
+        if !job.plan.is_of(self) || !fits || !self.may_join() {
             return Err(FillError::Stale);
         }
         job.first = Some(first.clone());

@@ -200,6 +200,8 @@ pub struct PartitionState {
     pub beginning: Beginning,
     /// Sources of a back-fill that have failed in this leader epoch, counted each time.
     pub failed_sources: usize,
+    /// Back-fills that failed one after the other.
+    pub failed_fills: u32,
     /// Its log could not be opened for lack of space; retried when there is some.
     pub waits_for_space: bool,
     /// Start offset of the leader epoch, while this broker leads.
@@ -247,6 +249,7 @@ impl<D: Directory> Partition<D> {
             partial: Vec::new(),
             beginning: Beginning::Undecided,
             failed_sources: 0,
+            failed_fills: 0,
             waits_for_space: false,
             epoch_start: -1,
             took_over_ms: None,
@@ -384,6 +387,7 @@ impl PartitionState {
         if is_new_epoch {
             self.beginning = Beginning::Undecided;
             self.failed_sources = 0;
+            self.failed_fills = 0;
         }
         let mut followers = Vec::with_capacity(self.replicas.len());
         for id in self

@@ -61,7 +61,11 @@ fn with_log<T>(
         return Err(ErrorCode::INCONSISTENT_TOPIC_ID);
     }
     let mut state = partition.lock();
-    let may_start = state.is_partial(asked.replica_id);
+    // One that has joined holds records that count: it never begins again.
+    let may_start = state.is_partial(asked.replica_id) && !state.is_member(asked.replica_id);
+    if may_start {
+        state.begins_anew(asked.replica_id);
+    }
     let log = state.led_in(asked.current_leader_epoch)?;
     match may_start {
         true if log.config().cleanup_compact => Err(ErrorCode::POLICY_VIOLATION),

@@ -29,7 +29,7 @@ use pyrklog_control::seam::ClusterConfig;
 use pyrklog_replica::partition::PartitionState;
 use pyrklog_requests::services::Services;
 use pyrklog_storage::checkpoints::CutLog;
-use pyrklog_storage::log_dir_state::Partition;
+use pyrklog_storage::log_dir_state::{LogDirState, Partition};
 use pyrklog_storage::log_loader::Command;
 use pyrklog_storage::log_manager::LogManager;
 
@@ -39,6 +39,10 @@ const SEGMENTS_VERSION: i16 = 0;
 const LOOK_MS: i64 = 100;
 /// Pause after a source has failed.
 const FAILED_MS: i64 = 500;
+/// Failures after which each further one doubles the pause.
+const FAILED_SOON: u32 = 3;
+/// At most about eight minutes.
+const FAILED_DOUBLINGS_MAX: u32 = 10;
 
 /// What a source is asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -123,6 +127,22 @@ pub fn source_of(
     Some(others[state.failed_sources % others.len()])
 }
 
+/// Whether a whole segment would leave what a directory keeps for those who write to it.
+fn has_space(dir: &LogDirState, partition: &Partition) -> bool {
+    let state = partition.lock();
+    let segment_bytes = state.log.as_ref().map_or(0, |log| log.config().segment_bytes);
+    drop(state);
+    let needed = dir.reserve_bytes + u64::from(segment_bytes);
+    dir.files.space().is_ok_and(|space| space.usable_bytes >= needed)
+}
+
+/// How long a back-fill waits after so many failures. Each source is soon asked once; what all of
+/// them refuse is seldom tried again, since it takes from the rate of the others.
+fn pause_ms(failed_fills: u32) -> Option<i64> {
+    let doublings = failed_fills.checked_sub(1)?.saturating_sub(FAILED_SOON);
+    Some(FAILED_MS << doublings.min(FAILED_DOUBLINGS_MAX))
+}
+
 impl BackFill {
     /// Nothing from this broker yet.
     pub fn new(services: Arc<Services>, fetchers: Arc<dyn Fetchers>, source: i32) -> BackFill {
@@ -137,9 +157,9 @@ impl BackFill {
     /// Back-fills these, too.
     pub fn add(&mut self, partitions: Vec<Arc<Partition>>) {
         for partition in partitions {
-            let (leader_epoch, failed) = {
+            let (leader_epoch, failed_fills) = {
                 let state = partition.lock();
-                (state.leader_epoch, state.failed_sources > 0)
+                (state.leader_epoch, state.failed_fills)
             };
             let is_same = |task: &Task| Arc::ptr_eq(&task.partition, &partition);
             if let Some(at) = self.tasks.iter().position(is_same) {
@@ -149,7 +169,7 @@ impl BackFill {
             self.tasks.push_back(Task {
                 partition,
                 leader_epoch,
-                until_ms: if failed { mono_ms() + FAILED_MS } else { 0 },
+                until_ms: pause_ms(failed_fills).map_or(0, |pause_ms| mono_ms() + pause_ms),
                 segment: None,
             });
         }
@@ -172,7 +192,8 @@ impl BackFill {
                         return FillTurn::Later(quota.look_ms(now_ms));
                     }
                     let dir = self.tasks[0].partition.dir().clone();
-                    if !dir.is_read_only() && !dir.has_twice_too_much_unwritten() {
+                    let is_free = !dir.is_read_only() && has_space(&dir, &self.tasks[0].partition);
+                    if is_free && !dir.has_twice_too_much_unwritten() {
                         return FillTurn::Ask(question);
                     }
                     due_ms = due_ms.min(now_ms + FULL_LOOK_MS);
@@ -369,7 +390,7 @@ impl BackFill {
     fn leave_to_others(&self, mut task: Task) {
         let partition = Arc::clone(&task.partition);
         discard_segment(task.segment.take());
-        partition.lock().failed_sources += 1;
+        note_failed(partition);
         Arc::clone(&self.fetchers).fill(&partition);
     }
 }
@@ -483,13 +504,20 @@ fn complete(
         Ok((begin, cut_log)) => {
             // Before anything else counts on it: see `become_whole`.
             write_cut(logs, partition, cut_log);
+            partition.lock().failed_fills = 0;
             tell(logs, partition, begin, source);
         }
         Err(error) => {
             note_failure(logs, partition, source, &error);
-            partition.lock().failed_sources += 1;
+            note_failed(partition);
         }
     }
+}
+
+fn note_failed(partition: &Partition) {
+    let mut state = partition.lock();
+    state.failed_sources += 1;
+    state.failed_fills = state.failed_fills.saturating_add(1);
 }
 
 fn join(partition: &Arc<Partition>, mut job: JoinJob) -> Result<(i64, CutLog), FillError> {
@@ -506,9 +534,10 @@ fn note_failure(logs: &Arc<LogManager>, partition: &Partition, source: i32, erro
     let reason = error.to_string();
     match error {
         FillError::Stale => {}
+        // Those who write there find it out themselves, and need what is left more.
         FillError::Io(io) if may_pass(io) => {
             let reason = format!("back-filling {partition}: {reason}");
-            logs.make_read_only(&partition.dir(), reason);
+            logs.dir_notice(&partition.dir(), "back_fill_waits", "warning", reason);
         }
         FillError::Io(_) => {
             let reason = format!("back-filling {partition}: {reason}");

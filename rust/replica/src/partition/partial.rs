@@ -13,6 +13,20 @@ impl PartitionState {
         self.partial.contains(&id)
     }
 
+    /// A follower is told where this log ends, and begins there: what its fetches have said until
+    /// now no longer holds.
+    pub fn begins_anew(&mut self, id: i32) {
+        if let Some(follower) = self.followers.iter_mut().find(|follower| follower.id == id) {
+            follower.last_fetch_offset = -1;
+            follower.log_start_offset = i64::MAX;
+        }
+    }
+
+    /// Whether its records count for the high watermark.
+    pub fn is_member(&self, id: i32) -> bool {
+        self.members().contains(&id)
+    }
+
     /// Whether a follower must stay out of the ISR, since it lacks records that this leader has.
     pub(super) fn lacks_history(&self, follower: &Follower) -> bool {
         self.begins_behind(follower.id, follower.log_start_offset)
@@ -35,8 +49,11 @@ impl PartitionState {
         let Some(log) = self.log.as_ref().filter(|_| self.role == Role::Follower) else {
             return Standing::Fetches;
         };
-        let is_listed = self.is_partial(self.node_id);
-        if is_listed && self.beginning == Beginning::Undecided && log.is_empty() {
+        // A compacted log has no back-fill, and retention makes it whole never: it copies.
+        let is_copied = log.is_partial() && log.config().cleanup_compact;
+        let is_listed = self.is_partial(self.node_id) && !is_copied;
+        let is_in_sync = self.isr.contains(&self.node_id);
+        if is_listed && !is_in_sync && self.beginning == Beginning::Undecided && log.is_empty() {
             return Standing::NeedsStart;
         }
         if !log.is_partial() {
