@@ -130,10 +130,15 @@ pub fn source_of(
 /// Whether a whole segment would leave what a directory keeps for those who write to it.
 fn has_space(dir: &LogDirState, partition: &Partition) -> bool {
     let state = partition.lock();
-    let segment_bytes = state.log.as_ref().map_or(0, |log| log.config().segment_bytes);
+    let segment_bytes = state
+        .log
+        .as_ref()
+        .map_or(0, |log| log.config().segment_bytes);
     drop(state);
     let needed = dir.reserve_bytes + u64::from(segment_bytes);
-    dir.files.space().is_ok_and(|space| space.usable_bytes >= needed)
+    dir.files
+        .space()
+        .is_ok_and(|space| space.usable_bytes >= needed)
 }
 
 /// How long a back-fill waits after so many failures. Each source is soon asked once; what all of
