@@ -395,7 +395,7 @@ impl BackFill {
     fn leave_to_others(&self, mut task: Task) {
         let partition = Arc::clone(&task.partition);
         discard_segment(task.segment.take());
-        note_failed(partition);
+        note_failed(&partition);
         Arc::clone(&self.fetchers).fill(&partition);
     }
 }

@@ -24,7 +24,7 @@ impl PartitionState {
 
     /// Whether its records count for the high watermark.
     pub fn is_member(&self, id: i32) -> bool {
-        self.members().contains(&id)
+        self.members.contains(&id)
     }
 
     /// Whether a follower must stay out of the ISR, since it lacks records that this leader has.
