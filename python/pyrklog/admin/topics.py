@@ -186,7 +186,7 @@ class TopicAdmin:
         racks = {broker.id: broker.rack for broker in self._metadata.image.brokers}
         without = sorted(broker for broker, rack in racks.items() if rack is None)
         if without and len(without) < len(racks):
-            log.warning("racks_left_out", brokers_without_rack=without)
+            log.warning("racks_missing", brokers_without_rack=without)
         return racks
 
     def _success(self, spec: TopicSpec, plan: znodes.TopicAssignment) -> TopicResult:
