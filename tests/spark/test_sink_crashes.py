@@ -91,6 +91,7 @@ class Query:
             inner if ends is None else DyingEnds(inner, ends),
             is_stream=True,
             fail_on_data_loss=True,
+            timeout_s=self.settings.transaction_timeout_ms / 1000,
         )
 
     def log(self) -> KafkaDecisions:

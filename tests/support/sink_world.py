@@ -19,6 +19,8 @@ from pyrklog.spark.sink_task import Attempt
 
 SINK = "query"
 FENCED = "PRODUCER_FENCED"
+TIMEOUT_S = 60.0
+"""Of the transactions."""
 
 
 class Died(BaseException):
@@ -44,6 +46,9 @@ class World:
         self.visible: Counter[str] = Counter()
         self.owner = 0
         self.can_list = True
+        self.now_s = 0.0
+        self.while_asked: Callable[[], None] = lambda: None
+        """What happens while a driver asks whether the topic of decisions keeps them."""
         self.steps = 0
         self.at_step: Callable[[int], None] = lambda step: None
 
@@ -158,6 +163,10 @@ class WorldLog:
         self._world = world
         self._token = 0
 
+    def require_safe(self) -> None:
+        self._world.while_asked()
+        self._world.step()
+
     def take_over(self) -> None:
         self._world.step()
         self._world.owner += 1
@@ -203,6 +212,8 @@ class Stream:
             WorldEnds(self.world),
             is_stream=True,
             fail_on_data_loss=self._fail_on_data_loss,
+            timeout_s=TIMEOUT_S,
+            clock=lambda: self.world.now_s,
         )
 
     def log(self) -> DecisionLog:
@@ -225,7 +236,8 @@ class Stream:
         slot = self.slots[worker].take(SINK, number, number - 1)
         transaction = self.world.write(slot.transactional_id, records)
         self.slots[worker].give_back(slot, is_open=True)
-        return Attempt(SINK, number, len(records), transaction)
+        opened_s = self.world.now_s
+        return Attempt(SINK, number, len(records), transaction, opened_s=opened_s)
 
     def run_next(self) -> None:
         """As Spark does: the number is done when its commit returns."""

@@ -91,6 +91,10 @@ class DecisionLog(Protocol):
         is none. What brokers that know less would say is no answer. May wait for other sinks' dead
         drivers."""
 
+    def require_safe(self) -> None:
+        """The log keeps what is written, else DecisionLogError. Takes as long as a question to the
+        cluster, the first time."""
+
     def write(self, decision: Decision) -> None:
         """Writes a decision, if nobody else has taken over since ``last``. An exception leaves open
         whether it is written: who takes over next will see."""
@@ -159,6 +163,7 @@ class KafkaDecisions:
         self._create_topic = create_topic or create_decisions
         self._producer: Producer | None = None
         self._is_read = False
+        self._is_safe = False
 
     def take_over(self) -> None:
         self._is_read = False
@@ -186,12 +191,17 @@ class KafkaDecisions:
         self._is_read = True
         return found
 
+    def require_safe(self) -> None:
+        if not self._is_safe:
+            require_safe(self._connection)
+            self._is_safe = True
+
     def write(self, decision: Decision) -> None:
         if not self._is_read:
             raise DecisionLogError(
                 f"nothing is decided: the last decision in topic {TOPIC} has not been read"
             )
-        require_safe(self._connection)
+        self.require_safe()
         self._append(self._sink.encode(), encoded(decision))
 
     def _last_of(self, records: list[Record]) -> Decision | None:

@@ -127,6 +127,7 @@ def committer(options: SinkOptions, sink: str, *, is_stream: bool) -> Committer:
         Transactions(options.producer),
         is_stream=is_stream,
         fail_on_data_loss=options.fail_on_data_loss,
+        timeout_s=options.producer.transaction_timeout_ms / 1000,
     )
 
 

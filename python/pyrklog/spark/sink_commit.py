@@ -6,7 +6,8 @@ The steps and every crash between them: ``docs/understanding/spark-sink.md``.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Sequence
+import time
+from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
 
 from pyrklog.producing import OpenTransaction, ProduceError, UnsupportedClusterError
@@ -16,10 +17,15 @@ from pyrklog.spark.sink_task import Attempt
 
 logger = logging.getLogger("pyrklog.spark")
 
+# What a decision needs until all transactions are ended: 120 s for its own record and 30 s for the
+# ends, where the time-out leaves so much.
+_TO_DECIDE_S = 150.0
+_TO_DECIDE_SHARE = 0.25
+
 
 class NotDecidedError(ProduceError):
-    """A transaction was over before it was decided. All were aborted; the number can be written
-    again."""
+    """A transaction was over, or nearly, before it was decided. All were aborted; the number can be
+    written again."""
 
 
 class LostTransactionError(ProduceError):
@@ -51,12 +57,17 @@ class Committer:
         *,
         is_stream: bool,
         fail_on_data_loss: bool,
+        timeout_s: float,
+        clock: Callable[[], float] = time.time,
     ) -> None:
+        """``timeout_s`` is the transactions'. ``clock`` gives seconds since 1970."""
         self._sink = sink
         self._log = log
         self._ends = ends
         self._is_stream = is_stream
         self._fail_on_data_loss = fail_on_data_loss
+        self._timeout_s = timeout_s
+        self._clock = clock
 
     def commit(self, number: int, attempts: Iterable[Attempt]) -> None:
         """Makes the attempts' records visible, unless the number is decided: then those of that
@@ -96,7 +107,9 @@ class Committer:
                 f"{self._name(number)} was decided when its tasks began, and is not any more: was "
                 "the topic of decisions deleted?"
             )
+        self._log.require_safe()
         self._require_open(number, written)
+        self._require_time(number, attempts, written)
         decision = Decision(number, written, is_done=not written)
         self._log.write(decision)
         self._finish(decision)
@@ -154,6 +167,24 @@ class Committer:
                 f"{_some(closed)} of {len(written)} transactions were aborted before. Either they "
                 "were open for longer than kafka.transaction.timeout.ms, or another run of the "
                 "same query has ended them. It can be run again"
+            )
+
+    def _require_time(
+        self, number: int, attempts: Sequence[Attempt], written: tuple[OpenTransaction, ...]
+    ) -> None:
+        """A transaction that is open now, and whose time is over before step 5 ends it, would be
+        lost. A clock that is behind counts as one that is right: then step 3 must do."""
+        opened = [one.opened_s for one in attempts if one.opened_s is not None]
+        age_s = max(0.0, self._clock() - min(opened)) if opened else 0.0
+        needed_s = min(_TO_DECIDE_S, self._timeout_s * _TO_DECIDE_SHARE)
+        if age_s + needed_s > self._timeout_s:
+            self._ends.abort(written)
+            raise NotDecidedError(
+                f"{self._name(number)} is not decided, and nothing of it is written: by the clocks "
+                f"of driver and executors a transaction is open for {age_s:.0f} s, and would be "
+                f"aborted after {self._timeout_s:.0f} s (kafka.transaction.timeout.ms), of which "
+                f"the decision needs {needed_s:.0f} s. Write smaller batches "
+                "(maxOffsetsPerTrigger), or allow more time. It can be run again"
             )
 
     def _finish(self, decision: Decision) -> None:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from pyrklog.producing import (
@@ -42,6 +43,9 @@ class Attempt:
     """Left open; None without rows."""
     is_skipped: bool = False
     """The number is decided: nothing was written."""
+    opened_s: float | None = field(default=None, compare=False)
+    """By the clock of the task's machine, in seconds since 1970: the transaction began then, or
+    later. None without one."""
 
 
 def write_at_least_once(
@@ -75,12 +79,14 @@ def write_in_transaction(
     as that is possible, and the exception goes on."""
     slot: Slot | None = None
     producer: Producer | None = None
+    opened_s: float | None = None
     is_left = False
     try:
         for batch in batches:
             if not batch.num_rows:
                 continue
             if slot is None or producer is None:
+                opened_s = time.time()
                 slot = slots.take(place.sink, place.number, place.finished)
                 producer = open_producer(settings._replace(transactional_id=slot.transactional_id))
             producer.send(batch)
@@ -89,7 +95,7 @@ def write_in_transaction(
         producer.flush()
         transaction = _left_open(slot, producer)
         is_left = True
-        return Attempt(place.sink, place.number, _records(producer), transaction)
+        return Attempt(place.sink, place.number, _records(producer), transaction, opened_s=opened_s)
     finally:
         if slot is not None:
             is_open = is_left or not _is_aborted(slot, producer, settings, open_transactions)

@@ -10,7 +10,7 @@ from pyrklog.producing import ProduceError
 from pyrklog.spark.decisions import Decision, decoded, encoded
 from pyrklog.spark.sink_commit import LostTransactionError, NotDecidedError, StaleNumberError
 from pyrklog.spark.sink_task import Attempt
-from tests.support.sink_world import SINK, Died, Stream, World
+from tests.support.sink_world import SINK, TIMEOUT_S, Died, Stream, World
 
 STEPS_MAX = 60
 
@@ -296,3 +296,45 @@ def test_aborting_a_number_ends_what_was_decided_before() -> None:
     stream.committer().abort(1, stream.attempts(1))
     assert stream.world.visible == stream.expected(1)
     assert stream.world.open_ids() == []
+
+
+@pytest.mark.parametrize(("age_s", "is_decided"), [(0.7, True), (0.8, False), (3.0, False)])
+def test_what_would_time_out_before_it_is_ended_is_not_decided(
+    age_s: float, is_decided: bool
+) -> None:
+    stream = Stream(World())
+    stream.run_next()
+    attempts = stream.attempts(1)
+    stream.world.now_s += age_s * TIMEOUT_S
+    decisions = len(stream.world.decisions)
+    if is_decided:
+        stream.committer().commit(1, attempts)
+        stream.done = 1
+    else:
+        with pytest.raises(NotDecidedError, match=r"kafka\.transaction\.timeout\.ms.* again"):
+            stream.committer().commit(1, attempts)
+        assert len(stream.world.decisions) == decisions
+        written = {one.transaction.transactional_id for one in attempts if one.transaction}
+        assert not written & set(stream.world.open_ids())
+    finish(stream, 4)
+
+
+def test_a_clock_that_goes_behind_stops_nothing() -> None:
+    stream = Stream(World())
+    attempts = stream.attempts(0)
+    stream.world.now_s -= 10 * TIMEOUT_S
+    stream.committer().commit(0, attempts)
+    stream.done = 0
+    finish(stream, 2)
+
+
+def test_transactions_end_while_the_topic_of_decisions_is_looked_at() -> None:
+    """That may take a minute: they are looked at afterwards, and none is decided and lost."""
+    stream = Stream(World())
+    stream.run_next()
+    attempts = stream.attempts(1)
+    stream.world.while_asked = stream.world.expire
+    with pytest.raises(NotDecidedError):
+        stream.committer().commit(1, attempts)
+    stream.world.while_asked = lambda: None
+    finish(stream, 4)
