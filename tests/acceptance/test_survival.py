@@ -93,8 +93,18 @@ def test_row_14_group_goes_on_without_a_rebalance_when_its_coordinator_is_killed
         wait_until(lambda: committed(consumer) == {0: 20, 1: 20, 2: 20}, "not all is committed")
         assert consumer.named("partitions_revoked") == []
         assert len(consumer.named("partitions_assigned")) == assigned
-        described = admin.describe_consumer_groups([topic])[topic].result(30)
-        assert [len(member.assignment.topic_partitions) for member in described.members] == [3]
+        shares = wait_until(lambda: shares_of(admin, topic), "no coordinator tells of the group")
+        assert shares == [3]
+
+
+def shares_of(admin: AdminClient, group: str) -> list[int] | None:
+    """How many partitions each member has; None while a coordinator is not found: librdkafka does
+    not ask again where the dead one was named for a moment more."""
+    try:
+        described = admin.describe_consumer_groups([group])[group].result(30)
+    except KafkaException:
+        return None
+    return [len(member.assignment.topic_partitions) for member in described.members]
 
 
 def consumed(consumer: Verifiable) -> int:

@@ -171,7 +171,7 @@ def test_row_19_a_timed_out_transaction_fences_its_producer(
     site: Site, java: JavaMachine, topic: str
 ) -> None:
     site.create(topic)
-    with Writer(java, site.bootstrap, topic, transaction_timeout_ms=1_000) as writer:
+    with Writer(java, site.bootstrap, topic, transaction_timeout_ms=5_000) as writer:
         assert writer.begin(topic, "too late") == [0]
         ends_at(java, site, topic, 2)
         with pytest.raises(JavaThrew) as caught:
@@ -298,7 +298,7 @@ def test_row_37_aborted_transactions_over_many_segments(
     site.create(topic, segment_bytes=str(SEGMENT_BYTES), index_interval_bytes="100")
     wanted: list[tuple[int, str]] = []
     with (
-        Writer(java, site.bootstrap, f"{topic}-long") as long,
+        Writer(java, site.bootstrap, f"{topic}-long", transaction_timeout_ms=600_000) as long,
         Writer(java, site.bootstrap, topic) as writer,
     ):
         assert long.begin(topic, "of the long one") == [0]

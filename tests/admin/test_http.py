@@ -15,7 +15,7 @@ from pyrklog.observability.http_places import SERVED_MAX, WAITING_MAX
 from pyrklog.observability.samples import SERIES_MAX
 from pyrklog.testing import BrokerExited, TestBroker
 from pyrklog.testing.broker import free_port
-from tests.support.broker_http import ANY_PORT, ask, http_port, scrape
+from tests.support.broker_http import ANY_PORT, Found, ask, http_port, scrape
 from tests.support.waiting import wait_until
 
 RECORDS = 100
@@ -55,17 +55,27 @@ def broker() -> Iterator[TestBroker]:
         yield started
 
 
+def counted(broker: TestBroker) -> Found | None:
+    """All metrics, once those of the clients' work are there: a client may have its answer before
+    it is counted."""
+    found = scrape(broker)
+    requests = "kafka_network_requestmetrics_requests_total"
+    paths = ("cached", "copy", "inline", "sendfile", "window")
+    fetched = sum(found["pyrklog_fetched_bytes_total", path] for path in paths)
+    are_there = (
+        found["kafka_server_brokertopicmetrics_bytesin_total",] >= RECORDS * 100,
+        found.get((requests, "Produce"), 0) >= 1,
+        found.get((requests, "OffsetCommit"), 0) >= 1,
+        fetched >= RECORDS * 100,
+    )
+    return found if all(are_there) else None
+
+
 def test_what_clients_did_is_counted(broker: TestBroker) -> None:
     produced(broker, "orders")
     consumer = consumed(broker, "orders", "billing")
-    found = scrape(broker)
+    found = wait_until(lambda: counted(broker), lambda: f"not counted: {scrape(broker)}")
     assert len(found) <= SERIES_MAX
-    assert found["kafka_server_brokertopicmetrics_bytesin_total",] >= RECORDS * 100
-    assert found["kafka_network_requestmetrics_requests_total", "Produce"] >= 1
-    assert found["kafka_network_requestmetrics_requests_total", "OffsetCommit"] >= 1
-    paths = ("cached", "copy", "inline", "sendfile", "window")
-    fetched = sum(found["pyrklog_fetched_bytes_total", path] for path in paths)
-    assert fetched >= RECORDS * 100
     assert found["kafka_coordinator_group_groupmetadatamanager_numgroups",] == 1
     assert found["pyrklog_connections",] >= 2
     assert found["process_resident_memory_bytes",] > 2**20

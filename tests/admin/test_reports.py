@@ -30,7 +30,9 @@ def lines(broker: TestBroker) -> list[dict[str, Any]]:
 def produced_in(directory: Path) -> float:
     """Of all ``broker-ID/METRIC.csv``, the last value."""
     for path in directory.glob(f"broker-*/{PRODUCED}.csv"):
-        rows = list(csv.DictReader(path.read_text().splitlines()))
+        # The last line may be half written.
+        whole, _, _ = path.read_text().rpartition("\n")
+        rows = list(csv.DictReader(whole.splitlines()))
         return float(rows[-1]["value"]) if rows else 0
     return 0
 

@@ -27,7 +27,7 @@ from tests.support.feature_table import NO, PARTLY, YES
 from tests.support.kafka_cluster import KafkaCluster
 from tests.support.kafka_tools import KafkaTools
 from tests.support.kcat import needs_kcat
-from tests.support.waiting import wait_until
+from tests.support.waiting import PATIENCE_S, wait_until
 
 pytestmark = [
     pytest.mark.jvm,
@@ -244,7 +244,11 @@ def test_change_replication_factor(
     plan = tmp_path / "plan.json"
     plan.write_text(dev("cluster", "reassign", "plan", "-t", topic, "--rf", "3", "-q"))
     dev("cluster", "reassign", "apply", str(plan), "-w", "-q")
-    assert [set(members) for members in replicas_of(dev, topic)] == [ALL, ALL]
+    # Any broker tells; one may hear of the end a moment later.
+    wait_until(
+        lambda: [set(members) for members in replicas_of(dev, topic)] == [ALL, ALL],
+        lambda: f"not everywhere: {replicas_of(dev, topic)}",
+    )
     # Kafka's takes a plan, and makes none that changes their number.
     file = plan_file(tmp_path, topic, [[1, 2], [2, 3]])
     words = ("--reassignment-json-file", file)
@@ -281,16 +285,20 @@ def test_byte_rate_skew(
     make(3, 1)
     leader = partitions_of(dev, topic)[0]["leader"]
     producer = Producer({"bootstrap.servers": dev.bootstrap})
-    is_over = threading.Event()
+    has_begun, is_over = threading.Event(), threading.Event()
 
     def go_on() -> None:
         while not is_over.is_set():
-            producer.produce(topic, bytes(1_000), partition=0)
+            producer.produce(
+                topic, bytes(1_000), partition=0, on_delivery=lambda *_: has_begun.set()
+            )
             producer.poll(0.005)
 
     writing = threading.Thread(target=go_on)
     writing.start()
     try:
+        # A producer looks for the leader first, which may take the second that is measured.
+        assert has_begun.wait(PATIENCE_S)
         [found] = dev.items("topic", "skew", topic, "--by", "rate", "--over", "1")
     finally:
         is_over.set()
@@ -384,7 +392,7 @@ def test_progress_in_percent_cancel(
     wait_until(lambda: replicas_of(dev, topic) == before, "it is not cancelled")
     dev("cluster", "reassign", "apply", file, "--throttle", THROTTLE)
     dev("cluster", "reassign", "cancel", file)
-    assert replicas_of(dev, topic) == before
+    wait_until(lambda: replicas_of(dev, topic) == before, "it is not cancelled")
     others.kcat_has_only_its_modes()
     claim(pyrklog=YES, kafka=PARTLY, kcat=NO)
 
@@ -443,6 +451,7 @@ def test_restart_safe(claim: Claims, dev: Dev, topic: str, make: Make, others: O
     wait_until(lambda: dev.full("cluster", "health").exit_code == 0, "it is not healthy")
     assert dev("cluster", "restart-safe", "1").startswith("yes")
     dev("dev", "kill", "3")
+    wait_for_isr(dev, topic, {1, 2})
     assert dev("cluster", "restart-safe", "1", code=8).startswith("no")
     dev("dev", "restart", "3")
     dev("cluster", "health", "-e", "--for", "60s")

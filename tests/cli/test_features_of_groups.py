@@ -213,13 +213,21 @@ def test_cache_and_disk_by_topic(
     run = runner(broker.bootstrap)
     create(run, topic)
     fill(broker.bootstrap, topic, 1, 100)
-    [found] = json.loads(run("topic", "describe", topic, "-o", "json"))["items"]
-    ours = found["partitions"][0]["size"]
     words = ("--describe", "--topic-list", topic)
-    told = tools("log-dirs", "--bootstrap-server", broker.bootstrap, *words)
-    directories = json.loads(told.lines[-1])["brokers"][0]["logDirs"]
-    [theirs] = [one["size"] for each in directories for one in each["partitions"]]
-    assert ours == theirs > 0
+    found: dict[str, Any] = {}
+    sizes: list[int] = []
+
+    def are_equal() -> bool:
+        """What is written later comes to the disk between the two questions."""
+        [described] = json.loads(run("topic", "describe", topic, "-o", "json"))["items"]
+        found.update(described)
+        told = tools("log-dirs", "--bootstrap-server", broker.bootstrap, *words)
+        directories = json.loads(told.lines[-1])["brokers"][0]["logDirs"]
+        [theirs] = [one["size"] for each in directories for one in each["partitions"]]
+        sizes[:] = [found["partitions"][0]["size"], theirs]
+        return sizes[0] == sizes[1] > 0
+
+    wait_until(are_equal, lambda: f"the sizes are {sizes}")
     assert not [name for name in found["partitions"][0] if "cache" in name]
     others.kafka_lacks("cache hit", "disk read")
     others.kcat_lacks("size on disk", "cache")

@@ -258,7 +258,8 @@ def many(run: Run, broker: TestBroker, topic: str, each: int) -> str:
 def test_ctrl_c_and_a_second_run(broker: TestBroker, topic: str) -> None:
     run = runner(broker.bootstrap)
     dlq = many(run, broker, topic, 20)
-    with process(broker, dlq, "--to", topic, "--rate", "5") as first:
+    # All together takes twenty seconds.
+    with process(broker, dlq, "--to", topic, "--rate", "2") as first:
         wait_until(lambda: values(run, topic), "nothing was moved")
         first.send_signal(signal.SIGINT)
         first.communicate(timeout=60)

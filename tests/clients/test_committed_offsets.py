@@ -129,7 +129,7 @@ def test_a_refusal_is_told_by_its_name(door: TestBroker, topic: str) -> None:
     for api in ("OffsetFetch", "FindCoordinator"):
         door.fail_next(api, "GROUP_AUTHORIZATION_FAILED", times=1000)
         with pytest.raises(KafkaException) as failed:
-            ask(door, topic, 2.0)
+            ask(door, topic, 5.0)
         assert failed.value.args[0].code() == KafkaError.GROUP_AUTHORIZATION_FAILED, api
         door.clear_faults()
 

@@ -35,8 +35,11 @@ class Sink:
         self.path = path
 
     def lines(self) -> list[str]:
-        """Those that came, in the order in which they came first."""
-        return list(dict.fromkeys(self.path.read_text().splitlines())) if self.path.exists() else []
+        """Those that came whole, in the order in which they came first."""
+        if not self.path.exists():
+            return []
+        whole, _, _ = self.path.read_text().rpartition("\n")
+        return list(dict.fromkeys(whole.splitlines()))
 
     def wait_for(self, count: int, worker: Worker) -> None:
         """Until so many lines have come."""

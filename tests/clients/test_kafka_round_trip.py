@@ -213,8 +213,8 @@ def test_open_transactions_there_and_back(
 
 
 def leave_open(bootstrap: str, topic: str, value: bytes) -> None:
-    """Of the id whose next transactions are committed."""
-    producer = producer_of(bootstrap, "traveller")
+    """Of the id whose next transactions are committed. The other broker's start may take long."""
+    producer = producer_of(bootstrap, "traveller", **{"transaction.timeout.ms": 600_000})
     producer.begin_transaction()
     producer.produce(topic, value, partition=0)
     assert producer.flush(PATIENCE_S) == 0

@@ -9,6 +9,7 @@ import pytest
 from pyspark.sql import functions as F
 
 from tests.support.clients import CODECS, Confluent, Record
+from tests.support.groups import create_topic
 from tests.support.spark import source, start_session
 
 pytestmark = [pytest.mark.jvm, pytest.mark.spark, pytest.mark.timeout(240)]
@@ -92,6 +93,8 @@ def test_streaming_read_survives_a_restart(
 def test_streaming_write(spark: Any, bootstrap: str, topic: str, tmp_path: Path) -> None:
     """A continuous query from topic to topic, fed while it runs."""
     result = f"{topic}-result"
+    # A reader waits half a minute for a topic, and Spark may begin later.
+    create_topic(bootstrap, result, 1)
     CLIENT.produce(bootstrap, topic, [Record(b"k", b"0")])
     query = (
         source(spark.readStream, bootstrap, topic, startingOffsets="earliest")

@@ -122,7 +122,7 @@ def test_a_zombie_is_fenced(place: str, topic: str) -> None:
 
 
 def test_a_transaction_that_lasts_too_long_is_aborted(place: str, topic: str) -> None:
-    producer = producer_of(place, topic, **{"transaction.timeout.ms": 1500})
+    producer = producer_of(place, topic, **{"transaction.timeout.ms": 5000})
     producer.begin_transaction()
     producer.produce(topic, b"late", partition=0)
     producer.flush(PATIENCE_S)

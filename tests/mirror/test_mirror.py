@@ -31,7 +31,7 @@ from tests.support.clients import Confluent, Record
 from tests.support.groups import create_topic
 from tests.support.mirroring import Pair, commit, fill, rows, set_option, values, wait_for_values
 from tests.support.raw_client import RawClient
-from tests.support.transactions import produce_by_turns, producer_of
+from tests.support.transactions import produce_by_turns, producer_of, wait_until_ended
 from tests.support.waiting import PATIENCE_S, wait_until
 
 pytestmark = pytest.mark.timeout(240)
@@ -165,6 +165,7 @@ def test_a_group_goes_on_at_the_target(pair: Pair, topic: str) -> None:
         producer.commit_transaction()
         if number % 7 == 0:
             pair.once("--topics", topic)
+    wait_until_ended(pair.source, topic)
     commit(pair.source, topic, topic, {0: at[0][12], 1: at[1][-1] + 2})
     pair.once("--topics", topic, "--groups", topic)
     target = f"east.{topic}"

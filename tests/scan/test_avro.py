@@ -248,7 +248,7 @@ def test_the_latest_schema_of_a_subject() -> None:
         registry.failing = True
         told = f"the registry {registry.url} gives no schema of subject x: status 503"
         with pytest.raises(RegistryNotAvailableError, match=told):
-            latest_schema(registry.url, "x", request_timeout_s=0.5)
+            latest_schema(registry.url, "x", request_timeout_s=2.0)
     with pytest.raises(ValueError, match="it can be http://HOST:PORT"):
         latest_schema("https://r:1", "x")
 

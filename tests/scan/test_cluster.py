@@ -16,6 +16,7 @@ from pyrklog.config.broker_options import RACK_AWARE_SELECTOR
 from pyrklog.scanning import LogTruncatedError, Scan, TopicDeletedError
 from tests.support.cluster import BrokerCluster
 from tests.support.cluster_clients import create, in_sync, leaders, produce
+from tests.support.knowing import leaders_of, wait_until_each
 from tests.support.processes import is_connected
 from tests.support.scanning import iterated
 from tests.support.waiting import wait_until
@@ -85,7 +86,10 @@ def test_added_partitions_are_left_to_the_next_scan(cluster: BrokerCluster, topi
     options = {"columns": ["partition"], "bootstrap_servers": cluster.bootstrap}
     scan = pyrklog.scan(topic, **options)  # type: ignore[arg-type]
     admin.create_partitions([NewPartitions(topic, 5)])[topic].result(30)
-    wait_until(lambda: len(leaders(admin, topic)) == 5, "no new partitions")
+    # A scan asks any of the brokers.
+    wait_until_each(
+        cluster.bootstrap, lambda told: len(leaders_of(told, topic)) == 5, "no new partitions"
+    )
     produce(cluster, topic, 5, [b"2"])
     assert sorted(row["partition"] for row in iterated(scan)) == [0, 1]
     again = pyrklog.scan(topic, **options)  # type: ignore[arg-type]
@@ -179,7 +183,9 @@ def test_a_replica_in_the_readers_rack_is_read(
     )
     assert child.stdout is not None
     assert child.stdout.readline() == "first\n"
-    assert is_connected(child.pid, cluster.brokers[near].port)
+    # The leader itself gives the first rows where it has not heard of the other's end yet.
+    port = cluster.brokers[near].port
+    wait_until(lambda: is_connected(child.pid, port), "it reads from the leader only")
     # Without it, the leader serves the rest.
     cluster.brokers[near].kill()
     output, _ = child.communicate("go\n", timeout=60)

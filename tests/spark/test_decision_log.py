@@ -125,7 +125,7 @@ def test_what_an_open_transaction_hides_is_waited_for(broker: TestBroker) -> Non
     before.last()
     before.write(Decision(1))
     other = next(others_in_the_partition_of("sink"))
-    hanging = log_of(broker, other, transaction_timeout_ms=5000)
+    hanging = log_of(broker, other, transaction_timeout_ms=10_000)
     hanging.take_over()
     producer = hanging._producer
     assert producer is not None

@@ -23,6 +23,7 @@ from pyrklog.spark.resolve import SelectionError
 from pyrklog.spark.sizes import SampledSizes
 from pyrklog.spark.stream_engine import LAGGING_MOST_S, DataLossError, StreamEngine
 from tests.support.groups import create_topic, fill
+from tests.support.transactions import wait_until_ended
 from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.timeout(120)
@@ -174,6 +175,8 @@ def test_sizes_behind_a_hole(bootstrap: str, topic: str) -> None:
     producer.begin_transaction()
     write(producer, topic, 200, 960)
     producer.commit_transaction()
+    # The marker follows the answer.
+    wait_until_ended(bootstrap, topic)
     sizes = SampledSizes(Connection(bootstrap), with_headers=False)
     found = sizes.record_bytes([OffsetRange(topic, 0, 0, 501)])
     assert found == {TopicPartition(topic, 0): 1000}

@@ -22,7 +22,7 @@ from tests.support.cluster_clients import in_sync, leaders
 from tests.support.groups import fill
 from tests.support.kafka_broker import KafkaBroker
 from tests.support.kafka_cluster import KafkaCluster
-from tests.support.sinking import sink, values
+from tests.support.sinking import sink, values, wait_for_values
 from tests.support.spark import our_source
 from tests.support.waiting import wait_until
 from tests.support.zookeeper_server import ZooKeeperServer
@@ -139,10 +139,11 @@ def test_batches(spark: Any, site: Site, topic: str) -> None:
                 "array(struct('h' AS key, CAST('v' AS BINARY) AS value)) AS headers",
             )
             sink(frame, site.bootstrap, out, **options[delivery], **once).save()
-        rows = our_source(spark.read, site.bootstrap, out, includeHeaders="true").collect()
         times = 1 if delivery == "exactly_once" else 2
         expected = Counter({b"%d" % number: times for number in range(300)})
         expected.update(b"%d" % number for number in range(300, 400))
+        wait_for_values(site.bootstrap, out, expected)
+        rows = our_source(spark.read, site.bootstrap, out, includeHeaders="true").collect()
         assert Counter(bytes(row.value) for row in rows) == expected
         assert all(row.key == row.value and row.topic == out for row in rows)
         assert {tuple((one.key, bytes(one.value)) for one in row.headers) for row in rows} == {
@@ -199,7 +200,7 @@ def test_streams(spark: Any, site: Site, topic: str, tmp_path: Path) -> None:
             forget_the_last_commit(tmp_path / delivery / "commits")
         run()
     written = numbered(0, 80)
-    assert values(site.bootstrap, outs["exactly_once"]) == written
+    wait_for_values(site.bootstrap, outs["exactly_once"], written)
     found = values(site.bootstrap, outs["at_least_once"])
     assert set(found) == set(written)
     assert found.total() > written.total(), "the last batch is written again"

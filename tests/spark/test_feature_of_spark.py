@@ -13,7 +13,7 @@ from tests.support.feature_claims import Claims
 from tests.support.feature_table import NO, YES
 from tests.support.groups import create_topic, fill
 from tests.support.spark import our_source
-from tests.support.waiting import PATIENCE_S
+from tests.support.waiting import PATIENCE_S, wait_until
 
 pytestmark = [pytest.mark.jvm, pytest.mark.spark]
 EACH = 10
@@ -38,7 +38,11 @@ def test_jar_free_spark_visible_lag(spark: Any, bootstrap: str, topic: str, tmp_
     assert sum(found) == 2 * EACH
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": topic})
     places = [TopicPartition(topic, number) for number in range(2)]
-    assert [one.offset for one in consumer.committed(places, timeout=PATIENCE_S)] == [EACH, EACH]
+
+    def committed() -> list[int]:
+        return [one.offset for one in consumer.committed(places, timeout=PATIENCE_S)]
+
+    wait_until(lambda: committed() == [EACH, EACH], lambda: f"committed are {committed()}")
     consumer.close()
     claim = Claims("jar_free_spark_visible_lag")
     claim(pyrklog=YES, kafka=NO, kcat=NO)

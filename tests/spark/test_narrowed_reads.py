@@ -67,7 +67,8 @@ def place(
         else:
             ours = TestBroker(options=EAGER_BROKER | advertised)
             target = stack.enter_context(ours).bootstrap
-        stack.enter_context(WatchingProxy(target, port, fetched))
+        # Counted before it passes: what a reader has is counted when the next one begins.
+        stack.enter_context(WatchingProxy(target, port, fetched, early=True))
         yield Place(bootstrap, fetched, request.param == "kafka")
 
 

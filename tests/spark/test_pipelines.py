@@ -27,8 +27,9 @@ from pyrklog.spark.pipelines.run import Run
 from pyrklog.testing import TestBroker
 from tests.support import flights_input
 from tests.support.flights_input import MARKER, PARTITIONS, seconds, utc
-from tests.support.sinking import values, visible
+from tests.support.sinking import values, visible, wait_for_values
 from tests.support.spark_drivers import run_and_kill
+from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.jvm, pytest.mark.spark, pytest.mark.timeout(500)]
 
@@ -181,7 +182,7 @@ def test_duplicates(spark: Any, killed: Killed) -> None:
     sent = values(killed.bootstrap, "flights-twice")
     assert max(sent.values()) == 2
     killed.finish(duplicates.start(killed.run(spark)))
-    assert values(killed.bootstrap, "flights-once") == Counter(set(sent))
+    wait_for_values(killed.bootstrap, "flights-once", Counter(set(sent)))
 
 
 def test_one_topic_and_three_groups(spark: Any, killed: Killed) -> None:
@@ -198,7 +199,10 @@ def test_one_topic_and_three_groups(spark: Any, killed: Killed) -> None:
     ]
     ends = Counter(row["partition"] for row in here)
     for group in ("flights-dashboard", "flights-offline", "flights-mirror"):
-        assert committed(killed.bootstrap, group) == ends
+        wait_until(
+            lambda group=group: committed(killed.bootstrap, group) == ends,  # type: ignore[misc]
+            f"{group} is not at the ends {ends}",
+        )
 
 
 def in_files(spark: Any, folder: Path) -> Counter[tuple[Any, ...]]:

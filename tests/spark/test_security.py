@@ -15,7 +15,7 @@ from pyspark.errors import PySparkException
 
 from tests.support.groups import create_topic, fill
 from tests.support.secured_kafka import PASSWORD, SecuredKafka, secured_kafka, unsecured_token
-from tests.support.sinking import sink, values
+from tests.support.sinking import sink, wait_for_values
 from tests.support.spark import our_source
 
 pytestmark = [pytest.mark.jvm, pytest.mark.spark, pytest.mark.timeout(240)]
@@ -70,7 +70,7 @@ def test_a_stream_reads_and_writes(
     )
     assert query.awaitTermination(120)
     numbered = (b"%d:%d" % (partition, at) for partition in range(2) for at in range(50))
-    assert values(kafka.plain, out) == Counter(numbered)
+    wait_for_values(kafka.plain, out, Counter(numbered))
     consumer = Consumer({"bootstrap.servers": kafka.plain, "group.id": f"{topic}-lag"})
     try:
         (committed,) = consumer.committed([TopicPartition(topic, 0)], 30)

@@ -12,7 +12,7 @@ from confluent_kafka import Producer
 from pyspark.errors import PySparkException
 
 from tests.support.groups import create_topic
-from tests.support.sinking import sink, values, visible
+from tests.support.sinking import sink, values, visible, wait_for_values
 
 pytestmark = [pytest.mark.jvm, pytest.mark.spark, pytest.mark.timeout(240)]
 
@@ -129,7 +129,7 @@ def test_a_write_that_is_repeated_is_written_once(spark: Any, bootstrap: str, to
     for version, start, end in (("1", 0, 300), ("1", 0, 300), ("2", 300, 400), ("1", 0, 300)):
         frame = numbers(spark, start, end)
         sink(frame, bootstrap, topic, txnVersion=version, **options).save()
-    assert values(bootstrap, topic) == expected(0, 400)
+    wait_for_values(bootstrap, topic, expected(0, 400))
     everything = values(bootstrap, topic, "read_uncommitted")
     assert everything == expected(0, 400), "a repeated write sent rows"
 
@@ -141,7 +141,8 @@ def test_a_batch_may_be_written_to_two_topics(spark: Any, bootstrap: str, topic:
     for name in names:
         create_topic(bootstrap, name, 1)
         sink(numbers(spark, 0, 20), bootstrap, name, **options).save()
-    assert [values(bootstrap, name) for name in names] == [expected(0, 20)] * 2
+    for name in names:
+        wait_for_values(bootstrap, name, expected(0, 20))
 
 
 def test_a_write_whose_task_fails_is_aborted(spark: Any, bootstrap: str, topic: str) -> None:
@@ -154,4 +155,4 @@ def test_a_write_whose_task_fails_is_aborted(spark: Any, bootstrap: str, topic: 
         sink(frame, bootstrap, topic, **options).save()
     assert not values(bootstrap, topic)
     sink(numbers(spark, 0, 50), bootstrap, topic, **options).save()
-    assert values(bootstrap, topic) == expected(0, 50)
+    wait_for_values(bootstrap, topic, expected(0, 50))

@@ -22,7 +22,7 @@ from pyrklog.producing import ProducerSettings, Transactions
 from pyrklog.spark.sink_slots import PREFIX
 from pyrklog.testing import TestBroker
 from tests.support.groups import create_topic, fill
-from tests.support.sinking import values
+from tests.support.sinking import values, wait_for_values
 
 ROUNDS = int(os.environ.get("SINK_ROUNDS", "10"))
 SEED = int(os.environ.get("SINK_SEED", str(random.randrange(1 << 30))))
@@ -136,7 +136,6 @@ def test_kills(new_broker: Callable[..., TestBroker], topic: str, tmp_path: Path
         for partition in range(PARTITIONS)
         for number in range(written)
     )
-    found = values(broker.bootstrap, out)
-    assert found == expected, (found - expected, expected - found)
+    wait_for_values(broker.bootstrap, out, expected)
     transactions = Transactions(ProducerSettings(broker.bootstrap, []))
     assert transactions.open_with_prefix(PREFIX) == []

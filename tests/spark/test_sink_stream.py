@@ -15,7 +15,7 @@ from pyrklog.producing import ProducerSettings, Transactions
 from pyrklog.spark.sink_slots import ids_prefix
 from pyrklog.testing import TestBroker
 from tests.support.groups import create_topic, fill
-from tests.support.sinking import sink, values
+from tests.support.sinking import sink, values, wait_for_values
 from tests.support.spark import our_source
 from tests.support.waiting import wait_until
 
@@ -84,7 +84,7 @@ def test_runs_go_on_where_the_last_one_ended(copy: Copy, delivery: str) -> None:
     fill(copy.bootstrap, copy.topic, PARTITIONS, 50, first=100)
     copy.run(delivery=delivery)
     copy.run(delivery=delivery)
-    assert values(copy.bootstrap, copy.out) == numbered(0, 150)
+    wait_for_values(copy.bootstrap, copy.out, numbered(0, 150))
     assert copy.open_transactions() == []
 
 
@@ -98,7 +98,7 @@ def test_a_batch_that_was_decided_is_not_written_again(copy: Copy) -> None:
     assert values(copy.bootstrap, copy.out, "read_uncommitted") == numbered(0, 50)
     fill(copy.bootstrap, copy.topic, PARTITIONS, 5, first=50)
     copy.run(delivery="exactly_once")
-    assert values(copy.bootstrap, copy.out) == numbered(0, 55)
+    wait_for_values(copy.bootstrap, copy.out, numbered(0, 55))
 
 
 def test_the_same_with_at_least_once_is_written_again(copy: Copy) -> None:
@@ -125,7 +125,7 @@ def test_a_task_that_fails_leaves_nothing(copy: Copy) -> None:
     wait_until(lambda: not copy.open_transactions(), "a transaction stays open", 60)
     assert not values(copy.bootstrap, copy.out)
     copy.run(delivery="exactly_once")
-    assert values(copy.bootstrap, copy.out) == numbered(0, 25)
+    wait_for_values(copy.bootstrap, copy.out, numbered(0, 25))
 
 
 def test_a_checkpoint_that_was_put_back_is_refused(copy: Copy) -> None:
@@ -137,7 +137,7 @@ def test_a_checkpoint_that_was_put_back_is_refused(copy: Copy) -> None:
         (copy.checkpoint / "offsets" / f".{last}.crc").unlink(missing_ok=True)
     with pytest.raises(StreamingQueryException, match="the checkpoint was put back"):
         copy.run(delivery="exactly_once")
-    assert values(copy.bootstrap, copy.out) == numbered(0, 100)
+    wait_for_values(copy.bootstrap, copy.out, numbered(0, 100))
 
 
 def test_a_stream_has_no_app(copy: Copy) -> None:
@@ -163,7 +163,7 @@ def test_what_a_dead_attempt_left_is_aborted(copy: Copy) -> None:
     fill(copy.bootstrap, copy.topic, PARTITIONS, 10, first=10)
     copy.run(delivery="exactly_once")
     assert copy.open_transactions() == []
-    assert values(copy.bootstrap, copy.out) == numbered(0, 20)
+    wait_for_values(copy.bootstrap, copy.out, numbered(0, 20))
 
 
 def test_a_stream_survives_its_broker(
@@ -190,5 +190,6 @@ def test_a_stream_survives_its_broker(
         assert not query.awaitTermination(3)
         broker.kill()
         broker.start()
-    assert query.awaitTermination(STREAM_S)
-    assert values(broker.bootstrap, copy.out) == numbered(0, 300)
+    # Thirty batches.
+    assert query.awaitTermination(2 * STREAM_S)
+    wait_for_values(broker.bootstrap, copy.out, numbered(0, 300))

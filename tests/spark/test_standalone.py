@@ -13,7 +13,7 @@ import pytest
 
 from pyrklog.testing import TestBroker
 from tests.support import flights_input
-from tests.support.sinking import values
+from tests.support.sinking import values, wait_for_values
 from tests.support.spark_cluster import StandaloneCluster, program
 from tests.support.waiting import wait_until
 
@@ -70,4 +70,4 @@ def test_state_and_a_topic_exactly_once(
     )
     sent = values(broker.bootstrap, "flights-twice")
     assert max(sent.values()) == 2
-    assert values(broker.bootstrap, "flights-once") == Counter(set(sent))
+    wait_for_values(broker.bootstrap, "flights-once", Counter(set(sent)))

@@ -8,13 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import OFFSET_INVALID, Consumer, Producer, TopicPartition
+from confluent_kafka import OFFSET_INVALID, Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewPartitions, OffsetSpec
 from pyspark.errors import StreamingQueryException
 
 from pyrklog.testing import TestBroker
 from tests.support.groups import create_topic, fill
 from tests.support.spark import our_source, positions
+from tests.support.transactions import producer_of, wait_until_ended
 from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.jvm, pytest.mark.spark, pytest.mark.timeout(240)]
@@ -171,8 +172,13 @@ def test_the_group_shows_the_streams_lag(files: Files, bootstrap: str, topic: st
     fill(bootstrap, topic, 2, 30)
     files.run(commitGroup=f"{topic}-lag")
     fill(bootstrap, topic, 2, 7, first=30)
-    places = committed(bootstrap, topic, 2)
-    assert [(one.offset, one.metadata) for one in places] == [(30, "pyrklog.spark 1")] * 2
+    places: list[TopicPartition] = []
+
+    def is_told() -> bool:
+        places[:] = committed(bootstrap, topic, 2)
+        return [(one.offset, one.metadata) for one in places] == [(30, "pyrklog.spark 1")] * 2
+
+    wait_until(is_told, lambda: f"the group has {places}")
     assert all(one.leader_epoch is not None for one in places)
 
 
@@ -265,8 +271,7 @@ def test_an_end_that_moves_back_is_no_loss(files: Files, bootstrap: str, topic: 
     over."""
     create_topic(bootstrap, topic, 1)
     fill(bootstrap, topic, 1, 5)
-    producer = Producer({"bootstrap.servers": bootstrap, "transactional.id": topic})
-    producer.init_transactions()
+    producer = producer_of(bootstrap, topic, **{"transaction.timeout.ms": 600_000})
     producer.begin_transaction()
     for number in range(5, 10):
         producer.produce(topic, f"0:{number}")
@@ -275,6 +280,8 @@ def test_an_end_that_moves_back_is_no_loss(files: Files, bootstrap: str, topic: 
     assert files.values() == numbered(0, 0, 10)
     files.run()
     producer.commit_transaction()
+    # The marker follows the answer.
+    wait_until_ended(bootstrap, topic)
     fill(bootstrap, topic, 1, 5, first=10)
     files.run()
     assert files.values() == numbered(0, 0, 15)

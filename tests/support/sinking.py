@@ -6,6 +6,7 @@ from collections import Counter
 from typing import Any
 
 import pyrklog
+from tests.support.waiting import wait_until
 
 
 def sink(frame: Any, bootstrap: str, topic: str | None, **options: str) -> Any:
@@ -30,3 +31,15 @@ def visible(
 def values(bootstrap: str, topic: str, isolation: str = "read_committed") -> Counter[bytes]:
     """How often each value is there."""
     return Counter(row["value"] for row in visible(bootstrap, topic, ["value"], isolation))
+
+
+def wait_for_values(bootstrap: str, topic: str, wanted: Counter[bytes]) -> None:
+    """Until committed records have just these values: markers follow the answers of EndTxn."""
+    found: Counter[bytes] = Counter()
+
+    def are_there() -> bool:
+        nonlocal found
+        found = values(bootstrap, topic)
+        return found == wanted
+
+    wait_until(are_there, lambda: f"missing {wanted - found}, too many {found - wanted}")

@@ -108,3 +108,5 @@ def produce_by_turns(bootstrap: str, topic: str, count: int) -> None:
             producer.abort_transaction()
         else:
             producer.commit_transaction()
+    # Markers follow the answer: a reader of committed records would miss the last one.
+    wait_until_ended(bootstrap, topic)

@@ -48,6 +48,8 @@ def test_only_what_transactions_committed_is_a_record(door: TestBroker) -> None:
     client.begin_transaction()
     client.produce(topic, b"committed")
     client.commit_transaction(30)
+    # The marker follows the answer.
+    assert [one.value for one in topic.wait_for(1)] == [b"committed"]
     assert [one.value for one in topic.records()] == [b"committed"]
 
 
