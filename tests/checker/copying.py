@@ -308,7 +308,7 @@ class CopyLoad:
                 topic, name = TRANSACTION_TOPIC, Copiers.name(copier)
         try:
             found = leaders(self._admin, topic)[partition_for(name, INTERNAL_PARTITIONS)]
-        except (KeyError, KafkaException):
+        except (AssertionError, KafkaException):
             return anybody
         return found if found in numbers else anybody
 

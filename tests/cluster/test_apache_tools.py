@@ -21,7 +21,7 @@ from tests.support.cluster import BrokerCluster
 from tests.support.cluster_clients import consume, create, in_sync, produce
 from tests.support.faults.driver import FaultDriver
 from tests.support.knowing import leaders_of, wait_until_each
-from tests.support.waiting import wait_until
+from tests.support.waiting import PATIENCE_S, wait_until
 from tests.support.zookeeper_server import ZooKeeperServer
 
 pytestmark = [pytest.mark.jvm, pytest.mark.timeout(300)]
@@ -135,7 +135,7 @@ def play(place: Place, folder: Path) -> Told:
         return "per.second=77" in outputs[describe].text
 
     # Apache's broker hears of it through ZooKeeper, after the tool has succeeded.
-    wait_until(is_described, "the option is not described", 30)
+    wait_until(is_described, "the option is not described", 2 * PATIENCE_S)
     go("topics --create --topic gone --replica-assignment 1:2:3")
     wait_until_each(place.bootstrap, lambda told: leaders_of(told, "gone") != {}, "it is unknown")
     go("topics --delete --topic gone")
@@ -287,7 +287,7 @@ def test_leaders_are_elected_cleanly_and_uncleanly(cluster: BrokerCluster, topic
     election = f"leader-election --topic {topic} --partition 0 --election-type"
     state = f"/brokers/topics/{topic}/partitions/0/state"
     wait_until(lambda: cluster.is_registered(other), "it does not come back")
-    assert cluster.json(state)["leader"] == -1
+    wait_until(lambda: cluster.json(state)["leader"] == -1, "somebody leads")
     bootstrap = f"{cluster.brokers[third].bootstrap},{cluster.brokers[other].bootstrap}"
     refused, elected = kafka_tools.run(bootstrap, [f"{election} preferred", f"{election} unclean"])
     assert refused.status == 1

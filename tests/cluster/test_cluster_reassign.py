@@ -4,21 +4,26 @@ import json
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
 from pyrklog.cli.app import app
+from tests.support import reassigning
 from tests.support.cluster import BrokerCluster
 from tests.support.cluster_clients import consume, create, produce
-from tests.support.waiting import wait_until
+from tests.support.waiting import PATIENCE_S, wait_until
 from tests.support.zookeeper_server import ZooKeeperServer
 
 pytestmark = pytest.mark.jvm
 
 RATE = "leader.replication.throttled.rate"
+PATIENT = {"zookeeper.session.timeout.ms": 60_000}
+"""A stopped broker takes part for as long as a command needs to start on a busy machine."""
+BRIEF = {"zookeeper.session.timeout.ms": 10_000}
+"""The same for a command in this process; then the session ends."""
 
 
 @pytest.fixture(scope="module")
@@ -97,6 +102,9 @@ def test_a_throttle_that_was_left_goes_with_cancel_all(
     file.write_text(json.dumps({"version": 1, "partitions": [partition]}))
     run(cluster, "apply", str(file), "--throttle", "500MB/s")
     wait_until(lambda: replicas(cluster, topic) == {"0": [other]}, "it does not move")
+    # The controller hears of its last write after ZooKeeper has it.
+    controller = cluster.brokers[cluster.controller()].bootstrap
+    wait_until(lambda: not reassigning.moving(controller), "it is under way still")
 
     def throttled() -> bool:
         config = cluster.json(f"/config/topics/{topic}")["config"]
@@ -127,8 +135,9 @@ def to_a_stalled_broker(
 
 
 def test_the_watch_outlives_the_controller_and_the_broker_that_was_named(
-    cluster: BrokerCluster, topic: str, tmp_path: Path
+    new_cluster: Callable[..., BrokerCluster], topic: str, tmp_path: Path
 ) -> None:
+    cluster = new_cluster(**PATIENT).start()
     old, controller, still, file = to_a_stalled_broker(cluster, topic, tmp_path)
     bootstrap = cluster.brokers[controller].bootstrap
     arguments = ["cluster", "reassign", "apply", str(file), "-w", "-b", bootstrap]
@@ -143,14 +152,15 @@ def test_the_watch_outlives_the_controller_and_the_broker_that_was_named(
                 cluster.brokers[controller].kill()
         finally:
             cluster.brokers[still].signal(signal.SIGCONT)
-        watching.communicate(timeout=60)
+        watching.communicate(timeout=2 * PATIENCE_S)
         assert watching.returncode == 0
     assert replicas(cluster, topic) == {"0": [still]}
 
 
 def test_ongoing_reassignment_is_shown_and_cancelled(
-    cluster: BrokerCluster, topic: str, tmp_path: Path
+    new_cluster: Callable[..., BrokerCluster], topic: str, tmp_path: Path
 ) -> None:
+    cluster = new_cluster(**BRIEF).start()
     old, controller, still, file = to_a_stalled_broker(cluster, topic, tmp_path)
     bootstrap = cluster.brokers[controller].bootstrap
     try:

@@ -347,13 +347,15 @@ def test_stalled_broker_is_not_suspected_without_a_majority(
 def test_without_watchdog_and_suspicion_the_session_must_expire(
     new_cluster: Callable[..., BrokerCluster], topic: str
 ) -> None:
-    cluster = new_cluster(**NO_WATCHDOG, **NO_SUSPICION).start()
+    timeout_s = 6.0
+    session = {"zookeeper.session.timeout.ms": round(timeout_s * 1000)}
+    cluster = new_cluster(**session, **NO_WATCHDOG, **NO_SUSPICION).start()
     admin = create(cluster, topic, 6, 3)
     victim = next(n for n in cluster.brokers if n != cluster.controller())
-    timeout_s = 2.0
     began = time.monotonic()
     cluster.brokers[victim].kill()
     wait_until(lambda: cluster.is_gone(victim), "its session does not end")
-    # ZooKeeper's last contact with it may be a third of the timeout old.
-    assert time.monotonic() - began > timeout_s / 2
+    # ZooKeeper's last contact with it may be a third of the timeout old, and older where the
+    # machine is busy.
+    assert time.monotonic() - began > timeout_s / 4
     wait_until(lambda: not {victim, -1} & set(leaders(admin, topic).values()), "not all are led")

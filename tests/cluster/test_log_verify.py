@@ -154,6 +154,20 @@ def test_the_logs_of_all_controllers_become_one(shared: BrokerCluster, topic: st
     began_ms = time.time_ns() // 1_000_000
     create(shared, topic, 1, 3, options=STRICT)
     first = shared.controller()
+
+    def merged(*arguments: str) -> list[dict[str, object]]:
+        words = ["--since", f"@{began_ms}", "--topic", topic, "-o", "jsonl"]
+        out, _ = run(shared.bootstrap, "log", "merge-state", *arguments, *words)
+        return [json.loads(line) for line in out.splitlines()]
+
+    def tells(number: int) -> bool:
+        try:
+            return f"broker {number}" in {row["source"] for row in merged()}
+        except AssertionError:
+            return False  # a log or a line is not there yet
+
+    # A thread writes the lines; those that it has not written yet end with the process.
+    wait_until(lambda: tells(first), "the first controller tells nothing")
     shared.brokers[first].kill()
     others = [number for number in shared.brokers if number != first]
     wait_until(lambda: shared.controller() in others, "nobody takes over")
@@ -161,19 +175,21 @@ def test_the_logs_of_all_controllers_become_one(shared: BrokerCluster, topic: st
     shared.brokers[first].start()
     admin = create(shared, f"{topic}-2", 1, 3)
     wait_until(lambda: len(in_sync(admin, topic)[0]) == 3, "not all are in sync")
+    wait_until(lambda: tells(first) and tells(second), "a controller tells nothing")
+    folders = [str(broker.data) for broker in shared.brokers.values()]
+    rows: list[dict[str, object]] = []
 
-    def merged(*arguments: str) -> list[dict[str, object]]:
-        out, _ = run(shared.bootstrap, "log", "merge-state", *arguments, "-o", "jsonl")
-        return [json.loads(line) for line in out.splitlines()]
+    def are_as_in_the_files() -> bool:
+        """Lines may still come, between two looks and within one."""
+        try:
+            rows[:], found = merged(), merged(*folders)
+        except AssertionError:
+            return False
+        return [{**row, "source": ""} for row in found] == [{**row, "source": ""} for row in rows]
 
-    rows = merged("--since", f"@{began_ms}", "--topic", topic)
-    assert {row["source"] for row in rows} >= {f"broker {first}", f"broker {second}"}
+    wait_until(are_as_in_the_files, "the files tell something else")
     assert [row["at"] for row in rows] == sorted(str(row["at"]) for row in rows)
     assert any(
         "controller epoch" in str(row["marks"]) and "->" in str(row["marks"]) for row in rows
     )
     assert {row["topic"] for row in rows if row["event"] == "partition_state"} == {topic}
-    folders = [str(broker.data) for broker in shared.brokers.values()]
-    from_files = merged(*folders, "--since", f"@{began_ms}", "--topic", topic)
-    strip = [{**row, "source": ""} for row in rows]
-    assert [{**row, "source": ""} for row in from_files] == strip

@@ -20,7 +20,7 @@ from tests.support.cluster import BrokerCluster
 from tests.support.cluster_clients import consume, create, leaders, produce
 from tests.support.faults.driver import FaultDriver
 from tests.support.knowing import wait_until_each
-from tests.support.waiting import wait_until
+from tests.support.waiting import PATIENCE_S, wait_until
 from tests.support.zookeeper_server import ZooKeeperServer
 
 pytestmark = pytest.mark.jvm
@@ -91,14 +91,15 @@ def test_data_of_a_cluster_and_of_one_alone_are_kept_apart(
 def test_a_broker_that_is_back_at_once_waits_for_the_end_of_its_session(
     new_cluster: Callable[..., BrokerCluster], topic: str
 ) -> None:
-    # Long enough for the old registration to outlast a slow start.
-    long = {"zookeeper.session.timeout.ms": 6_000}
+    # Long enough for the old registration to outlast a slow start on a busy machine.
+    long = {"zookeeper.session.timeout.ms": 15_000}
     cluster = new_cluster(**long, **{"pyrklog.failover.watchdog": False}).start()
     create(cluster, topic, 3)
     victim = next(n for n in cluster.brokers if n != cluster.controller())
     (epoch,) = [cluster.store.exists(f"/brokers/ids/{victim}").czxid]
-    cluster.brokers[victim].restart()
-    assert any("registration_waits" in line for line in cluster.brokers[victim].log)
+    cluster.brokers[victim].kill()
+    cluster.brokers[victim].start(timeout_s=PATIENCE_S)
+    assert any("registration_waits" in line for line in list(cluster.brokers[victim].log))
     assert cluster.store.exists(f"/brokers/ids/{victim}").czxid > epoch
     produce(cluster, topic, 3, [b"v"])
 

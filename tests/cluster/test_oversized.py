@@ -27,13 +27,15 @@ from tests.support.zookeeper_server import ZooKeeperServer
 from tests.unit.broker.harness import running_broker
 
 pytestmark = pytest.mark.jvm
-PATIENCE_S = 60
+PATIENCE_S = 180
+SESSION_MS = 60_000
+"""Much is computed within the event loop; without its signs of life a session ends."""
 THROTTLED = "leader.replication.throttled.replicas"
 
 
 async def session_with(zookeeper: ZooKeeperServer) -> ZooKeeperSession:
     address = f"{zookeeper.address}/{uuid4()}"
-    return await connect(ZooKeeperAddress(address, 10_000, 10_000))
+    return await connect(ZooKeeperAddress(address, SESSION_MS, SESSION_MS))
 
 
 async def test_a_write_that_is_too_large_is_not_sent(zookeeper: ZooKeeperServer) -> None:
@@ -69,10 +71,15 @@ async def test_client_gets_an_error_for_an_oversized_write(
     zookeeper: ZooKeeperServer, tmp_path: Path
 ) -> None:
     chroot = f"{zookeeper.address}/{uuid4()}"
-    options = (f"zookeeper.connect={chroot}", "broker.id=1", "pyrklog.failover.watchdog=false")
+    options = (
+        f"zookeeper.connect={chroot}",
+        f"zookeeper.session.timeout.ms={SESSION_MS}",
+        "broker.id=1",
+        "pyrklog.failover.watchdog=false",
+    )
     async with running_broker(tmp_path, *options) as running:
         service = running.service
-        session = await connect(ZooKeeperAddress(chroot, 10_000, 10_000))
+        session = await connect(ZooKeeperAddress(chroot, SESSION_MS, SESSION_MS))
         with trio.fail_after(PATIENCE_S):
             await running.created("t")
             await register_others(session)

@@ -95,7 +95,8 @@ def test_a_topic_moves_to_other_brokers_under_load(
     try:
         move(client, topic, PARTITIONS, (3, 4))
         wait_until(has_arrived(cluster, topic, 3, 4), "it does not arrive")
-        assert client.list_partition_reassignments() == {}
+        # The controller hears of its last write after ZooKeeper has it.
+        wait_until(lambda: client.list_partition_reassignments() == {}, "it is under way still")
         writer.go_on()
         admin = admin_of(cluster)
         wait_until(
@@ -147,8 +148,8 @@ def test_reassignment_to_a_stalled_broker_is_cancelled(cluster: BrokerCluster, t
         state = f"/brokers/topics/{topic}/partitions/0/state"
         wait_until(lambda: third in cluster.json(state)["isr"], "it does not catch up")
         reassigning.move(asked, topic, None)
-        assert has_arrived(cluster, topic, first, second)()
-        assert reassigning.moving(asked) == {}
+        wait_until(has_arrived(cluster, topic, first, second), "it is not as before")
+        wait_until(lambda: reassigning.moving(asked) == {}, "it is under way still")
         wait_until(lambda: not folders(cluster, topic, third), "the new replica stays")
 
 

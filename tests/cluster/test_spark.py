@@ -2,21 +2,25 @@
 
 import json
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import Consumer, ElectionType, KafkaException, TopicPartition
+from confluent_kafka.admin import AdminClient
 
 from tests.support.cluster import BrokerCluster
 from tests.support.cluster_clients import create, end_offset, leaders
 from tests.support.cluster_load import Writer
 from tests.support.spark import source, start_session
-from tests.support.waiting import wait_until
+from tests.support.waiting import PATIENCE_S, wait_until
 
 pytestmark = [pytest.mark.jvm, pytest.mark.spark]
 
 PARTITIONS = 3
+QUERY_S = 2 * PATIENCE_S
+"""For a few batches, of which one may wait for a dead broker."""
 
 # Spark asks for the ends of partitions by Apache's admin client, which can wait for a dead broker
 # for the latter time, a minute by default (cluster.md, section 7).
@@ -48,6 +52,21 @@ def has_read(query: Any, topic: str, wanted: dict[str, int]) -> bool:
     return bool(read.get(topic) == wanted)
 
 
+def controller_that_leads(cluster: BrokerCluster, admin: AdminClient, topic: str) -> int:
+    """Each broker leads a partition at first. While Spark starts on a busy machine, a session may
+    end: leaders are led back by an election."""
+
+    def found() -> int | None:
+        controller = cluster.controller()
+        if controller in leaders(admin, topic).values():
+            return controller
+        with suppress(KafkaException):
+            admin.elect_leaders(ElectionType.PREFERRED, None).result(30)
+        return None
+
+    return wait_until(found, "the controller leads nothing")
+
+
 def test_spark_stream_goes_on_when_leader_and_controller_are_killed(
     spark: Any, cluster: BrokerCluster, topic: str, tmp_path: Path
 ) -> None:
@@ -67,19 +86,20 @@ def test_spark_stream_goes_on_when_leader_and_controller_are_killed(
             .trigger(processingTime="200 milliseconds")
             .start()
         )
-        wait_until(lambda: len(query.recentProgress) >= 3, "the query does not begin")
-        victim = cluster.controller()
-        assert victim in leaders(admin, topic).values()
+        wait_until(lambda: len(query.recentProgress) >= 3, "the query does not begin", QUERY_S)
+        victim = controller_that_leads(cluster, admin, topic)
         cluster.brokers[victim].kill()
         writer.go_on()
         batches = query.lastProgress.batchId
-        wait_until(lambda: query.lastProgress.batchId >= batches + 3, "the query stands still")
+        wait_until(
+            lambda: query.lastProgress.batchId >= batches + 3, "the query stands still", QUERY_S
+        )
         writer.go_on()
     finally:
         writer.stop()
     try:
         wanted = ends(cluster, topic)
-        wait_until(lambda: has_read(query, topic, wanted), "not everything is read")
+        wait_until(lambda: has_read(query, topic, wanted), "not everything is read", QUERY_S)
     finally:
         query.stop()
     rows = spark.read.parquet(str(tmp_path / "out")).collect()

@@ -30,6 +30,8 @@ from tests.support.waiting import PATIENCE_S, wait_until
 pytestmark = [pytest.mark.jvm, pytest.mark.timeout(240)]
 
 ALL = {1, 2, 3}
+PATIENT = {"transaction.timeout.ms": 600_000}
+"""For a transaction that stays open while virtual machines start: by default it has a minute."""
 PARTITIONS = 6
 STATE_PARTITIONS = 3
 OPTIONS: dict[str, Any] = {
@@ -116,7 +118,7 @@ def test_transactions_over_all_brokers(
 def test_each_replica_tells_of_its_own_producers(
     cluster: BrokerCluster, admin: AdminClient, topic: str
 ) -> None:
-    producer = producer_of(cluster.bootstrap, topic)
+    producer = producer_of(cluster.bootstrap, topic, **PATIENT)
     write(producer, topic, b"open")
     await_replicas(admin, topic)
     asked = DescribeProducersRequest([DescribeProducersTopic(topic, list(range(PARTITIONS)))])
@@ -228,7 +230,8 @@ def test_a_transaction_outlasts_all_brokers(
     cluster: BrokerCluster, admin: AdminClient, topic: str
 ) -> None:
     """All are killed while one transaction is open; it times out after their return."""
-    producer = producer_of(cluster.bootstrap, topic, **{"transaction.timeout.ms": 3000})
+    # A busy machine may need seconds for the first transaction.
+    producer = producer_of(cluster.bootstrap, topic, **{"transaction.timeout.ms": 10_000})
     write(producer, topic, b"committed")
     producer.commit_transaction(PATIENCE_S)
     write(producer, topic, b"left open")

@@ -29,7 +29,7 @@ def lose_memory(cluster: BrokerCluster, number: int) -> None:
 
 
 def says(cluster: BrokerCluster, number: int, event: str) -> bool:
-    return any(f'"event": "{event}"' in line for line in cluster.brokers[number].log)
+    return any(f'"event": "{event}"' in line for line in list(cluster.brokers[number].log))
 
 
 def test_replica_that_lost_its_memory_does_not_lead_after_three_kills(
@@ -57,10 +57,21 @@ def test_replica_that_lost_its_memory_does_not_lead_after_three_kills(
     # It may lead only where it was alone in sync.
     others = [partition for partition in before if before[partition]["isr"] != [1]]
     assert others
-    for partition in others:
-        state = cluster.json(f"/brokers/topics/{topic}/partitions/{partition}/state")
-        assert (state["leader"], state["isr"]) == (-1, before[partition]["isr"])
-    assert all(leaders(first, topic)[partition] == -1 for partition in others)
+
+    def state(partition: int) -> tuple[int, list[int]]:
+        found = cluster.json(f"/brokers/topics/{topic}/partitions/{partition}/state")
+        return found["leader"], found["isr"]
+
+    wanted = {partition: (-1, before[partition]["isr"]) for partition in others}
+    # The broker serves before it has decided, as the controller, about each partition.
+    wait_until(
+        lambda: {partition: state(partition) for partition in others} == wanted,
+        lambda: f"{[state(partition) for partition in others]}, not {wanted}",
+    )
+    wait_until(
+        lambda: all(leaders(first, topic)[partition] == -1 for partition in others),
+        "somebody is told as a leader",
+    )
     cluster.brokers[2].start()
     cluster.brokers[3].start()
     assert not says(cluster, 2, "unclean_start")
@@ -69,7 +80,7 @@ def test_replica_that_lost_its_memory_does_not_lead_after_three_kills(
         "not all are in sync",
     )
     assert sorted(consume(cluster, topic, 300, "g")) == sorted(values * 6)
-    assert cluster.store.exists("/pyrklog/unclean/1") is None
+    wait_until(lambda: cluster.store.exists("/pyrklog/unclean/1") is None, "its mark stays")
 
 
 def test_two_of_three_replicas_that_lost_their_memory_go_on(
@@ -93,7 +104,11 @@ def test_two_of_three_replicas_that_lost_their_memory_go_on(
         lambda: all(isr == {1, 2} for isr in in_sync(first, topic).values()),
         "somebody is waited for who may never come",
     )
-    assert any(says(cluster, number, "led_by_the_most") for number in (1, 2))
+    # Log lines pass a pipe, so what they tell may be seen before.
+    wait_until(
+        lambda: any(says(cluster, number, "led_by_the_most") for number in (1, 2)),
+        "nobody says why one leads",
+    )
     values = [b"after %d" % number for number in range(50)]
     produce(cluster, topic, 6, values)
     cluster.brokers[3].start()

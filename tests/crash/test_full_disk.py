@@ -119,7 +119,7 @@ def test_full_disk_is_reported_to_tools_and_producers(
     code, page = told(broker, "cluster", "health")
     assert code == 8
     assert page.startswith(f"DEGRADED  {what}; fix: free space")
-    code, line = told(broker, "produce", topic, "more", "--timeout", "2")
+    code, line = told(broker, "produce", topic, "more", "--timeout", "10")
     assert code == 7
     assert line.startswith(f"error[PK32]: 1 of 1 record not written: {what}\n  fix: free space")
     small_disk.grow(LARGER_BYTES)

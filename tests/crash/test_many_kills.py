@@ -290,7 +290,7 @@ def cache_place() -> Iterator[Path]:
         yield Path(place)
 
 
-@pytest.mark.timeout(60 + 10 * KILLS)
+@pytest.mark.timeout(120 + 20 * KILLS)
 def test_repeated_kills_lose_no_acknowledged_record(
     new_broker: Callable[..., TestBroker], tmp_path: Path
 ) -> None:

@@ -15,7 +15,7 @@ from tests.support.waiting import wait_until
 ONE = 1
 PORT = 9_000
 SILENCE_S = 0.3
-PATIENCE_S = 10.0
+PATIENCE_S = 60.0
 ECHO = f"""
 import socket
 server = socket.create_server(("{address(ONE)}", {PORT}))

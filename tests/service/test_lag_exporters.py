@@ -26,7 +26,7 @@ from tests.support.cluster import BrokerCluster
 from tests.support.commands import runner
 from tests.support.lag_exporters import Exporter, Lags
 from tests.support.paced_groups import STEP_S, Pace, PacedProducer, Reader, commit
-from tests.support.waiting import wait_until
+from tests.support.waiting import PATIENCE_S, wait_until
 from tests.support.zookeeper_server import ZooKeeperServer
 
 PARTITIONS = 3
@@ -296,7 +296,7 @@ def test_all_tell_the_same_lag(
             reader.start()
             ending.callback(reader.end)
         for reader in readers:
-            assert reader.joined.wait(30)
+            assert reader.joined.wait(PATIENCE_S)
         wait_until(
             lambda: all(
                 exporter.lags(group, topic).keys() == offsets.keys()

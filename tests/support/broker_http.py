@@ -17,7 +17,8 @@ Found = dict[tuple[str, ...], float]
 
 def http_port(broker: TestBroker) -> int:
     """Of the last start."""
-    lines = [line for line in broker.log if '"event": "http_listening"' in line]
+    # A copy: another thread appends to it meanwhile.
+    lines = [line for line in list(broker.log) if '"event": "http_listening"' in line]
     return int(json.loads(lines[-1])["port"])
 
 

@@ -10,6 +10,7 @@ from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 
 from pyrklog.errors import ErrorCode
 from tests.support.cluster import BrokerCluster
+from tests.support.knowing import leaders_of, told_by
 from tests.support.waiting import PATIENCE_S, wait_until
 
 
@@ -22,11 +23,30 @@ def create(
     bootstrap: str | None = None,
     options: Mapping[str, str] | None = None,
 ) -> AdminClient:
-    """Creates a topic, even while the controller changes."""
+    """Creates a topic, even while the controller changes. Every running broker knows its leaders
+    then."""
     admin = AdminClient({"bootstrap.servers": bootstrap or cluster.bootstrap})
     new = NewTopic(topic, partitions, replicas, config=dict(options or {}))
     _ask_controller(admin, lambda: admin.create_topics([new])[topic].result(30))
+    _wait_until_known(cluster, topic, partitions)
     return admin
+
+
+def _wait_until_known(cluster: BrokerCluster, topic: str, partitions: int) -> None:
+    """The controller's answer comes before the others hear of the topic, and librdkafka asks
+    anyone."""
+
+    def is_known_to(address: str) -> bool:
+        try:
+            found = leaders_of(told_by(address), topic)
+        except OSError:
+            return True  # it does not run, so that no client is told by it
+        return len(found) == partitions and -1 not in found.values()
+
+    addresses = cluster.bootstrap.split(",")
+    wait_until(
+        lambda: all(map(is_known_to, addresses)), f"not all brokers know the leaders of {topic}"
+    )
 
 
 def survivor_of(bootstrap: str) -> AdminClient:
@@ -58,22 +78,23 @@ def _ask_controller(admin: AdminClient, ask: Callable[[], None]) -> None:
 
 
 def described(admin: AdminClient, topic: str) -> dict[int, Any]:
-    """The partitions of a topic, by number.
+    """The partitions of a topic that exists, by number.
 
     librdkafka may wait for a broker that was just killed or hangs until the request times out, a
-    minute later.
+    minute later. A broker that has not heard of the topic yet tells of no partitions: a test would
+    take what it says of all of them for true.
     """
-    deadline = time.monotonic() + 60 + PATIENCE_S
-    while True:
+
+    def told() -> dict[int, Any]:
         try:
-            partitions: dict[int, Any] = (
-                admin.list_topics(topic, timeout=5).topics[topic].partitions
-            )
+            found: dict[int, Any] = admin.list_topics(topic, timeout=5).topics[topic].partitions
         except KafkaException as error:
-            if error.args[0].code() != KafkaError._TIMED_OUT or time.monotonic() > deadline:
+            if error.args[0].code() != KafkaError._TIMED_OUT:
                 raise
-        else:
-            return partitions
+            return {}
+        return found
+
+    return wait_until(told, f"nobody tells of {topic}", 60 + PATIENCE_S)
 
 
 def leaders(admin: AdminClient, topic: str) -> dict[int, int]:
@@ -85,7 +106,14 @@ def in_sync(admin: AdminClient, topic: str) -> dict[int, set[int]]:
 
 
 def end_offset(consumer: Consumer, place: TopicPartition, within_s: float = PATIENCE_S) -> int:
-    """A partition's end offset, even while its leader moves.
+    """A partition's end offset, even while its leader moves."""
+    return watermarks(consumer, place, within_s)[1]
+
+
+def watermarks(
+    consumer: Consumer, place: TopicPartition, within_s: float = PATIENCE_S
+) -> tuple[int, int]:
+    """Where a partition begins and ends, even while its leader moves.
 
     librdkafka asks the leader it last heard of. That broker may have lost the leadership, or not
     know the high watermark yet (KIP-207). After metadata without the leader's broker, as when all
@@ -95,18 +123,18 @@ def end_offset(consumer: Consumer, place: TopicPartition, within_s: float = PATI
     """
     told = ""
 
-    def watermarks() -> tuple[int, int] | None:
+    def found() -> tuple[int, int] | None:
         nonlocal told
         try:
-            found: tuple[int, int] | None = consumer.get_watermark_offsets(place, timeout=5)
+            both: tuple[int, int] | None = consumer.get_watermark_offsets(place, timeout=5)
         except KafkaException as error:
             told = str(error)
             with suppress(KafkaException):
                 consumer.list_topics(place.topic, timeout=5)
             return None
-        return found
+        return both
 
-    return wait_until(watermarks, lambda: f"{place} has no end: {told}", within_s)[1]
+    return wait_until(found, lambda: f"{place} has no end: {told}", within_s)
 
 
 def produce(

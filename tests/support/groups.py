@@ -41,6 +41,22 @@ def fill(bootstrap: str, topic: str, partitions: int, each: int, first: int = 0)
     assert producer.flush(TIMEOUT_S) == 0
 
 
+def ask_committed(consumer: Any, places: Sequence[Any]) -> Sequence[Any]:
+    """The places with the group's offsets. librdkafka leaves a coordinator that has just moved or
+    started to its user."""
+
+    def ask() -> Any:
+        try:
+            return consumer.committed(places, TIMEOUT_S)
+        except confluent_kafka.KafkaException as error:
+            if error.args[0].code() in _COORDINATOR_MOVES:
+                return None
+            raise
+
+    found: Sequence[Any] = wait_until(ask, "no coordinator tells the offsets")
+    return found
+
+
 class Member(Protocol):
     """A group member without automatic commits."""
 
@@ -109,16 +125,7 @@ class ConfluentMember:
     def committed(self, partition: int) -> tuple[int, str] | None:
         place = confluent_kafka.TopicPartition(self._topic, partition)
 
-        def ask() -> Any:
-            try:
-                return self._consumer.committed([place], TIMEOUT_S)
-            except confluent_kafka.KafkaException as error:
-                # librdkafka leaves a coordinator that has just moved to its user.
-                if error.args[0].code() in _COORDINATOR_MOVES:
-                    return None
-                raise
-
-        (found,) = wait_until(ask, "no coordinator tells the offset")
+        (found,) = ask_committed(self._consumer, [place])
         assert found.error is None
         return None if found.offset < 0 else (found.offset, found.metadata)
 

@@ -12,11 +12,12 @@ from pyrklog.protocol.transaction_admin import (
     ListTransactionsRequest,
     TransactionState,
 )
+from tests.support.groups import ask_committed
 from tests.support.raw_client import RawClient
 from tests.support.waiting import PATIENCE_S, wait_until
 
-READ_S = 20.0
-"""How long a read waits for records that must come."""
+READ_S = PATIENCE_S
+"""How long a read waits for records that must come. A broker that was just killed delays it."""
 
 
 def producer_of(place: str, name: str, **options: object) -> Any:
@@ -91,7 +92,7 @@ def committed(place: str, group: str, topic: str, partition: int = 0) -> int:
     """A group's offset; -1001 without one. Waits for a marker that it depends on."""
     consumer = Consumer({"bootstrap.servers": place, "group.id": group})
     try:
-        [found] = consumer.committed([TopicPartition(topic, partition)], timeout=PATIENCE_S)
+        [found] = ask_committed(consumer, [TopicPartition(topic, partition)])
     finally:
         consumer.close()
     return int(found.offset)

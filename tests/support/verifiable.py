@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from tests.support import jvm
-from tests.support.waiting import wait_until
+from tests.support.waiting import PATIENCE_S, wait_until
 
 
 class Verifiable:
@@ -43,7 +43,7 @@ class Verifiable:
 
     def end(self) -> None:
         self._process.terminate()
-        self._process.wait(30)
+        self._process.wait(PATIENCE_S)
         self._thread.join()
         assert self._process.stdout is not None
         self._process.stdout.close()

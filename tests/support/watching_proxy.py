@@ -10,6 +10,8 @@ from typing import Self
 
 import trio
 
+from tests.support.waiting import PATIENCE_S
+
 _CHUNK_BYTES = 1 << 16
 
 
@@ -63,7 +65,7 @@ class WatchingProxy:
 
     def __enter__(self) -> Self:
         self._thread.start()
-        if not self._ready.wait(10):
+        if not self._ready.wait(PATIENCE_S):
             raise RuntimeError("the proxy does not listen")
         return self
 

@@ -17,6 +17,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from queue import SimpleQueue
 
+from tests.support.waiting import PATIENCE_S
+
 UNKNOWN = -1
 ZOOKEEPER = 0
 
@@ -122,7 +124,7 @@ class Network:
 
         self._commands.put(carry_out)
         self._wake_in.send(b"x")
-        assert done.wait(10), "the network's thread is gone"
+        assert done.wait(PATIENCE_S), "the network's thread is gone"
 
     # --- in the thread -----------------------------------------------------------------------
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from pyrklog.testing import TestBroker
+from tests.support.waiting import PATIENCE_S
 
 
 class Site:
@@ -17,7 +18,7 @@ class Site:
 
     def begin(self, number: int) -> None:
         """Starts one that was killed or stopped."""
-        self.brokers[number].start()
+        self.brokers[number].start(timeout_s=PATIENCE_S)
 
 
 class Lone(Site):
