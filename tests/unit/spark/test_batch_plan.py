@@ -191,12 +191,12 @@ class Doubtful(FakeCluster):
     refuses: Exception | None = None
     asked: tuple[TopicPartition, ...] = ()
 
-    def offsets(self, wanted):  # type: ignore[no-untyped-def]
+    def offsets(self, wanted, passing=frozenset()):  # type: ignore[no-untyped-def]
         if any(what.kind.value == "timestamp" for what in wanted.values()):
             if self.refuses is not None:
                 raise self.refuses
             return dict.fromkeys(wanted, Position(-1))
-        return super().offsets(wanted)
+        return super().offsets(wanted, passing)
 
     def latest_times(self, places: Collection[TopicPartition]) -> dict[TopicPartition, int]:
         if self.refuses is not None:
