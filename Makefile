@@ -1,7 +1,7 @@
 # The only commands a newcomer needs. Each sets up what it needs in .venv, .cache and target, and
 # nothing outside this checkout but the package managers' own caches. Needed: Python 3.11+ with
 # venv, Rust 1.89+ and a C compiler; JDK 17 and Maven for test, test-faults, test-long,
-# parity-answers, bench, zookeeper and test-lag; JDK 17 for demo, test-checker and test-alerts.
+# parity-answers, bench, zookeeper, test-lag and test-rpk; JDK 17 for demo, test-checker and test-alerts.
 
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
@@ -62,12 +62,14 @@ FUZZ_EXAMPLES ?= 500
 SIM_SEEDS ?= 10000
 # Of `make test-lag`: burrow (needs apt, or Burrow on the PATH), kafka_exporter (needs Go, or it on the PATH).
 LAG_TOOLS ?= burrow
+# Of `make test-rpk`: the program. No package registry has it; docs/using/compared.md says how to build it.
+RPK ?=
 # Of `make test-alerts`: load without a fault.
 SERVICE_SECONDS ?= 600
 # Of `make fuzz`, each target.
 FUZZ_SECONDS ?= 60
 
-.PHONY: build run zookeeper test fetched lint check-alerts promtool-there test-rust test-python parity-answers test-faults test-checker test-long test-soak test-lag test-alerts simulate fuzz bench demo wheel clean help
+.PHONY: build run zookeeper test fetched lint check-alerts promtool-there test-rust test-python parity-answers test-faults test-checker test-long test-soak test-lag test-rpk rpk-there test-alerts simulate fuzz bench demo wheel clean help
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -112,7 +114,8 @@ test-rust: ## cargo's tests of all crates but the binding, which has no logic
 # A file's tests stay together: they share brokers and clusters. The units come last, and fill what
 # one of the processes has left. Many tests wait for brokers: three processes keep two cores busy.
 test-python: $(CORE) $(SIM_CORE) dist/.made $(FETCHED) $(CLASS_ARCHIVES) ## pytest in three processes, or in one with PYTEST_ARGS
-	$(BIN)/pytest --ignore=tests/faults --ignore=tests/service --benchmark-disable -m "not long" \
+	$(BIN)/pytest --ignore=tests/faults --ignore=tests/service --ignore=tests/cli/rpk \
+	  --benchmark-disable -m "not long" \
 	  $(if $(PYTEST_ARGS),$(PYTEST_ARGS),-n 3 --dist loadfile --no-loadscope-reorder --durations=40)
 
 parity-answers: $(CORE) .venv/.dev .cache/kafka.done ## asks Apache Kafka the requests of tests/parity anew, and keeps its answers
@@ -148,6 +151,16 @@ test-soak: $(CORE) .venv/.dev ## mixed load for an hour, or SOAK_SECONDS, within
 test-lag: $(CORE) .venv/.dev .cache/kafka.done ## our lag beside that of LAG_TOOLS and of Apache's tool, at known rates
 	$(PYTHON) -m ci.lag_tools .cache $(LAG_TOOLS)
 	LAG_TOOLS="$(LAG_TOOLS)" $(BIN)/pytest -s tests/service/test_lag_exporters.py $(PYTEST_ARGS)
+
+test-rpk: rpk-there $(CORE) .venv/.dev .cache/kafka.done ## the column of rpk in docs/using/compared.md, tried with the program RPK=PATH
+	RPK="$(RPK)" $(BIN)/pytest tests/cli/rpk $(PYTEST_ARGS)
+
+rpk-there:
+	@[ -n "$(RPK)" ] || { \
+	  echo "RPK is not set, so rpk was not tried: make test-rpk RPK=PATH, where PATH is the program" \
+	       "(docs/using/compared.md says how to build it)" >&2; exit 1; }
+	@[ -f "$$(command -v "$(RPK)")" ] || { \
+	  echo "RPK=$(RPK) is no program, so rpk was not tried" >&2; exit 1; }
 
 test-alerts: $(CORE) .venv/.dev .cache/prometheus.done ## a real Prometheus and SERVICE_SECONDS of load, then a fault for each alert; an hour, as root
 	SERVICE_SECONDS=$(SERVICE_SECONDS) $(BIN)/pytest -s tests/service/test_alerts.py $(PYTEST_ARGS)

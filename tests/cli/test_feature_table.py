@@ -27,7 +27,17 @@ from pyrklog.testing import TestBroker
 from pyrklog.testing.broker import free_port
 from tests.support.commands import Run, create, runner
 from tests.support.feature_claims import Claims, OtherTools, kcat
-from tests.support.feature_table import MODULES, NO, PAGE, PARTLY, ROOT, ROWS, YES, page
+from tests.support.feature_table import (
+    MODULES,
+    NO,
+    PAGE,
+    PARTLY,
+    ROOT,
+    ROWS,
+    RPK_MODULES,
+    YES,
+    page,
+)
 from tests.support.groups import fill
 from tests.support.jvm import KAFKA_JARS
 from tests.support.kafka_tools import KafkaTools
@@ -55,8 +65,9 @@ def test_the_page_is_what_the_tests_claim() -> None:
     assert PAGE.read_text() == page(), "python -m tests.support.feature_table"
 
 
-def test_each_row_is_one_test_of_its_name() -> None:
-    found = [name for module in MODULES for name in claiming_tests(ROOT / module)]
+@pytest.mark.parametrize("modules", [MODULES, RPK_MODULES], ids=["ours", "rpk"])
+def test_each_row_is_one_test_of_its_name(modules: tuple[str, ...]) -> None:
+    found = [name for module in modules for name in claiming_tests(ROOT / module)]
     assert sorted(found) == sorted(f"test_{row.slug}" for row in ROWS)
 
 

@@ -1,7 +1,8 @@
-"""What pyrklog, Apache Kafka's tools and kcat can do: the rows of docs/using/compared.md.
+"""What pyrklog, Apache Kafka's tools, kcat and rpk can do: the rows of docs/using/compared.md.
 
 Each row has a test of its name in one of ``MODULES``, which does it with pyrklog, tries the others,
-and claims what it found. tests/cli/test_feature_table.py holds page, rows and tests against each
+and claims what it found; and one in ``RPK_MODULES``, which tries rpk. `make test` runs the first,
+`make test-rpk` the second. tests/cli/test_feature_table.py holds page, rows and tests against each
 other. ``python -m tests.support.feature_table`` writes the page's tables.
 """
 
@@ -21,6 +22,11 @@ MODULES = (
     "tests/cli/test_features_of_clusters.py",
     "tests/spark/test_feature_of_spark.py",
 )
+RPK_MODULES = (
+    "tests/cli/rpk/test_at_hand.py",
+    "tests/cli/rpk/test_records.py",
+    "tests/cli/rpk/test_groups_and_clusters.py",
+)
 
 YES, PARTLY, NO = "●", "◐", "–"
 BEGIN = "<!-- Made by `python -m tests.support.feature_table`. -->"
@@ -28,7 +34,7 @@ END = "<!-- The end of what is made. -->"
 
 
 class Row(NamedTuple):
-    """``rpk`` is tried by nothing. ``how`` is pyrklog's way."""
+    """``how`` is pyrklog's way."""
 
     name: str
     pyrklog: str
@@ -51,7 +57,7 @@ SECTIONS: dict[str, tuple[Row, ...]] = {
             YES,
             PARTLY,
             NO,
-            NO,
+            PARTLY,
             "processes, files and a ZooKeeper",
         ),
         Row("Chaos verbs", YES, NO, NO, NO, "`dev kill`, `pause`, `isolate`, `heal`"),
@@ -70,9 +76,9 @@ SECTIONS: dict[str, tuple[Row, ...]] = {
             "`--dry-run` of all that changes a cluster",
         ),
         Row("pytest plug-in", YES, NO, NO, NO, "the fixtures `pyrklog`, `pyrklog_cluster`"),
-        Row("Dashboards shipped", YES, NO, NO, YES, "`deploy grafana`, `deploy alerts`"),
+        Row("Dashboards shipped", YES, NO, NO, PARTLY, "`deploy grafana`, `deploy alerts`"),
         Row("Sweep, plot, compare", YES, NO, NO, NO, "`bench sweep --against`"),
-        Row("Diagnostic bundle", YES, NO, NO, YES, "`doctor --bundle`"),
+        Row("Diagnostic bundle", YES, NO, NO, PARTLY, "`doctor --bundle`"),
         Row("Advertised-address diagnosis", YES, NO, NO, NO, "`doctor`"),
     ),
     "Records": (
@@ -83,7 +89,7 @@ SECTIONS: dict[str, tuple[Row, ...]] = {
             YES,
             NO,
             NO,
-            PARTLY,
+            NO,
             "`consume -f jsonl`, then `produce -f jsonl`",
         ),
         Row("Tombstones", YES, YES, YES, YES, "`produce --tombstone`, `-Z`"),
@@ -92,7 +98,7 @@ SECTIONS: dict[str, tuple[Row, ...]] = {
         Row("Bulk produce", YES, YES, YES, YES, "`produce --from FILE`"),
         Row("Bulk DLQ redrive", YES, NO, NO, NO, "`redrive`"),
         Row("Segment dump", YES, YES, NO, NO, "`log dump`"),
-        Row("Mirror with group offsets", YES, PARTLY, NO, PARTLY, "`mirror run --groups`"),
+        Row("Mirror with group offsets", YES, PARTLY, NO, NO, "`mirror run --groups`"),
         Row("Jar-free Spark, visible lag", YES, NO, NO, NO, '`format("pyrklog")`, `commitGroup`'),
         Row("Search budget and resume", NO, NO, NO, NO, "the console's; not there yet"),
         Row("Capped tail, drop count", NO, NO, NO, NO, "the console's; not there yet"),
@@ -116,17 +122,17 @@ SECTIONS: dict[str, tuple[Row, ...]] = {
         Row("Change replication factor", YES, PARTLY, NO, PARTLY, "`cluster reassign plan --rf`"),
         Row("Count skew", YES, NO, NO, NO, "`topic skew --by leaders`, `replicas`"),
         Row("Byte-rate skew", YES, NO, NO, NO, "`topic skew --by rate`"),
-        Row("Reassignment plan", YES, YES, NO, PARTLY, "`cluster reassign plan`"),
+        Row("Reassignment plan", YES, YES, NO, NO, "`cluster reassign plan`"),
         Row("Plan with bytes and time", YES, NO, NO, NO, "`cluster reassign plan`"),
         Row("Progress in percent, cancel", YES, PARTLY, NO, PARTLY, "`cluster reassign status`"),
         Row("Expand without bulk copy", NO, NO, NO, NO, "not there yet"),
         Row("Preferred election", YES, YES, NO, PARTLY, "`cluster elect-leaders --preferred`"),
-        Row("Health wait and watch", YES, NO, NO, YES, "`cluster health -e`, `-w`"),
+        Row("Health wait and watch", YES, NO, NO, PARTLY, "`cluster health -e`, `-w`"),
         Row("Restart-safe", YES, NO, NO, PARTLY, "`cluster restart-safe`"),
         Row("Replica verification", YES, PARTLY, NO, NO, "`log verify`, by digests"),
         Row("State-log merge", YES, PARTLY, NO, NO, "`log merge-state`, of brokers or files"),
         Row("KIP-714 exposed", YES, PARTLY, NO, NO, "`/metrics/clients`"),
-        Row("Cache and disk by topic", PARTLY, PARTLY, NO, NO, "bytes on the disk; no cache"),
+        Row("Cache and disk by topic", PARTLY, PARTLY, NO, PARTLY, "bytes on the disk; no cache"),
         Row("ACL explain", NO, NO, NO, NO, "there are no ACLs yet"),
         Row("Masking", NO, NO, NO, NO, "the console's; not there yet"),
         Row("Dialog shows command", NO, NO, NO, NO, "the console's; not there yet"),
@@ -146,7 +152,7 @@ def page() -> str:
 def _tables() -> Iterator[str]:
     for title, rows in SECTIONS.items():
         yield f"## {title}\n"
-        yield "| feature | pyrklog | Kafka's tools | kcat | rpk (not tried) | with pyrklog |"
+        yield "| feature | pyrklog | Kafka's tools | kcat | rpk 23.3 | with pyrklog |"
         yield "|-|-|-|-|-|-|"
         for row in rows:
             cells = (row.name, row.pyrklog, row.kafka, row.kcat, row.rpk, row.how)
