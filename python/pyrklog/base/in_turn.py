@@ -1,7 +1,7 @@
 """Asks one broker after the other, until one knows what was written.
 
-A broker that is cut off from its peers, and led a partition before, shows clients that ask it the log
-as it was. A client that has written something itself therefore asks until it sees that.
+A broker that is cut off from its peers, and led a partition before, shows clients that ask it the
+log as it was. A client that has written something itself therefore asks until it sees that.
 """
 
 from __future__ import annotations
