@@ -29,7 +29,16 @@ from pyrklog.protocol.offsets import OFFSET_FETCH, OffsetFetchRequest, OffsetFet
 from pyrklog.testing import TestBroker
 from tests.support.clients import Confluent, Record
 from tests.support.groups import create_topic
-from tests.support.mirroring import Pair, commit, fill, rows, set_option, values, wait_for_values
+from tests.support.mirroring import (
+    Pair,
+    commit,
+    copied_more,
+    fill,
+    rows,
+    set_option,
+    values,
+    wait_for_values,
+)
 from tests.support.raw_client import RawClient
 from tests.support.transactions import produce_by_turns, producer_of, wait_until_ended
 from tests.support.waiting import PATIENCE_S, wait_until
@@ -114,6 +123,27 @@ def test_a_running_mirror_copies_what_comes_and_ends_when_asked(pair: Pair, topi
             assert "copied 600 records" in running.stderr.read()
         finally:
             running.kill()
+
+
+def test_a_mirror_that_is_stopped_within_a_round_tells_what_it_copied(
+    pair: Pair, topic: str
+) -> None:
+    create_topic(pair.source, topic, 1)
+    fill(pair.source, topic, 20_000, partitions=1)
+    # Twenty seconds of work.
+    words = ("--topics", topic, "--rate", "40kB/s", "--commit", "0.2")
+    with pair.start(*words) as running:
+        try:
+            copied_more(pair, topic, 0)
+            running.send_signal(signal.SIGINT)
+            assert running.wait(PATIENCE_S) == 130
+            assert running.stderr is not None
+            said = running.stderr.read()
+        finally:
+            running.kill()
+    (one,) = pair.items("status", "--over", "0")
+    assert 0 < one["position"] < 20_000
+    assert f"copied {one['records']:,} records".replace(",", "") in said.replace(",", "")
 
 
 def test_a_second_mirror_of_the_name_ends_the_first(pair: Pair, topic: str) -> None:

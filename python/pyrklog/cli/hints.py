@@ -35,6 +35,8 @@ _ANY_COMMAND = {
     "--json": "`-o json` prints JSON, `-o jsonl` an item a line",
 }
 _OF_COMMANDS = {
+    "mirror run": {"--topic": "mirror run takes --topics REGEX"},
+    "mirror verify": {"--topic": "mirror verify takes --topics REGEX"},
     "serve": {
         "--port": "serve takes --listen HOST:PORT, and :PORT for every interface",
         "--host": "serve takes --listen HOST:PORT",

@@ -228,7 +228,11 @@ class Mirror:
         try:
             plan = self._begin(copier)
             self._has_begun = True
-            return self._rounds(copier, plan)
+            try:
+                return self._rounds(copier, plan)
+            finally:
+                # Of a round that does not end, too.
+                self._told.copied(copier.progress)
         except TransactionFencedError as error:
             if self._size.is_timed_out(copier.open_s):
                 raise self._too_slow(copier, error, is_ended=True) from error

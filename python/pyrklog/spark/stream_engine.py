@@ -53,8 +53,8 @@ logger = logging.getLogger("pyrklog.spark")
 
 
 class DataLossError(Exception):
-    """Records were deleted or cut off before they were read. The message has a sentence for each
-    loss, at most ``SENTENCES_MAX``."""
+    """Records were deleted or cut off before they were read, or are given up. The message has a
+    sentence for each loss, at most ``SENTENCES_MAX``."""
 
     def __init__(self, losses: list[str]) -> None:
         more = len(losses) - SENTENCES_MAX
@@ -143,7 +143,7 @@ class StreamEngine:
         """Where the next batch would end, also if that is where it begins."""
         are_assigned = isinstance(self._options.selection, Assign)
         before = self._still_selected(start)
-        self._tell_dropped(start, before)
+        self._judge_dropped(start, before)
         awaited = {place.topic for place in self._target or ()}
         view = self._view(_topics_of(before), awaited)
         self._tell_missing(start, view)
@@ -243,7 +243,7 @@ class StreamEngine:
                 return View(topics, earliest, latest)
 
     def _still_selected(self, start: StreamOffset) -> StreamOffset:
-        """Without the partitions that the query's options no longer name: that is no loss."""
+        """Without the partitions that the query's options no longer name."""
         selection = self._options.selection
         kept = {
             place: position
@@ -260,17 +260,19 @@ class StreamEngine:
             gone[name] = replace(one, positions=left)
         return replace(start, positions=kept, gone=gone)
 
-    def _tell_dropped(self, start: StreamOffset, kept: StreamOffset) -> None:
-        """Once a run: a misspelt name in the options gives up a backlog."""
+    def _judge_dropped(self, start: StreamOffset, kept: StreamOffset) -> None:
+        """As the stock connector: a misspelt name would give up a backlog, and a topic that is
+        selected again later would be read from its beginning. Told once a run."""
         dropped = sorted(start.positions.keys() - kept.positions.keys())
         if not dropped or self._are_dropped_told:
             return
+        places = [f"{place} from offset {start.positions[place].offset}" for place in dropped]
+        what = "is no longer selected by the options, and its records would not be read"
+        if self._options.fail_on_data_loss:
+            raise DataLossError([f"{place} {what}" for place in places])
         self._are_dropped_told = True
-        told = ", ".join(
-            f"{place} from offset {start.positions[place].offset}"
-            for place in dropped[:SENTENCES_MAX]
-        )
-        more = len(dropped) - SENTENCES_MAX
+        more = len(places) - SENTENCES_MAX
+        told = ", ".join(places[:SENTENCES_MAX])
         logger.warning(
             "partitions of the stream are no longer selected by the options, and their records are "
             "not read: %s",

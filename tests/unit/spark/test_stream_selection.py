@@ -67,19 +67,41 @@ def test_a_stock_checkpoint_of_a_pattern_goes_on(
     assert warnings(caplog) == []
 
 
-def test_what_the_options_give_up_is_told_once_a_run(
-    cluster: FakeCluster, caplog: pytest.LogCaptureFixture
-) -> None:
-    """A misspelt name would abandon a backlog in silence."""
+def test_options_that_give_up_partitions_fail_the_query(cluster: FakeCluster) -> None:
+    """As with the stock connector: a misspelt name would abandon a backlog, and a topic that is
+    selected again would be read from its beginning."""
     cluster.topic("b", 5, 7)
     stream = Stream(cluster, subscribe="a,b")
     stream.batch()
     stream.options["subscribe"] = "a"
-    stream.restart()
-    cluster.delete("a")
     for _ in range(2):
-        with pytest.raises(DataLossError):
+        stream.restart()
+        with pytest.raises(DataLossError) as caught:
             stream.plan()
+        first, second, last = str(caught.value).splitlines()
+        assert first == (
+            "b-0 from offset 5 is no longer selected by the options, and its records would not be "
+            "read"
+        )
+        assert second.startswith("b-1 from offset 7 is no longer selected")
+        assert last == "failOnDataLoss=false continues with what is left"
+    stream.options["subscribe"] = "a,b"
+    stream.restart()
+    cluster.log("b").last = 6
+    assert stream.batch() == {"b-0": (5, 6)}
+
+
+def test_what_the_options_give_up_is_told_once_a_run(
+    cluster: FakeCluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    cluster.topic("b", 5, 7)
+    stream = Stream(cluster, subscribe="a,b", failOnDataLoss="false")
+    stream.batch()
+    stream.options["subscribe"] = "a"
+    stream.restart()
+    for last in (11, 12):
+        cluster.log("a").last = last
+        assert stream.batch() == {"a-0": (last - 1, last)}
     told = warnings(caplog)
     assert len(told) == 1
     assert "no longer selected by the options" in told[0]
@@ -90,7 +112,7 @@ def test_many_that_are_given_up_are_told_in_one_line(
     cluster: FakeCluster, caplog: pytest.LogCaptureFixture
 ) -> None:
     cluster.topic("b", *[5] * 13)
-    stream = by_pattern(cluster, ".")
+    stream = by_pattern(cluster, ".", failOnDataLoss="false")
     stream.batch()
     stream.options["subscribePattern"] = "^a$"
     stream.restart()
