@@ -1,4 +1,4 @@
-"""Fixtures of the tests of rpk: the program, its help, and Redpanda's admin API, which is not there."""
+"""Fixtures of the tests of rpk: the program, its help, and an address for Redpanda's admin API."""
 
 from collections.abc import Iterator
 from pathlib import Path

@@ -26,7 +26,9 @@ def make(named: str) -> subprocess.CompletedProcess[str]:
 
 def test_without_a_program_it_fails_with_a_sentence(tmp_path: Path) -> None:
     (tmp_path / "text").write_text("no program")
-    assert make("").stderr.startswith("RPK is not set, so rpk was not tried: make test-rpk RPK=PATH")
+    assert make("").stderr.startswith(
+        "RPK is not set, so rpk was not tried: make test-rpk RPK=PATH"
+    )
     for named in (tmp_path, tmp_path / "text", tmp_path / "none"):
         done = make(str(named))
         assert done.returncode == 2
