@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import json
 import logging
 import random
 import threading
@@ -33,6 +34,7 @@ BATCH_BYTES_MAX = 16_384
 _PADDING_BYTES_MAX = 600
 _ASKS_S = 3
 _SILENT_S = 10.0
+_TELLS_MS = 1_000
 POLL_S = 0.1
 _OUT_OF_LOG = (
     KafkaError.OFFSET_OUT_OF_RANGE,
@@ -201,8 +203,9 @@ class Reader(Client):
 
     librdkafka 2.16 can deadlock: one of its threads handles an OffsetForLeaderEpoch answer and
     waits for the client's lock, another one loses its broker and waits for the partition's. Such a
-    client hears nothing more and cannot be closed, so another one replaces it. A client that merely
-    gets no answers is not replaced.
+    client hears nothing more and cannot be closed, so another one replaces it. So it does with one
+    whose own timer stands still, which tells statistics. A client that merely gets no answers is
+    not replaced.
     """
 
     options: Mapping[str, Any] = {}
@@ -214,8 +217,10 @@ class Reader(Client):
         self.positions = [0] * partitions
         self._bootstrap = bootstrap
         self._topic = topic
+        self._failed: deque[str] = deque(maxlen=20)
+        self._statistics = "{}"
+        self._heard_s = self._told_s = time.monotonic()
         self._consumer = self._connect()
-        self._heard_s = time.monotonic()
 
     def _connect(self) -> Consumer:
         consumer = Consumer(
@@ -227,12 +232,33 @@ class Reader(Client):
                 "auto.offset.reset": "error",
                 "fetch.wait.max.ms": 100,
                 "fetch.error.backoff.ms": 50,
+                "statistics.interval.ms": _TELLS_MS,
+                "stats_cb": self._note_statistics,
                 **self.options,
             }
         )
         places = enumerate(self.positions)
         consumer.assign([TopicPartition(self._topic, index, offset) for index, offset in places])
         return consumer
+
+    def _note_statistics(self, text: str) -> None:
+        self._statistics, self._told_s = text, time.monotonic()
+
+    def told(self) -> str:
+        """What explains a reader that does not go on."""
+        now_s = time.monotonic()
+        known = json.loads(self._statistics)
+        partitions = known.get("topics", {}).get(self._topic, {}).get("partitions", {})
+        names = ("broker", "fetch_state", "next_offset", "hi_offset", "ls_offset", "leader_epoch")
+        brokers = {
+            one["nodeid"]: f"{one['state']}, waits for {one['waitresp_cnt']}"
+            for one in known.get("brokers", {}).values()
+        }
+        return (
+            f"heard of {now_s - self._heard_s:.0f} s ago, statistics {now_s - self._told_s:.0f} s "
+            f"old: {[[one.get(name) for name in names] for one in partitions.values()]}; "
+            f"{brokers}; errors: {list(self._failed)}"
+        )
 
     def step(self) -> None:
         messages = self._consumer.consume(200, POLL_S)
@@ -243,9 +269,10 @@ class Reader(Client):
             self._heard_s = now_s
         elif now_s - self._heard_s > _SILENT_S:
             self._heard_s = now_s
-            if is_locked_up(self._consumer):
+            if now_s - self._told_s > _SILENT_S or is_locked_up(self._consumer):
                 leak(self._consumer)
                 self._consumer = self._connect()
+                self._told_s = time.monotonic()
 
     def take(self, message: Any) -> None:
         error = message.error()
@@ -256,6 +283,7 @@ class Reader(Client):
             self.history.add(self.name, "read", "ok", partition, value=value, offset=offset)
             self.positions[partition] = offset + 1
         elif error.code() in _OUT_OF_LOG:
+            self._failed.append(f"{partition}: {error}")
             self.history.add(self.name, "read", "fail", partition, note=str(error))
 
     def finish(self) -> None:

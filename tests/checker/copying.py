@@ -365,7 +365,7 @@ class CopyLoad:
         ends = [max(copies[partition], default=-1) + 1 for partition in range(PARTITIONS)]
         self._await(
             lambda: all(at >= end for at, end in zip(reader.positions, ends, strict=True)),
-            lambda: f"{reader.name} is at {reader.positions} of {ends}",
+            lambda: f"{reader.name} is at {reader.positions} of {ends}: {reader.told()}",
         )
 
     def summary(self, evidence: Copying) -> str:

@@ -199,7 +199,7 @@ def test_a_command_asks_for_some_partitions_without_metadata(
 def test_a_mirror_outlives_a_coordinator_that_moves(door: TestBroker, topic: str) -> None:
     admin = ClusterAdmin(Cluster("east", door.bootstrap), TIMEOUT_S)
     fault = door.fail_next("OffsetFetch", "NOT_COORDINATOR", times=2)
-    found = admin.committed([topic, "of-nobody"], [(topic, 0), (topic, 1), (topic, 2)])
+    found = admin.committed([topic, "of-nobody"], [(topic, 0), (topic, 1), (topic, 2)], pytest.fail)
     assert fault.fired == 2
     assert found["of-nobody"] == {}
     assert {key: one.offset for key, one in found[topic].items()} == {(topic, 0): 3, (topic, 2): 0}
@@ -212,8 +212,8 @@ def test_a_mirror_finds_nothing_of_a_group_that_does_not_exist(
 ) -> None:
     admin = ClusterAdmin(Cluster("east", door.bootstrap), TIMEOUT_S)
     door.fail_next("OffsetFetch", "GROUP_ID_NOT_FOUND")
-    assert admin.committed([topic], [(topic, 0)]) == {topic: {}}
-    assert admin.committed([], [(topic, 0)]) == {}
+    assert admin.committed([topic], [(topic, 0)], pytest.fail) == {topic: {}}
+    assert admin.committed([], [(topic, 0)], pytest.fail) == {}
 
 
 def test_a_cluster_that_does_not_answer_is_away() -> None:
@@ -222,4 +222,4 @@ def test_a_cluster_that_does_not_answer_is_away() -> None:
         address = f"127.0.0.1:{nobody.getsockname()[1]}"
         admin = ClusterAdmin(Cluster("east", address), 1.0)
         with pytest.raises(AwayError, match="offsets of group g at east: "):
-            admin.committed(["g"], [("t", 0)])
+            admin.committed(["g"], [("t", 0)], pytest.fail)

@@ -309,11 +309,11 @@ def test_two_mirrors_that_start_at_once_do_not_both_copy_a_topic(
     started: list[str] = []
     announce = Mirror._announce
 
-    def late(*given: Any) -> None:
+    def late(*given: Any) -> Any:
         if not started:
             started.append(topic)
             second.once(*words)
-        announce(*given)
+        return announce(*given)
 
     monkeypatch.setattr(Mirror, "_announce", late)
     said = pair.once(*words, code=1)

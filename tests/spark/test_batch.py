@@ -80,7 +80,7 @@ def test_ranges_and_tasks(spark: Any, bootstrap: str, topic: str) -> None:
     assert by_bytes.count() == 200
     assigned = our_source(spark.read, bootstrap, None, assign=f'{{"{topic}": [1]}}')
     assert assigned.count() == 100
-    pattern = our_source(spark.read, bootstrap, None, subscribePattern=f"{topic[:-1]}.")
+    pattern = our_source(spark.read, bootstrap, None, subscribePattern=f"^{topic[:-1]}.$")
     assert pattern.count() == 200
 
 

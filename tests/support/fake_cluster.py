@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 
 from pyrklog.spark.cluster import GoneError
@@ -33,7 +33,9 @@ class FakeCluster:
         self.truncation_checks = 0
         self.is_closed = False
         self.expected: Mapping[str, TopicView] = {}
-        self.deleted_meanwhile = ""
+        self.passing: Set[str] = frozenset()
+        self.described = 0
+        self.deleted_meanwhile: list[str] = []
 
     def topic(self, name: str, *ends: int, topic_id: str = "id") -> None:
         """A topic with a partition for each last offset."""
@@ -51,8 +53,14 @@ class FakeCluster:
     def topic_names(self) -> list[str]:
         return sorted(self.ids)
 
-    def describe(self, names: list[str], expected: Mapping[str, TopicView]) -> dict[str, TopicView]:
-        self.expected = expected
+    def describe(
+        self,
+        names: list[str],
+        expected: Mapping[str, TopicView],
+        passing: Set[str] = frozenset(),
+    ) -> dict[str, TopicView]:
+        self.expected, self.passing = expected, passing
+        self.described += 1
         return {
             name: TopicView(
                 self.ids[name],
@@ -62,10 +70,17 @@ class FakeCluster:
             if name in self.ids
         }
 
-    def offsets(self, wanted: Mapping[TopicPartition, Place]) -> dict[TopicPartition, Position]:
-        if self.deleted_meanwhile in self.ids:
-            self.delete(self.deleted_meanwhile)
-            raise GoneError("it does not exist any more")
+    def offsets(
+        self, wanted: Mapping[TopicPartition, Place], passing: Set[str] = frozenset()
+    ) -> dict[TopicPartition, Position]:
+        """A topic of ``deleted_meanwhile`` is deleted with each question about it."""
+        asked = {place.topic for place in wanted}
+        gone = next((name for name in self.deleted_meanwhile if name in asked), None)
+        if gone is not None:
+            self.deleted_meanwhile.remove(gone)
+            self.delete(gone)
+            self.passing = passing
+            raise GoneError(f"topic {gone} does not exist any more", {gone})
         return {place: self._offset(self.logs[place], what) for place, what in wanted.items()}
 
     def latest_times(self, places: Collection[TopicPartition]) -> dict[TopicPartition, int]:
@@ -100,7 +115,7 @@ class FakeHighWatermarks:
 
     def ends(self, places: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         if self.are_gone:
-            raise GoneError("it does not exist any more")
+            raise GoneError("it does not exist any more", ())
         logs = {place: self._cluster.logs[place] for place in places}
         return {place: log.last + log.uncommitted for place, log in logs.items()}
 

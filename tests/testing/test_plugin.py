@@ -96,6 +96,20 @@ def test_a_mistaken_marker_is_named(run: OwnPytest) -> None:
     assert result.ret != 0
 
 
+def test_brokers_beside_the_lone_brokers_fixture_are_refused(run: OwnPytest) -> None:
+    result = run(
+        """
+        import pytest
+
+        @pytest.mark.pyrklog(brokers=3)
+        def test_it(pyrklog):
+            pass
+        """
+    )
+    result.stdout.fnmatch_lines(["*::test_it: brokers= of @*pyrklog is for*pyrklog_cluster"])
+    assert result.ret != 0
+
+
 def test_faults_kills_and_pauses_end_with_their_test(run: OwnPytest) -> None:
     result = run(
         """

@@ -43,6 +43,7 @@ def confirm(
         try:
             typed = typer.prompt(f"Type {cell(name)} to {action}")
         except typer.Abort:
+            typer.echo()  # the error gets a line of its own
             raise CliError(Problem.STOPPED, f"nothing was {done}") from None
         if typed != name:
             raise CliError(Problem.NOT_CONFIRMED, f"{name} was not confirmed; nothing was {done}")

@@ -85,8 +85,8 @@ Bootstrap = Annotated[
     str | None,
     option(
         "-b, --bootstrap-server HOST:PORT",
-        "Broker to start from; environment PYRKLOG_BOOTSTRAP; default: the profile's, or "
-        f"{DEFAULT_BOOTSTRAP}.",
+        "Broker to start from, or several with commas; without :PORT 9092; environment "
+        f"PYRKLOG_BOOTSTRAP; default: the profile's, or {DEFAULT_BOOTSTRAP}.",
     ),
 ]
 ProfileName = Annotated[

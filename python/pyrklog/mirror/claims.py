@@ -2,19 +2,20 @@
 
 A mirror writes to its topic of progress which topics it copies, before it creates them: its claims.
 Then it reads what mirrors of other names have written there. Of two that start at once, each has
-written before it reads, so at least one of them sees the other.
+written before it reads, so at least one of them sees the other. What it cannot read holds up topics
+that it has not begun, and no others.
 
 Two mirrors of the same name have one transactional id, and the target itself fences the first.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping
 from typing import Protocol
 
 from pyrklog.mirror.errors import MirrorError
 from pyrklog.mirror.names import Names, is_state_topic
-from pyrklog.mirror.state import State, read_state
+from pyrklog.mirror.others import COPIES, Others
 from pyrklog.mirror.topics import Look
 
 
@@ -22,7 +23,6 @@ class Admin(Protocol):
     """Of :class:`pyrklog.mirror.cluster.ClusterAdmin`."""
 
     def topics(self) -> tuple[str, dict[str, int]]: ...
-    def records(self, topic: str, *, exists: bool) -> object: ...
 
 
 def new_claims(names: Names, look: Look, claimed: Mapping[str, str]) -> dict[str, str]:
@@ -31,20 +31,24 @@ def new_claims(names: Names, look: Look, claimed: Mapping[str, str]) -> dict[str
     return {topic: target for topic, target in wanted.items() if claimed.get(topic) != target}
 
 
-def refuse_doubles(names: Names, target: Admin, look: Look, begun: Collection[str]) -> None:
+def without_doubles(
+    names: Names, target: Admin, look: Look, begun: Collection[str], others: Others
+) -> Look:
     """Raises MirrorError if a mirror of another name copies one of these topics to the same topic;
-    those in ``begun`` were this mirror's before."""
+    those in ``begun`` were this mirror's before. While it is not known what another one copies,
+    only these are left."""
     new = {names.at_target(one): one for one in look.topics if one not in begun}
-    others = [
-        topic
-        for topic in (target.topics()[1] if new else ())
-        if is_state_topic(topic) and topic != names.state_topic
-    ]
-    for other in others:
-        state = read_state(other, target.records(other, exists=True))  # type: ignore[arg-type]
-        if state.origin is None or state.origin[:2] != (look.source_id, look.target_id):
+    if not new:
+        return look
+    is_read = True
+    for other in target.topics()[1]:
+        if not is_state_topic(other) or other == names.state_topic:
             continue
-        for topic, there in _copied(state):
+        state = others.read(other, COPIES, lambda one: one[:2] == (look.source_id, look.target_id))
+        if state is None:
+            is_read = False
+            continue
+        for topic, there in state.copied:
             if new.get(there) == topic:
                 raise MirrorError(
                     f"topic {topic} is copied to {there} by another mirror, whose progress is in "
@@ -52,10 +56,4 @@ def refuse_doubles(names: Names, target: Admin, look: Look, begun: Collection[st
                     "give that mirror's --name, leave the topic out with --topics, or delete "
                     f"{other} if nobody needs it",
                 )
-
-
-def _copied(state: State) -> Iterator[tuple[str, str]]:
-    """Topics at the source and at the target."""
-    yield from state.claims.items()
-    for (topic, _), one in state.partitions.items():
-        yield topic, one.target
+    return look.without(others.waiting(look.topics, begun, is_read=is_read))

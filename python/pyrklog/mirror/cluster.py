@@ -301,28 +301,40 @@ class ClusterAdmin:
             raise refusal(error.args[0], f"groups of {self.cluster.alias}") from None
 
     def committed(
-        self, groups: Sequence[str], partitions: Iterable[tuple[str, int]]
+        self,
+        groups: Sequence[str],
+        partitions: Iterable[tuple[str, int]],
+        note: Callable[[str], None],
     ) -> dict[str, dict[tuple[str, int], TopicPartition]]:
-        """What each group has committed of the partitions."""
+        """What each group has committed of the partitions, without groups of which the cluster does
+        not tell it: ``note`` is told these."""
         asked = list(partitions)
         with ThreadPoolExecutor(_ASKED_AT_ONCE_MAX) as pool:
-            found = pool.map(lambda group: self._committed(group, asked), groups)
-            return dict(zip(groups, found, strict=True))
+            answers = list(pool.map(lambda group: self._committed(group, asked), groups))
+        found = {}
+        for group, answer in zip(groups, answers, strict=True):
+            if isinstance(answer, MirrorError):
+                note(answer.what)
+            else:
+                found[group] = answer
+        return found
 
     def _committed(
         self, group: str, partitions: Sequence[tuple[str, int]]
-    ) -> dict[tuple[str, int], TopicPartition]:
+    ) -> dict[tuple[str, int], TopicPartition] | MirrorError:
+        """Returns a failure of this group alone."""
         try:
             found = committed_partitions({}, group, partitions, self._timeout_s, self._made)
         except KafkaException as error:
             if error.args[0].code() == _UNKNOWN_GROUP:
                 return {}
             about = f"offsets of group {group} at {self.cluster.alias}"
-            raise refusal(error.args[0], about) from None
+            return _of_group(refusal(error.args[0], about))
         return {(one.topic, one.partition): one for one in found}
 
-    def without_members(self, groups: Sequence[str]) -> list[str]:
-        """Those of the groups that nobody is in."""
+    def without_members(self, groups: Sequence[str], note: Callable[[str], None]) -> list[str]:
+        """Those of the groups that nobody is in. One that cannot be described, such as one of
+        another type, counts as having members; ``note`` is told it."""
         if not groups:
             return []
         futures = self._asked(
@@ -335,10 +347,10 @@ class ClusterAdmin:
             try:
                 is_empty = future.result().state in _NO_MEMBERS
             except KafkaException as error:
-                if error.args[0].code() != _UNKNOWN_GROUP:
+                is_empty = error.args[0].code() == _UNKNOWN_GROUP
+                if not is_empty:
                     about = f"group {group} at {self.cluster.alias}"
-                    raise refusal(error.args[0], about) from None
-                is_empty = True
+                    note(f"{_of_group(refusal(error.args[0], about)).what}; it is left alone")
             if is_empty:
                 found.append(group)
         return found
@@ -414,22 +426,28 @@ class ClusterAdmin:
         *,
         waits: bool = False,
         exists: bool = False,
+        servers: str | None = None,
+        timeout_s: float = _FAIL_S,
     ) -> Iterator[tuple[bytes | None, bytes | None]]:
         """Committed keys and values of a topic with one partition; none if there is no topic. With
         ``waits`` up to its present end: what an open transaction hides is waited for. With
-        ``exists`` a broker that does not know the topic counts as away."""
+        ``exists`` a broker that does not know the topic counts as away. ``servers`` are asked
+        instead of the cluster's bootstrap servers."""
+        arguments = {**self.reading(), "threads": 1, "timeout_s": timeout_s}
+        if servers is not None:
+            arguments["bootstrap_servers"] = servers
         try:
             isolation = "read_uncommitted" if waits else "read_committed"
-            end = self.ends({topic: 1}, isolation)[topic, 0]
+            with scan({topic: [0]}, columns=[], isolation=isolation, **arguments) as planned:
+                end = planned.progress()[0].end
             with scan(
                 {topic: [0]},
                 start="earliest" if since is None else since,
                 end=end,
                 columns=["key", "value"],
-                threads=1,
                 missing="skip",
                 memory_bytes=_READ_MEMORY_BYTES,
-                **self.reading(),
+                **arguments,
             ) as reading:
                 for batch in reading.reader():
                     yield from zip(*(column.to_pylist() for column in batch), strict=True)
@@ -445,6 +463,13 @@ class ClusterAdmin:
             "client_id": names.CLIENT_ID,
             "security": self.cluster.security,
         }
+
+
+def _of_group(error: MirrorError) -> MirrorError:
+    """A failure of one group. Raises it if it is the cluster's."""
+    if error.kind in (Kind.UNREACHABLE, Kind.DENIED):
+        raise error
+    return error
 
 
 class _UnknownError(AwayError):

@@ -27,8 +27,10 @@ class GroupAdmin(Protocol):
     """Of :class:`pyrklog.mirror.cluster.ClusterAdmin`."""
 
     def groups(self) -> list[str]: ...
-    def committed(self, groups: Sequence[str], partitions: Iterable[Partition]) -> Committed: ...
-    def without_members(self, groups: Sequence[str]) -> list[str]: ...
+    def committed(
+        self, groups: Sequence[str], partitions: Iterable[Partition], note: Callable[[str], None]
+    ) -> Committed: ...
+    def without_members(self, groups: Sequence[str], note: Callable[[str], None]) -> list[str]: ...
     def commit(self, group: str, offsets: Sequence[TopicPartition]) -> None: ...
 
 
@@ -90,6 +92,7 @@ class Groups:
         self._told = Told(stored)
         self._is_whole = is_whole
         self._left_out: set[str] = set()
+        self._told_refused: set[str] = set()
         self._unmatched = Unmatched(names.source, "group", wanted)
 
     def sync(
@@ -103,13 +106,17 @@ class Groups:
         groups, left_out = chosen_groups(self._wanted, at_source)
         self._unmatched.tell(at_source, self._note, is_whole=self._is_whole)
         self._tell_left_out(left_out)
-        found = checkpoints(self._source.committed(groups, spans), self._names, spans)
+        committed = self._source.committed(groups, spans, self._tell_refused)
+        found = checkpoints(committed, self._names, spans)
         self._write(found, write)
-        idle = set(self._target.without_members(sorted({one.group for one in found})))
+        wanting = sorted({one.group for one in found})
+        idle = set(self._target.without_members(wanting, self._tell_refused))
         # Not what was told before: only this is known to be right.
         wanted = [one for one in found if one.group in idle]
         asked = sorted({(one.topic, one.partition) for one in wanted})
-        there = self._target.committed(sorted(idle), asked)
+        there = self._target.committed(sorted(idle), asked, self._tell_refused)
+        # Of one that is not told it is not known whether it would go backwards.
+        wanted = [one for one in wanted if one.group in there]
         moved = 0
         for group, some in ahead(wanted, there).items():
             try:
@@ -122,6 +129,12 @@ class Groups:
             else:
                 moved += 1
         return moved
+
+    def _tell_refused(self, what: str) -> None:
+        """Once for each reason: other groups go on."""
+        if what not in self._told_refused:
+            self._note(what)
+        self._told_refused.add(what)
 
     def _tell_left_out(self, prefixes: set[str]) -> None:
         for prefix in sorted(prefixes - self._left_out):

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 
-from pyrklog.mirror.claims import new_claims, refuse_doubles
+from pyrklog.mirror.claims import new_claims, without_doubles
 from pyrklog.mirror.cluster import ClusterAdmin, Logs
 from pyrklog.mirror.copy import COLUMNS, SCAN_MEMORY_BYTES, Copier, producer_settings
 from pyrklog.mirror.errors import (
@@ -23,6 +23,8 @@ from pyrklog.mirror.heartbeats import Heartbeats
 from pyrklog.mirror.keeping import Keeping
 from pyrklog.mirror.names import HEARTBEATS, Offsets
 from pyrklog.mirror.options import Options, Told
+from pyrklog.mirror.others import Others
+from pyrklog.mirror.own_progress import read_own, require_compacted
 from pyrklog.mirror.refused import explain
 from pyrklog.mirror.silent import Silent
 from pyrklog.mirror.state import (
@@ -100,6 +102,7 @@ class Mirror:
             tuple if beats is None else Heartbeats(names, beats).due
         )
         self._topics = Topics(names, wanted, self._source, self._target, told.note)
+        self._others = Others(self._target, names.target, told.note)
         self._silent = Silent("source", self._source.silent, told.note)
         self._keeping: Keeping | None = None
         if options.offsets is Offsets.KEEP:
@@ -134,7 +137,7 @@ class Mirror:
     @property
     def is_partial(self) -> bool:
         """Whether topics that were asked for are not mirrored."""
-        return self._topics.too_long
+        return self._topics.is_partial or self._others.has_waiting
 
     def look(self) -> Look:
         """What a run would copy, and what the target has; nothing is changed there. Raises
@@ -146,7 +149,7 @@ class Mirror:
             if self._keeping is not None:
                 self._keeping.writer(self._options.codec)
             if state.origin is not None:
-                self._require_compacted(self._options.names.state_topic)
+                require_compacted(self._target, self._options.names.state_topic)
         except FAILURES as error:
             raise self._stopped(error) from error
         self._asked_again(state, look)
@@ -218,7 +221,7 @@ class Mirror:
         writer = None if self._keeping is None else self._keeping.writer(options.codec)
         self._create_internal()
         if names.state_topic in self._existing:
-            self._require_compacted(names.state_topic)
+            require_compacted(self._target, names.state_topic)
         producer = Producer(producer_settings(names, options.target, options.codec, self._size))
         self._session_at = time.monotonic()
         copier = self._copier(producer, writer)
@@ -281,20 +284,10 @@ class Mirror:
             "run one process for each mirror; one for other topics gets another --name",
         )
 
-    def _require_compacted(self, topic: str) -> None:
-        """Raises MirrorError for a topic of progress that loses rows."""
-        policy = self._target.options([topic])[topic].get("cleanup.policy", ("compact", False))[0]
-        if policy != "compact":
-            raise MirrorError(
-                f"topic {topic} has cleanup.policy={policy}, with which progress is lost, and "
-                "records can be copied twice",
-                "set cleanup.policy=compact",
-            )
-
     def _begin(self, copier: Copier) -> Plan:
         """After the producer has been opened nobody else writes."""
         names = self._options.names
-        state = read_state(names.state_topic, self._stored(names.state_topic))
+        state = read_own(self._target, names.state_topic, copier.write)
         known = self._known(state)
         copier.progress.update(known)
         origin = self._origin(state)
@@ -305,7 +298,7 @@ class Mirror:
         self._first = self._of_start(state, look)
         self._whole = (state.again | self._asked_again(state, look)) - {topic for topic, _ in known}
         self._known_chains, self._claimed = state.chains, state.claims
-        self._announce(copier, look, begun, self._first_rows(state, origin, known))
+        look = self._announce(copier, look, begun, self._first_rows(state, origin, known))
         self._again = set()
         plan = self._topics.apply(look)
         logs = self._logs.settled(plan, known)
@@ -346,8 +339,7 @@ class Mirror:
         self._origin(state)
         look = self._topics.look({topic for topic, _ in self._known(state)})
         begun = {topic for topic, _ in state.partitions}
-        refuse_doubles(self._options.names, self._target, look, begun)
-        return look
+        return without_doubles(self._options.names, self._target, look, begun, self._others)
 
     def _refuse_filled(self, state: State, look: Look, topics: Collection[str]) -> None:
         """Raises MirrorError if copies of these topics that keep offsets cannot begin at the
@@ -435,18 +427,17 @@ class Mirror:
 
     def _announce(
         self, copier: Copier, look: Look, begun: Collection[str], rows: list[Row]
-    ) -> None:
+    ) -> Look:
         """Writes from which clusters topics come, and which are copied to which, before any is
         created. Raises MirrorError if another mirror has written the like: of two that start at
-        once each would look before the other has written."""
+        once each would look before the other has written. Returns what is left to copy."""
         names = self._options.names
         topic = names.state_topic
-        known = self._known_chains
-        chains = {of: one for of, one in (look.chains or {}).items() if known.get(of) != one}
+        chains = look.new_chains(self._known_chains)
         claims = new_claims(names, look, self._claimed)
         rows += [chain_row(topic, of, chain) for of, chain in chains.items()]
         rows += [claim_row(topic, of, target) for of, target in claims.items()]
-        self._known_chains = known | chains
+        self._known_chains = self._known_chains | chains
         self._claimed = self._claimed | claims
         if rows:
             copier.write(rows)
@@ -454,11 +445,12 @@ class Mirror:
             self._logs.wait_until_visible(topic)
             try:
                 self._topics.check_circles(look)
-                refuse_doubles(names, self._target, look, begun)
+                return without_doubles(names, self._target, look, begun, self._others)
             except MirrorError as error:
                 if claims and not isinstance(error, AwayError):
                     copier.write([claim_row(topic, of, None) for of in claims])
                 raise
+        return look
 
     def _rounds(self, copier: Copier, plan: Plan) -> bool:
         self._told.began(plan, copier.progress)
@@ -489,13 +481,14 @@ class Mirror:
 
     def _look_again(self, copier: Copier, plan: Plan) -> Plan | None:
         """What there is to copy now; None if that takes another session."""
+        names = self._options.names
         is_old = time.monotonic() - self._session_at > SESSION_S
         if is_old or copier.idle_s > IDLE_S:
             return None
         look = self._topics.look({topic for topic, _ in copier.progress})
-        refuse_doubles(self._options.names, self._target, look, plan.topics)
+        look = without_doubles(names, self._target, look, plan.topics, self._others)
         self._refuse_filled(State(partitions=copier.progress), look, look.topics)
-        self._announce(copier, look, plan.topics, [])
+        look = self._announce(copier, look, plan.topics, [])
         new = self._topics.apply(look)
         if new.grown:
             return None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from pyrklog.mirror.errors import Kind, MirrorError
 from pyrklog.mirror.names import Offsets
@@ -109,6 +109,12 @@ def claim_row(topic: str, of: str, target: str | None) -> Row:
     return Row(topic, _text(key), None) if target is None else _row(topic, key, target)
 
 
+def mark_row(topic: str, of: str) -> Row:
+    """Says nothing, and is no other's. A tombstone: compaction takes it away, and versions that do
+    not know it read on."""
+    return Row(topic, _text(["mark", of]), None)
+
+
 def spans_row(topic: str, partition: Partition, spans: Iterable[Span]) -> Row:
     return _row(topic, [*partition], [list(span) for span in spans])
 
@@ -145,11 +151,7 @@ def read_state(topic: str, records: Iterable[tuple[bytes | None, bytes | None]])
 def _take(state: State, key: list[Any], value: Any) -> None:
     match key:
         case ["mirror"]:
-            version = value.pop("version")
-            if version != VERSION:
-                raise ValueError(f"version {version}")
-            Offsets(value.get("offsets", Offsets.TRANSLATE.value))
-            state.origin = Origin(**value)
+            state.origin = origin_of(value)
         case ["partition", str(topic), int(partition)]:
             span = value.pop("span")
             progress = Progress(**value, span=None if span is None else Span(*span))
@@ -164,6 +166,17 @@ def _take(state: State, key: list[Any], value: Any) -> None:
             state.again.add(topic)
         case _:
             raise ValueError(f"key {key}")
+
+
+def origin_of(value: dict[str, Any]) -> Origin:
+    """Of a value as :func:`origin_row` writes it. Raises ValueError for that of another version,
+    and what other values are raises, too: KeyError, TypeError, AttributeError."""
+    others = dict(value)
+    version = others.pop("version")
+    if version != VERSION:
+        raise ValueError(f"version {version}")
+    Offsets(others.get("offsets", Offsets.TRANSLATE.value))
+    return Origin(**others)
 
 
 def read_spans(
@@ -202,7 +215,14 @@ def check_origin(topic: str, known: Origin | None, now: Origin) -> None:
     raise MirrorError(f"{what} (topic {topic})", "give another --name")
 
 
-def chain_of(topic: str, source_id: str, upstream: Iterable[State]) -> list[str]:
+class Chains(Protocol):
+    """What a topic of progress says of where records come from."""
+
+    @property
+    def chains(self) -> dict[str, list[str]]: ...
+
+
+def chain_of(topic: str, source_id: str, upstream: Iterable[Chains]) -> list[str]:
     """The clusters that records come from which are mirrored from a topic: the source, and those
     of mirrors that write to it."""
     found = [source_id]

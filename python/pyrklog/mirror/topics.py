@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import NamedTuple, Protocol
 
 from pyrklog.mirror.errors import AwayError, Kind, MirrorError
@@ -20,7 +20,8 @@ from pyrklog.mirror.names import (
     is_internal,
     is_state_topic,
 )
-from pyrklog.mirror.state import Partition, State, chain_of, read_state
+from pyrklog.mirror.others import CHAINS, Other, Others
+from pyrklog.mirror.state import Partition, chain_of
 
 _NOT_COPIED = re.compile(
     r"message\.timestamp\..*|min\.insync\.replicas|unclean\.leader\.election\.enable"
@@ -47,7 +48,9 @@ class Admin(Protocol):
     def add_partitions(self, topic: str, count: int) -> None: ...
     def options(self, topics: Sequence[str]) -> Mapping[str, Options]: ...
     def set_options(self, topic: str, options: Mapping[str, str]) -> None: ...
-    def records(self, topic: str, *, exists: bool) -> object: ...
+    def records(
+        self, topic: str, *, exists: bool, timeout_s: float
+    ) -> Iterable[tuple[bytes | None, bytes | None]]: ...
 
 
 class Wanted(NamedTuple):
@@ -63,13 +66,36 @@ class Wanted(NamedTuple):
 @dataclass(frozen=True)
 class Look:
     """What there is to mirror, while nothing is changed at the target: the source's topics with
-    their partitions, those of the target. ``chains``: see :class:`State`."""
+    their partitions, those of the target. ``chains``: see :class:`State`; unless ``is_read`` there
+    may be clusters that they lack."""
 
     source_id: str
     target_id: str
     topics: dict[str, int]
     at_target: dict[str, int]
     chains: dict[str, list[str]] | None = None
+    is_read: bool = True
+
+    def without(self, topics: Collection[str]) -> Look:
+        """The same without these topics of the source."""
+        if not topics:
+            return self
+        chains = self.chains
+        if chains is not None:
+            chains = {of: one for of, one in chains.items() if of not in topics}
+        left = {topic: count for topic, count in self.topics.items() if topic not in topics}
+        return replace(self, topics=left, chains=chains)
+
+    def new_chains(self, known: Mapping[str, list[str]]) -> dict[str, list[str]]:
+        """Those that differ from what is known. What cannot be read now is as it was."""
+        found = {}
+        for topic, chain in (self.chains or {}).items():
+            before = known.get(topic, [])
+            if not self.is_read:
+                chain = [*before, *(one for one in chain if one not in before)]
+            if chain != before:
+                found[topic] = chain
+        return found
 
 
 @dataclass(frozen=True)
@@ -125,15 +151,18 @@ class Topics:
         self._has_applied = False
         self._told_refused: set[str] = set()
         self._unmatched = Unmatched(names.source, "topic", wanted.topics)
+        self._upstream = Others(source, names.source, note)
 
     @property
-    def too_long(self) -> bool:
-        """Whether topics are not mirrored because their names would be too long."""
-        return bool(self._too_long)
+    def is_partial(self) -> bool:
+        """Whether topics are not mirrored because their names would be too long, or because it is
+        not known where their records come from."""
+        return bool(self._too_long) or self._upstream.has_waiting
 
     def look(self, mirrored: Collection[str] = ()) -> Look:
         """Raises MirrorError for a circle, for topics of ``mirrored`` that are gone at the target,
-        and if there never will be anything to copy."""
+        and if there never will be anything to copy. While it is not known where records at the
+        source come from, topics are left out that are not in ``mirrored``."""
         wanted = self._wanted
         source_id, at_source = self._at_source(mirrored)
         self._refuse_unmatched(at_source)
@@ -141,7 +170,7 @@ class Topics:
         self._tell_passed_over(at_source)
         needed = {self._names.at_target(topic) for topic in topics if topic in mirrored}
         target_id, at_target = self._at_target(needed)
-        chains = self._chains(source_id, target_id, topics, at_source)
+        chains, is_read = self._chains(source_id, target_id, topics, at_source)
         self._tell_gone(topics)
         for topic in topics:
             if topic in mirrored and self._names.at_target(topic) not in at_target:
@@ -151,7 +180,8 @@ class Topics:
                     f"--again {topic} copies it from its beginning; or leave it out with --topics",
                 )
         counts = {topic: at_source[topic] for topic in topics}
-        return Look(source_id, target_id, counts, at_target, chains)
+        look = Look(source_id, target_id, counts, at_target, chains, is_read)
+        return look.without(self._upstream.waiting(chains or (), mirrored, is_read=is_read))
 
     def apply(self, look: Look) -> Plan:
         """Creates, enlarges and sets what differs. Raises MirrorError for what the target refuses
@@ -243,16 +273,19 @@ class Topics:
 
     def _chains(
         self, source_id: str, target_id: str, topics: Sequence[str], at_source: Mapping[str, int]
-    ) -> dict[str, list[str]] | None:
+    ) -> tuple[dict[str, list[str]] | None, bool]:
+        """And whether all could be read that may tell of them."""
         if self._names.policy is not Policy.IDENTITY:
-            return None
-        upstream = [
-            read_state(topic, self._source.records(topic, exists=True))  # type: ignore[arg-type]
+            return None, True
+        # A topic of progress may have come here as a copy.
+        said = [
+            self._upstream.read(topic, CHAINS, lambda one: one.target_id == source_id)
             for topic in at_source
             if is_state_topic(topic)
         ]
+        upstream: list[Other] = [one for one in said if one is not None]
         found = {
-            topic: chain_of(topic, source_id, _into(source_id, upstream))
+            topic: chain_of(topic, source_id, upstream)
             for topic in topics
             # Their names tell whence they come.
             if not is_heartbeats(topic)
@@ -265,7 +298,7 @@ class Topics:
                     + (f", by {', '.join(chain)}" if len(chain) > 1 else ", which is the source"),
                     "leave it out with --topics, or use --policy prefix",
                 )
-        return found
+        return found, len(upstream) == len(said)
 
     def check_circles(self, look: Look) -> None:
         """Raises MirrorError if another mirror has closed a circle meanwhile."""
@@ -342,9 +375,3 @@ def _topics_of(admin: Admin, needed: Collection[str], seconds: float) -> tuple[s
         if all(topic in found[1] for topic in needed) or time.monotonic() >= until:
             return found
         time.sleep(RETRY_S)
-
-
-def _into(cluster_id: str, states: Sequence[State]) -> list[State]:
-    """Those of mirrors that write to this cluster: a topic of progress may have come here as a
-    copy."""
-    return [one for one in states if one.origin is not None and one.origin.target_id == cluster_id]

@@ -55,7 +55,12 @@ class ClusterError(Exception):
 
 
 class GoneError(ClusterError):
-    """A topic or partition was there when it was described, and is not there any more."""
+    """A topic or partition was there when it was described, and is not there any more. ``topics``
+    are all that are known to be concerned."""
+
+    def __init__(self, message: str, topics: Collection[str]) -> None:
+        super().__init__(message)
+        self.topics = frozenset(topics)
 
 
 class Cluster(Protocol):
@@ -64,13 +69,20 @@ class Cluster(Protocol):
     def topic_names(self) -> list[str]:
         """All topics but internal ones, sorted."""
 
-    def describe(self, names: list[str], expected: Mapping[str, TopicView]) -> dict[str, TopicView]:
+    def describe(
+        self,
+        names: list[str],
+        expected: Mapping[str, TopicView],
+        passing: Set[str] = frozenset(),
+    ) -> dict[str, TopicView]:
         """Those that exist. A broker is not believed at once if it does not know one, or without an
-        expected partition or with another id."""
+        expected partition or with another id; but that it does not know one of ``passing``."""
 
-    def offsets(self, wanted: Mapping[TopicPartition, Place]) -> dict[TopicPartition, Position]:
+    def offsets(
+        self, wanted: Mapping[TopicPartition, Place], passing: Set[str] = frozenset()
+    ) -> dict[TopicPartition, Position]:
         """The offset of each place, -1 if no record is as late as a timestamp. An offset stands for
-        itself, and is not looked for. Raises GoneError."""
+        itself, and is not looked for. Raises GoneError, of topics ``passing`` at once."""
 
     def latest_times(self, places: Collection[TopicPartition]) -> dict[TopicPartition, int]:
         """Of each log's latest record by time, ms since 1970: none of the log is later. Partitions
@@ -101,7 +113,12 @@ class KafkaCluster:
             raise ClusterError(f"topics cannot be listed: {why}") from error
         return sorted(name for name in metadata.topics if name not in INTERNAL_TOPICS)
 
-    def describe(self, names: list[str], expected: Mapping[str, TopicView]) -> dict[str, TopicView]:
+    def describe(
+        self,
+        names: list[str],
+        expected: Mapping[str, TopicView],
+        passing: Set[str] = frozenset(),
+    ) -> dict[str, TopicView]:
         if not names:
             return {}
 
@@ -123,12 +140,16 @@ class KafkaCluster:
             return gone
 
         asking = _Asking("topic {} cannot be described", ask, self._connection)
-        found = asking.described(names, self._absent, is_doubtful, confirm, self._refresh)
+        # Of what is expected the last answer proves nothing: it may be that of one broker.
+        absent = {name for name in self._absent | passing if name not in expected}
+        found = asking.described(names, absent, is_doubtful, confirm, self._refresh)
         # What is known to be absent is not waited for again.
         self._absent = {name for name in names if name not in found}
         return {name: _topic_view(answer) for name, answer in found.items()}
 
-    def offsets(self, wanted: Mapping[TopicPartition, Place]) -> dict[TopicPartition, Position]:
+    def offsets(
+        self, wanted: Mapping[TopicPartition, Place], passing: Set[str] = frozenset()
+    ) -> dict[TopicPartition, Position]:
         given = {
             place: Position(what.value)
             for place, what in wanted.items()
@@ -137,7 +158,7 @@ class KafkaCluster:
         asked = {
             place: _specification(what) for place, what in wanted.items() if place not in given
         }
-        answers = self._listed(asked)
+        answers = self._listed(asked, passing)
         return given | {place: _position(answer) for place, answer in answers.items()}
 
     def latest_times(self, places: Collection[TopicPartition]) -> dict[TopicPartition, int]:
@@ -152,7 +173,9 @@ class KafkaCluster:
             if _position(answer).offset > first[place].offset >= 0
         }
 
-    def _listed(self, wanted: Mapping[TopicPartition, OffsetSpec]) -> dict[TopicPartition, object]:
+    def _listed(
+        self, wanted: Mapping[TopicPartition, OffsetSpec], passing: Set[str] = frozenset()
+    ) -> dict[TopicPartition, object]:
         """Raises ClusterError, GoneError."""
         if not wanted:
             return {}
@@ -174,8 +197,8 @@ class KafkaCluster:
 
         def look_again(some: list[TopicPartition]) -> None:
             self._refresh(asking.left_s)
-            if asking.waited_s >= ABSENT_S:
-                self._require(some)
+            is_over = asking.waited_s >= ABSENT_S
+            self._require([one for one in some if is_over or one.topic in passing], passing)
 
         asking = _Asking("the offsets of {} cannot be listed", ask, self._connection)
         return asking.answers(list(wanted), look_again)
@@ -263,14 +286,19 @@ class KafkaCluster:
             for one in brokers
         ]
 
-    def _require(self, places: list[TopicPartition]) -> None:
+    def _require(self, places: list[TopicPartition], passing: Set[str]) -> None:
         """Raises GoneError if a partition does not exist: no leader can be waited for."""
-        found = self.describe(sorted({place.topic for place in places}), {})
-        for place in places:
-            if place.topic not in found:
-                raise GoneError(f"topic {place.topic} does not exist any more")
-            if place.partition not in found[place.topic].partitions:
-                raise GoneError(f"partition {place} does not exist any more")
+        found = self.describe(sorted({place.topic for place in places}), {}, passing)
+        gone = [
+            place
+            for place in places
+            if place.topic not in found or place.partition not in found[place.topic].partitions
+        ]
+        if gone:
+            first = gone[0]
+            what = f"partition {first}" if first.topic in found else f"topic {first.topic}"
+            topics = {place.topic for place in gone}
+            raise GoneError(f"{what} does not exist any more", topics)
 
 
 class _Asking(Generic[Key]):

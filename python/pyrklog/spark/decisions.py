@@ -7,15 +7,15 @@ from __future__ import annotations
 
 import json
 import logging
-import time
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import ConfigResource, NewTopic, ResourceType
 
+from pyrklog.base.in_turn import servers_in_turn
 from pyrklog.producing import OpenTransaction, ProduceError, Producer, ProducerSettings
 from pyrklog.producing.transactions import SHORT_TIMEOUT_MS
 from pyrklog.scanning import ScanError, UnknownTopicError, scan
@@ -214,7 +214,9 @@ class KafkaDecisions:
         partition = partition_of(self._sink)
         place = {TOPIC: {partition: 0}}
         unknown: ScanError | None = None
-        for servers in self._in_turn(_KNOWN_WITHIN_S):
+        for servers in servers_in_turn(
+            self._connection.bootstrap_servers, _KNOWN_WITHIN_S, _WAIT_S
+        ):
             try:
                 arguments = self._arguments(servers)
                 with scan({TOPIC: [partition]}, place, place, [], threads=1, **arguments):
@@ -256,7 +258,9 @@ class KafkaDecisions:
     def _shown_with(self, mark: Record) -> list[Record]:
         """All committed records, of a leader that has the mark."""
         why = "the leader that brokers name lacks what was just written"
-        for servers in self._in_turn(_SHOWN_WITHIN_S):
+        for servers in servers_in_turn(
+            self._connection.bootstrap_servers, _SHOWN_WITHIN_S, _WAIT_S
+        ):
             try:
                 records = self._all(servers)
             except UnknownTopicError as error:
@@ -265,17 +269,6 @@ class KafkaDecisions:
             if mark in records:
                 return records
         raise _untold(why)
-
-    def _in_turn(self, within_s: float) -> Iterator[str]:
-        """The bootstrap servers, each time with another one first: a new client asks that one."""
-        servers = self._connection.bootstrap_servers.split(",")
-        until = time.monotonic() + within_s
-        while True:
-            yield ",".join(servers)
-            if time.monotonic() >= until:
-                return
-            time.sleep(_WAIT_S)
-            servers = servers[1:] + servers[:1]
 
     def _all(self, servers: str) -> list[Record]:
         """Up to the present end: what another sink's open transaction hides is waited for."""

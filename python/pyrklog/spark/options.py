@@ -83,9 +83,13 @@ class Subscribe:
 
 @dataclass(frozen=True)
 class Pattern:
-    """All topics whose whole name matches, but internal ones."""
+    """All topics in whose name it is found, but internal ones."""
 
     pattern: re.Pattern[str]
+
+    def selects(self, topic: str) -> bool:
+        """As the stock connector since Spark 3.4. Kafka's own consumers match whole names."""
+        return self.pattern.search(topic) is not None
 
 
 Selection = Assign | Subscribe | Pattern
@@ -160,7 +164,7 @@ def parse(options: Mapping[str, str], *, is_stream: bool) -> SourceOptions:
 
 def _check_bad_topic(topic: str, selection: Selection, given: Given) -> None:
     if isinstance(selection, Pattern):
-        is_read = selection.pattern.fullmatch(topic) is not None
+        is_read = selection.selects(topic)
     elif isinstance(selection, Assign):
         is_read = topic in selection.partitions
     else:

@@ -20,14 +20,18 @@ class SelectionError(ValueError):
 
 
 def selected(
-    cluster: Cluster, selection: Selection, expected: Mapping[str, TopicView]
+    cluster: Cluster,
+    selection: Selection,
+    expected: Mapping[str, TopicView],
+    awaited: Collection[str] | None = None,
 ) -> dict[str, TopicView]:
     """The topics that exist of a selection, with those partitions that exist. If one is not as
-    expected, a broker is asked again before that is believed."""
+    expected, a broker is asked again before that is believed. So it is if one is not there, unless
+    ``awaited`` is given: then topics of a pattern that are in neither may come and go."""
     if isinstance(selection, Pattern):
         names = {*cluster.topic_names(), *expected}
-        matching = sorted(name for name in names if selection.pattern.fullmatch(name))
-        return cluster.describe(matching, expected)
+        matching = sorted(name for name in names if selection.selects(name))
+        return cluster.describe(matching, expected, passing(selection, matching, expected, awaited))
     if isinstance(selection, Assign):
         found = {}
         for name, topic in cluster.describe(list(selection.partitions), expected).items():
@@ -38,10 +42,22 @@ def selected(
     return cluster.describe(list(selection.topics), expected)
 
 
+def passing(
+    selection: Selection,
+    names: Collection[str],
+    expected: Collection[str],
+    awaited: Collection[str] | None,
+) -> set[str]:
+    """The names of a pattern's topics that nothing waits for: if they come back, they are new."""
+    if awaited is None or not isinstance(selection, Pattern):
+        return set()
+    return {name for name in names if name not in expected and name not in awaited}
+
+
 def is_selected(selection: Selection, place: TopicPartition) -> bool:
     """Whether a partition, if it exists, is among those selected."""
     if isinstance(selection, Pattern):
-        return selection.pattern.fullmatch(place.topic) is not None
+        return selection.selects(place.topic)
     if isinstance(selection, Assign):
         return place.partition in selection.partitions.get(place.topic, ())
     return place.topic in selection.topics

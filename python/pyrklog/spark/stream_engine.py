@@ -7,7 +7,7 @@ the cluster and the time are arguments.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 
 from pyrklog.spark.admission import Limits, Turns, admit, should_wait
@@ -31,6 +31,7 @@ from pyrklog.spark.resolve import (
     SelectionError,
     is_selected,
     partitions_of,
+    passing,
     require_all,
     resolve,
     selected,
@@ -46,7 +47,7 @@ DOUBT_PAUSE_S = 1.0
 """Between two looks at ends that may be lost, when a run has nothing else to do."""
 SENTENCES_MAX = 10
 VIEWS_MAX = 3
-"""Tries to describe topics and list their offsets before one of them is deleted."""
+"""Tries to describe topics and list their offsets before one that the stream knows is deleted."""
 
 logger = logging.getLogger("pyrklog.spark")
 
@@ -96,6 +97,7 @@ class StreamEngine:
         self._turns = Turns()
         self._is_in_doubt = False
         self._are_names_told = False
+        self._are_dropped_told = False
         self._last_batch_s: float | None = None
         self._told_number = 0
         self._seen: StreamOffset | None = None
@@ -141,7 +143,9 @@ class StreamEngine:
         """Where the next batch would end, also if that is where it begins."""
         are_assigned = isinstance(self._options.selection, Assign)
         before = self._still_selected(start)
-        view = self._view(_topics_of(before))
+        self._tell_dropped(start, before)
+        awaited = {place.topic for place in self._target or ()}
+        view = self._view(_topics_of(before), awaited)
         self._tell_missing(start, view)
         standing = compare(before, view, are_assigned=are_assigned)
         self._judge_lagging(standing, view)
@@ -198,21 +202,45 @@ class StreamEngine:
         self._told_number = finished.number
         self._group.commit(finished)
 
-    def _view(self, expected: Mapping[str, TopicView]) -> View:
+    def _view(
+        self, expected: Mapping[str, TopicView], awaited: Collection[str] | None = None
+    ) -> View:
+        """``awaited`` as for ``selected``."""
         for attempt in range(VIEWS_MAX):
-            topics = selected(self._cluster, self._options.selection, expected)
-            partitions = partitions_of(topics)
+            topics = selected(self._cluster, self._options.selection, expected, awaited)
             try:
-                earliest = self._cluster.offsets(dict.fromkeys(partitions, EARLIEST))
-                latest = self._cluster.offsets(dict.fromkeys(partitions, LATEST))
+                view = self._listed(topics, expected, awaited)
                 break
             except GoneError:
-                # A topic was deleted meanwhile.
+                # A topic of the stream's was deleted meanwhile.
                 if attempt + 1 == VIEWS_MAX:
                     raise
-        topic_ids = {name: topic.topic_id for name, topic in topics.items()}
-        self._seen = StreamOffset(latest, topic_ids)
-        return View(topics, earliest, latest)
+        topic_ids = {name: topic.topic_id for name, topic in view.topics.items()}
+        self._seen = StreamOffset(view.latest, topic_ids)
+        return view
+
+    def _listed(
+        self,
+        topics: Mapping[str, TopicView],
+        expected: Mapping[str, TopicView],
+        awaited: Collection[str] | None,
+    ) -> View:
+        """Leaves out topics that were deleted since they were described, unless they are expected:
+        a pattern's topics may come and go. Raises GoneError."""
+        unawaited = passing(self._options.selection, topics, expected, awaited)
+        while True:
+            partitions = partitions_of(topics)
+            try:
+                earliest = self._cluster.offsets(dict.fromkeys(partitions, EARLIEST), unawaited)
+                latest = self._cluster.offsets(dict.fromkeys(partitions, LATEST), unawaited)
+            except GoneError as error:
+                gone = error.topics & topics.keys()
+                if not gone or gone & expected.keys():
+                    raise
+                logger.info("left out, as new topics that are deleted: %s", ", ".join(sorted(gone)))
+                topics = {name: topic for name, topic in topics.items() if name not in gone}
+            else:
+                return View(topics, earliest, latest)
 
     def _still_selected(self, start: StreamOffset) -> StreamOffset:
         """Without the partitions that the query's options no longer name: that is no loss."""
@@ -231,6 +259,23 @@ class StreamEngine:
             }
             gone[name] = replace(one, positions=left)
         return replace(start, positions=kept, gone=gone)
+
+    def _tell_dropped(self, start: StreamOffset, kept: StreamOffset) -> None:
+        """Once a run: a misspelt name in the options gives up a backlog."""
+        dropped = sorted(start.positions.keys() - kept.positions.keys())
+        if not dropped or self._are_dropped_told:
+            return
+        self._are_dropped_told = True
+        told = ", ".join(
+            f"{place} from offset {start.positions[place].offset}"
+            for place in dropped[:SENTENCES_MAX]
+        )
+        more = len(dropped) - SENTENCES_MAX
+        logger.warning(
+            "partitions of the stream are no longer selected by the options, and their records are "
+            "not read: %s",
+            f"{told} and {more} more" if more > 0 else told,
+        )
 
     def _tell_missing(self, start: StreamOffset, view: View) -> None:
         """Of names that were added to the query's options, once a run: those in the offset are

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 MARKER = "pyrklog"
 BROKERS = 3
 KEEP = "--pyrklog-keep"
-_FIXTURES = frozenset({"pyrklog", "pyrklog_cluster"})
+_CLUSTER = "pyrklog_cluster"
+_FIXTURES = frozenset({"pyrklog", _CLUSTER})
 _pool = pytest.StashKey["Pool"]()
 _run = secrets.token_hex(3)
 _kept = pytest.StashKey[list[str]]()
@@ -66,6 +67,11 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if marker is None:
         return
     wish = _wish(marker, metafunc.definition.nodeid)
+    is_own = marker in metafunc.definition.own_markers
+    if is_own and "brokers" in marker.kwargs and _CLUSTER not in metafunc.fixturenames:
+        test = metafunc.definition.nodeid
+        said = f"{test}: brokers= of @pytest.mark.pyrklog is for the fixture {_CLUSTER}"
+        pytest.fail(said, pytrace=False)
     if not str(wish):
         return
     for name in sorted(_FIXTURES.intersection(metafunc.fixturenames)):

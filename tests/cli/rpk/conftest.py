@@ -1,4 +1,4 @@
-"""Fixtures of the tests of rpk: the program, its help, and an address for Redpanda's admin API."""
+"""Fixtures of the tests of rpk: the program, its help, Redpanda's admin API, which is not there."""
 
 from collections.abc import Iterator
 from pathlib import Path

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 import pytest
 
 from pyrklog.mirror import MirrorError, Names, Policy
-from pyrklog.mirror.claims import new_claims, refuse_doubles
+from pyrklog.mirror.claims import new_claims, without_doubles
 from pyrklog.mirror.errors import AwayError
+from pyrklog.mirror.others import Others
 from pyrklog.mirror.state import (
     Origin,
     Progress,
@@ -33,14 +35,21 @@ class Target:
         self.is_blind = False
         self.rows = [(row.key, row.value) for row in (origin, *rows)]
 
+    def leaderless(self) -> set[tuple[str, int]]:
+        return set()
+
     def topics(self) -> tuple[str, dict[str, int]]:
         return "B", {OTHER: 1, NAMES.state_topic: 1}
 
-    def records(self, topic: str, *, exists: bool = False) -> Any:
+    def records(self, topic: str, *, exists: bool = False, **_how: float) -> Any:
         assert topic == OTHER
         if self.is_blind and exists:
             raise AwayError(f"a broker does not know topic {topic}")
         return [] if self.is_blind else self.rows
+
+
+def left(target: Target, begun: Collection[str] = ()) -> Look:
+    return without_doubles(NAMES, target, LOOK, begun, Others(target, "west", list[str]().append))
 
 
 def progress(target: str) -> Row:
@@ -50,9 +59,9 @@ def progress(target: str) -> Row:
 @pytest.mark.parametrize("row", [progress("east.t"), claim_row(OTHER, "t", "east.t")])
 def test_a_topic_that_another_mirror_copies_or_will_copy_is_refused(row: Row) -> None:
     with pytest.raises(MirrorError, match=r"topic t is copied to east\.t by another") as refused:
-        refuse_doubles(NAMES, Target(row), LOOK, ())
+        left(Target(row))
     assert OTHER in str(refused.value)
-    refuse_doubles(NAMES, Target(row), LOOK, {"t"})
+    assert left(Target(row), {"t"}) == LOOK
 
 
 @pytest.mark.parametrize(
@@ -65,7 +74,7 @@ def test_a_topic_that_another_mirror_copies_or_will_copy_is_refused(row: Row) ->
     ],
 )
 def test_what_another_mirror_copies_elsewhere_or_from_elsewhere_is_none(target: Target) -> None:
-    refuse_doubles(NAMES, target, LOOK, ())
+    assert left(target) == LOOK
 
 
 def test_claims_are_written_once() -> None:
@@ -80,4 +89,4 @@ def test_a_broker_that_does_not_know_a_topic_of_progress_yet_hides_no_mirror() -
     target = Target(progress("east.t"))
     target.is_blind = True
     with pytest.raises(AwayError, match="does not know topic"):
-        refuse_doubles(NAMES, target, LOOK, ())
+        left(target)

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import Future
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
-from confluent_kafka import TopicPartition
+from confluent_kafka import ConsumerGroupState, KafkaError, KafkaException, TopicPartition
 
-from pyrklog.mirror import MirrorError, Names, Patterns, Policy
+from pyrklog.mirror import Cluster, Kind, MirrorError, Names, Patterns, Policy
 from pyrklog.mirror.checkpoints import Checkpoint
+from pyrklog.mirror.cluster import ClusterAdmin
 from pyrklog.mirror.errors import AwayError
 from pyrklog.mirror.groups import Groups
 from pyrklog.mirror.spans import Span, Spans
@@ -32,7 +36,10 @@ class Fake:
         return list(self.offsets)
 
     def committed(
-        self, groups: Sequence[str], partitions: Iterable[tuple[str, int]]
+        self,
+        groups: Sequence[str],
+        partitions: Iterable[tuple[str, int]],
+        note: Callable[[str], None] | None = None,
     ) -> dict[str, dict[tuple[str, int], TopicPartition]]:
         wanted = set(partitions)
         return {
@@ -40,14 +47,15 @@ class Fake:
                 key: TopicPartition(*key, at, self.metadata)
                 if self.metadata is not None
                 else TopicPartition(*key, at)
-                for key, at in self.offsets[group].items()
+                for key, at in self.offsets.get(group, {}).items()
                 if key in wanted
             }
             for group in groups
-            if group in self.offsets
         }
 
-    def without_members(self, groups: Sequence[str]) -> list[str]:
+    def without_members(
+        self, groups: Sequence[str], note: Callable[[str], None] | None = None
+    ) -> list[str]:
         return [group for group in groups if group not in self.busy]
 
     def commit(self, group: str, offsets: Sequence[TopicPartition]) -> None:
@@ -157,6 +165,84 @@ def test_a_group_with_members_is_left_alone() -> None:
     _, rows = synced(Fake({"g": {("t", 0): 4}}), target, [])
     assert len(rows) == 1
     assert target.offsets == {}
+
+
+ODD = KafkaError(KafkaError.INCONSISTENT_GROUP_PROTOCOL, "of another type")
+
+
+class Described:
+    """A client whose target describes groups; of one it does not."""
+
+    def __init__(self, error: KafkaError) -> None:
+        self._error = error
+        self.committed: list[str] = []
+
+    def describe_consumer_groups(self, groups: Sequence[str], **_how: float) -> dict[str, Any]:
+        found = {}
+        for group in groups:
+            found[group] = Future[Any]()
+            if group == "odd":
+                found[group].set_exception(KafkaException(self._error))
+            else:
+                found[group].set_result(SimpleNamespace(state=ConsumerGroupState.EMPTY))
+        return found
+
+    def alter_consumer_group_offsets(self, wanted: Sequence[Any], **_how: float) -> dict[str, Any]:
+        (one,) = wanted
+        self.committed.append(one.group_id)
+        done = Future[Any]()
+        done.set_result(SimpleNamespace(topic_partitions=[]))
+        return {one.group_id: done}
+
+
+def target_with(monkeypatch: pytest.MonkeyPatch, admin: Described, failing: str = "") -> Any:
+    """Offsets of the group ``failing`` are not told."""
+
+    def asked(_settings: object, group: str, *_others: object) -> list[TopicPartition]:
+        if group == failing:
+            raise KafkaException(ODD)
+        return []
+
+    monkeypatch.setattr("pyrklog.mirror.cluster.committed_partitions", asked)
+    target = ClusterAdmin(Cluster("west", "h:1"), 1)
+    target.__dict__["_admin"] = admin
+    return target
+
+
+@pytest.mark.parametrize("failing", ["describe", "offsets"])
+def test_a_group_that_the_target_does_not_tell_holds_up_no_other(
+    monkeypatch: pytest.MonkeyPatch, failing: str
+) -> None:
+    """It is left alone: of offsets that are not known it is not known whether they go back."""
+    admin, notes = Described(ODD), list[str]()
+    odd, is_offsets = ("g", True) if failing == "offsets" else ("odd", False)
+    target = target_with(monkeypatch, admin, odd if is_offsets else "")
+    source = Fake({"h": {("t", 0): 4}, odd: {("t", 0): 4}})
+    groups = groups_of(source, target, notes)
+    for _ in range(2):
+        groups.sync(KNOWN, list[Row]().extend)
+    assert admin.committed == ["h", "h"]
+    (note,) = notes
+    assert f"group {odd} at west" in note
+    assert "of another type" in note
+
+
+@pytest.mark.parametrize(
+    ("code", "kind"),
+    [
+        (KafkaError._ALL_BROKERS_DOWN, Kind.UNREACHABLE),
+        (KafkaError.COORDINATOR_LOAD_IN_PROGRESS, Kind.UNREACHABLE),
+        (KafkaError.CLUSTER_AUTHORIZATION_FAILED, Kind.DENIED),
+    ],
+)
+def test_a_failure_of_the_cluster_is_no_groups(
+    monkeypatch: pytest.MonkeyPatch, code: int, kind: Kind
+) -> None:
+    target = target_with(monkeypatch, Described(KafkaError(code, "so")))
+    groups = groups_of(Fake({"odd": {("t", 0): 4}}), target)
+    with pytest.raises(MirrorError, match="group odd at west: so") as failed:
+        groups.sync(KNOWN, list[Row]().extend)
+    assert failed.value.kind is kind
 
 
 def test_a_refused_commit_is_told_and_the_next_try_succeeds() -> None:

@@ -53,7 +53,7 @@ class Cluster:
     def options(self, topics: Iterable[str]) -> dict[str, dict[str, tuple[str, bool]]]:
         return {topic: {"cleanup.policy": ("compact", True)} for topic in topics}
 
-    def records(self, topic: str, since: object = None, **_how: bool) -> Any:
+    def records(self, topic: str, since: object = None, **_how: object) -> Any:
         assert since is None
         return iter(self.rows.get(topic, ()))
 
@@ -184,7 +184,14 @@ def test_a_new_topic_that_is_refused_costs_no_other_its_progress(
     one._existing = {STATE}
     world = World({})
     world.noted.transactions.clear()
+    monkeypatch.setattr(one._target, "records", lambda *_, **__: [*target.rows[STATE], *marks()])
+
+    def marks() -> list[tuple[bytes | None, bytes | None]]:
+        rows = [row for rows in world.noted.transactions for row in rows]
+        assert all(topic == STATE for topic, *_ in rows)
+        return [(key, value) for _, _, key, value in rows]
+
     with pytest.raises(MirrorError, match=r"partition 0 of topic east\.u at west has records"):
         one._begin(world.copier)
-    assert world.noted.transactions == []
-    assert read_state(STATE, target.rows[STATE]).partitions.keys() == {("t", 0)}
+    assert [value for _, value in marks()] == [None], "a mark alone, which says nothing"
+    assert read_state(STATE, [*target.rows[STATE], *marks()]).partitions.keys() == {("t", 0)}

@@ -13,6 +13,7 @@ from pyrklog.mirror.state import (
     chain_row,
     check_origin,
     forgotten_row,
+    mark_row,
     origin_row,
     patterns_row,
     progress_row,
@@ -39,6 +40,13 @@ def test_what_is_written_is_read() -> None:
     assert state.partitions == {("t", 0): ONE, ("t", 1): ONE._replace(span=None)}
     assert state.chains == {"t": ["A", "C"]}
     assert state.patterns == ["t.*", "u"]
+
+
+def test_a_mark_says_nothing() -> None:
+    one, other = mark_row("s", "1"), mark_row("s", "2")
+    assert one.value is None
+    assert one.key != other.key
+    assert read_state("s", [(one.key, one.value)]) == State()
 
 
 def test_topics_that_are_due_again_are_remembered_until_they_have_begun() -> None:

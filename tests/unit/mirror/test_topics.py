@@ -60,7 +60,7 @@ class Fake:
     def set_options(self, topic: str, options: Mapping[str, str]) -> None:
         self.own.setdefault(topic, {}).update(options)
 
-    def records(self, topic: str, *, exists: bool = False) -> Any:
+    def records(self, topic: str, *, exists: bool = False, **_how: float) -> Any:
         if topic in self.blind:
             if exists:
                 raise AwayError(f"a broker does not know topic {topic}")
@@ -161,6 +161,34 @@ def test_a_broker_that_does_not_know_a_topic_of_progress_yet_hides_no_circle() -
         synced(topics(IDENTITY, there, back))
 
 
+@pytest.mark.parametrize("how", ["later", "leaderless"])
+def test_topics_wait_while_it_is_not_known_where_they_come_from(how: str) -> None:
+    """Those that are copied already go on, and keep the chain that is known."""
+    source, notes = Fake("B", {"t": 1, "u": 1}), list[str]()
+    name = "pyrklog-mirror.C.state.internal"
+    mirrored(source, "C", "t", ["C"])
+    readable = source.rows.pop(name)
+    if how == "later":
+        source.rows[name] = [(b'["mirror"]', b'{"version":2}')]
+    else:
+        source.without_leader = {(name, 0)}
+    syncing = topics(IDENTITY, source, Fake("A", {"t": 1}), notes)
+    for _ in range(2):
+        look = syncing.look({"t"})
+        assert look.topics == {"t": 1}
+        assert look.new_chains({"t": ["B", "C"]}) == {}
+        assert syncing.is_partial
+    told, waiting = notes
+    why = "no mirror of this version writes: version 2" if how == "later" else "has no leader"
+    assert f"topic {name} at east" in told
+    assert why in told
+    assert waiting.startswith("topic u is not copied yet")
+    source.without_leader, source.rows[name] = set(), readable
+    look = syncing.look({"t"})
+    assert (look.topics, look.new_chains({})) == ({"t": 1, "u": 1}, {"t": ["B", "C"], "u": ["B"]})
+    assert not syncing.is_partial
+
+
 def test_a_circle_of_three_is_refused_and_a_chain_is_not() -> None:
     source = Fake("C", {"t": 1})
     mirrored(source, "B", "t", ["B", "A"])
@@ -243,14 +271,14 @@ def test_a_topic_whose_name_would_be_too_long_is_told_once_and_holds_up_no_other
     source, target = Fake("A", {"x" * 245: 1, "t": 1}), Fake("B", {})
     notes: list[str] = []
     syncing = topics(PREFIX, source, target, notes)
-    assert not syncing.too_long
+    assert not syncing.is_partial
     for _ in range(2):
         assert synced(syncing).topics == {"t": 1}
     assert target.counts == {"east.t": 1}
     (note,) = notes
     assert f"topic {'x' * 245} is not copied" in note
     assert "would have 250 characters" in note
-    assert syncing.too_long
+    assert syncing.is_partial
 
 
 def test_a_broker_of_the_source_that_has_just_started_is_asked_again() -> None:

@@ -55,8 +55,10 @@ def test_some_partitions(cluster: FakeCluster) -> None:
     assert plan(cluster, assign='{"a": [1]}') == [(1, 0, 20)]
     cluster.topic("b", 2)
     cluster.topic("ab", 3)
-    found = tasks(cluster, subscribePattern="[ab]")
+    found = tasks(cluster, subscribePattern="^[ab]$")
     assert {(one.topic, one.partition) for one in found} == {("a", 0), ("a", 1), ("b", 0)}
+    found = tasks(cluster, subscribePattern="b")
+    assert {one.topic for one in found} == {"ab", "b"}
     assert plan(cluster, subscribePattern="z") == []
 
 
@@ -189,12 +191,12 @@ class Doubtful(FakeCluster):
     refuses: Exception | None = None
     asked: tuple[TopicPartition, ...] = ()
 
-    def offsets(self, wanted):  # type: ignore[no-untyped-def]
+    def offsets(self, wanted, passing=frozenset()):  # type: ignore[no-untyped-def]
         if any(what.kind.value == "timestamp" for what in wanted.values()):
             if self.refuses is not None:
                 raise self.refuses
             return dict.fromkeys(wanted, Position(-1))
-        return super().offsets(wanted)
+        return super().offsets(wanted, passing)
 
     def latest_times(self, places: Collection[TopicPartition]) -> dict[TopicPartition, int]:
         if self.refuses is not None:
@@ -241,7 +243,7 @@ def test_a_question_about_times_that_is_refused_narrows_nothing(
     with caplog.at_level(logging.WARNING):
         assert plan(doubtful, Narrowing(least_ms=2000)) == plan(doubtful)
     assert "does not narrow what is read: messages have no timestamps" in caplog.text
-    doubtful.refuses = GoneError("a-1 does not exist any more")
+    doubtful.refuses = GoneError("a-1 does not exist any more", {"a"})
     with pytest.raises(GoneError):
         plan(doubtful, Narrowing(least_ms=2000))
 

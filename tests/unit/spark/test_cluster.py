@@ -261,6 +261,56 @@ def test_what_is_gone_is_not_waited_for(
         asked.offsets({A1: LATEST})
 
 
+def test_all_topics_that_are_gone_are_told_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cluster, "ABSENT_S", 0.05)
+    b0, c0 = TopicPartition("b", 0), TopicPartition("c", 0)
+    noent = KafkaError._NOENT
+    answers: dict[object, list[object]] = {
+        **{place: [noent] * 9 for place in (A0, A1, b0, c0)},
+        **{"a": [described(0)], "b": [UNKNOWN] * 9, "c": [described(0)]},
+    }
+    asked, _ = connected(monkeypatch, answers)
+    with pytest.raises(GoneError, match="partition a-1 does not exist") as caught:
+        asked.offsets(dict.fromkeys((A0, A1, b0, c0), LATEST))
+    assert caught.value.topics == {"a", "b"}
+
+
+def test_topics_that_come_and_go_are_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither by their names nor by their offsets. ``a`` is there, though its leader is not yet."""
+    monkeypatch.setattr(cluster, "ABSENT_S", 60.0)
+    b0 = TopicPartition("b", 0)
+    unknown = KafkaError.UNKNOWN_TOPIC_OR_PART
+    answers: dict[object, list[object]] = {
+        A0: [unknown, listed(3)],
+        b0: [unknown],
+        "a": [described(0)] * 3,
+        "b": [unknown, unknown],
+    }
+    asked, admin = connected(monkeypatch, answers)
+    assert asked.describe(["a", "b"], {}, {"b"}) == {"a": TopicView("", (0,))}
+    assert admin.asked == [["a", "b"]]
+    admin.asked.clear()
+    with pytest.raises(GoneError, match="topic b does not") as caught:
+        asked.offsets({A0: LATEST, b0: LATEST}, {"a", "b"})
+    assert caught.value.topics == {"b"}
+    assert admin.asked == [[A0, b0], ["a", "b"]]
+    assert asked.offsets({A0: LATEST}, {"a"}) == {A0: Position(3)}
+
+
+def test_what_is_expected_is_waited_for_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One broker said that it is gone when offsets were listed: that is no proof."""
+    monkeypatch.setattr(cluster, "ABSENT_S", 0.05)
+    monkeypatch.setattr(agreement, "confirmed", FakeBrokers(set()))
+    answers: dict[object, list[object]] = {A0: [KafkaError._NOENT] * 9}
+    asked, admin = connected(monkeypatch, answers)
+    admin.answers["a"] = [UNKNOWN] * 99
+    with pytest.raises(GoneError):
+        asked.offsets({A0: LATEST})
+    admin.answers["a"] = [UNKNOWN] * 4 + [described(0)]
+    known = TopicView("", (0,))
+    assert asked.describe(["a"], {"a": known}) == {"a": known}
+
+
 def test_a_leader_that_did_not_answer_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """librdkafka tells it by an offset that is none. -1 says that no record is so late."""
     asked, admin = connected(

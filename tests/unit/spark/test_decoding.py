@@ -137,7 +137,8 @@ def test_bad_records_are_told_to_the_scan_of_a_task() -> None:
     ("selection", "is_read"),
     [
         ({"subscribePattern": "orders.*"}, True),
-        ({"subscribePattern": "orders"}, False),
+        ({"subscribePattern": "orders"}, True),
+        ({"subscribePattern": "^orders$"}, False),
         ({"assign": '{"orders-bad": [0]}'}, True),
         ({"assign": '{"orders": [0]}'}, False),
         ({"subscribe": "orders,orders-bad"}, True),

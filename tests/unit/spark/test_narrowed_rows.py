@@ -7,7 +7,7 @@ tombstones, gaps of compaction, segments whose latest record was deleted. They a
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Set
 from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 
@@ -108,7 +108,9 @@ class TimedCluster(FakeCluster):
         made.first = written.first
         return made
 
-    def offsets(self, wanted: Mapping[TopicPartition, Place]) -> dict[TopicPartition, Position]:
+    def offsets(
+        self, wanted: Mapping[TopicPartition, Place], passing: Set[str] = frozenset()
+    ) -> dict[TopicPartition, Position]:
         self.asked.update(place for place, what in wanted.items() if what.kind is not Kind.OFFSET)
         found = {}
         for place, what in wanted.items():
@@ -116,7 +118,7 @@ class TimedCluster(FakeCluster):
                 record = self.written[place].first_at(what.value)
                 found[place] = Position(-1 if record is None else record.offset)
             else:
-                found |= super().offsets({place: what})
+                found |= super().offsets({place: what}, passing)
         return found
 
     def latest_times(self, places: Collection[TopicPartition]) -> dict[TopicPartition, int]:

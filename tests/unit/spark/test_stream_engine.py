@@ -158,7 +158,7 @@ def test_a_topic_that_is_deleted_while_it_is_asked_about(cluster: FakeCluster) -
     stream = Stream(cluster, subscribe="a,b", failOnDataLoss="false")
     stream.batch()
     cluster.log("a").last = 11
-    cluster.deleted_meanwhile = "b"
+    cluster.deleted_meanwhile = ["b"]
     assert stream.batch() == {"a-0": (10, 11)}
 
 
@@ -471,7 +471,7 @@ def test_a_pattern_takes_topics_when_they_come(cluster: FakeCluster) -> None:
     cluster.topic("ab", 1)
     stream = Stream(cluster)
     del stream.options["subscribe"]
-    stream.options["subscribePattern"] = "b.*"
+    stream.options["subscribePattern"] = "^b"
     stream.restart()
     assert not stream.plan()
     cluster.topic("b1", 3)
