@@ -92,7 +92,7 @@ SECTIONS: dict[str, tuple[Row, ...]] = {
             NO,
             "`consume -f jsonl`, then `produce -f jsonl`",
         ),
-        Row("Tombstones", YES, YES, YES, YES, "`produce --tombstone`, `-Z`"),
+        Row("Tombstones", YES, YES, YES, PARTLY, "`produce --tombstone`, `-Z`"),
         Row("Avro and Protobuf", PARTLY, NO, NO, YES, "`pyrklog.scan(decode=...)`, in Python only"),
         Row("Message export", YES, PARTLY, YES, YES, "`consume -e -f jsonl`"),
         Row("Bulk produce", YES, YES, YES, YES, "`produce --from FILE`"),

@@ -13,7 +13,7 @@ import pytest
 from tests.support.avro import encoded
 from tests.support.clients import Confluent, Record
 from tests.support.commands import Run, create
-from tests.support.feature_table import NO, YES
+from tests.support.feature_table import NO, PARTLY, YES
 from tests.support.protobuf import part
 from tests.support.registry import Registry
 from tests.support.rpk import Commands, Rpk, RpkClaims
@@ -77,13 +77,17 @@ def test_lossless_json_pipe(
 
 
 def test_tombstones(claim: RpkClaims, either: str, rpk: Rpk, run: Run, topic: str) -> None:
+    """It makes one of an empty value, too, and shows an empty value of others as it shows none."""
     create(run, topic)
     CLIENT.produce(either, topic, [Record(b"empty", b"")])
     rpk("topic", "produce", topic, "--tombstone", "-k", "gone", stdin="\n")
-    found = [(one.key, one.value) for one in CLIENT.consume(either, topic, 2)]
-    assert found == [(b"empty", b""), (b"gone", None)]
-    assert [one.get("value") for one in rpk.records(topic)] == ["", None]
-    claim(rpk=YES)
+    rpk("topic", "produce", topic, "-k", "too", stdin="\n")
+    found = [(one.key, one.value) for one in CLIENT.consume(either, topic, 3)]
+    assert found == [(b"empty", b""), (b"gone", None), (b"too", None)]
+    assert ["value" in one for one in rpk.records(topic)] == 3 * [False]
+    told = rpk("topic", "consume", topic, "-o", ":end", "-f", "%V[%v]\n")
+    assert told.splitlines() == 3 * ["0[]"]
+    claim(rpk=PARTLY)
 
 
 def test_avro_and_protobuf(claim: RpkClaims, either: str, rpk: Rpk, run: Run, topic: str) -> None:
