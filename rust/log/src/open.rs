@@ -187,11 +187,7 @@ impl Log {
             end,
             written,
             durable_end: end,
-            high_watermark: if high_watermark == end_offset {
-                end
-            } else {
-                LogPosition::unplaced(high_watermark)
-            },
+            high_watermark: place_before(high_watermark, end),
             log_start,
             recent: RecentPositions::default(),
             epochs: state.epochs,
@@ -213,11 +209,21 @@ impl Log {
             is_swapping: false,
             swapped_end: -1,
             is_reshaped: true,
+            partial: state.partial,
+            filling: Arc::default(),
             retiring: Arc::default(),
             poison: None,
             is_sealed: false,
             jitter_seed,
         }
+    }
+}
+
+/// The position of an offset up to the log's end, which alone has a known place.
+fn place_before(offset: i64, end: LogPosition) -> LogPosition {
+    match offset == end.offset {
+        true => end,
+        false => LogPosition::unplaced(offset),
     }
 }
 
