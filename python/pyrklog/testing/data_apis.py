@@ -310,6 +310,7 @@ class ReplicaSegmentsResponse(Message):
     log_start_offset: Int64 = NO_OFFSET
     begin_offset: Int64 = NO_OFFSET
     size_bytes: Int64 = 0
+    newest_ms: Int64 = NO_OFFSET
     aborted: list[SegmentAborted] = empty_list()
 
 

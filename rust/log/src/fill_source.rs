@@ -15,6 +15,8 @@ pub struct FillSource {
     begin: i64,
     end: i64,
     aborted: Aborted,
+    /// Of the segment that is being written.
+    newest_ms: Option<i64>,
 }
 
 #[derive(Debug)]
@@ -28,7 +30,17 @@ impl Log {
     /// The segment with the records right below `end`, all of which are committed; `None` if the
     /// log does not have them. Memory only.
     pub fn fill_source(&self, end: i64) -> Option<FillSource> {
-        if end <= self.log_start || end > self.high_watermark.offset {
+        (end <= self.high_watermark.offset).then(|| self.source_below(end))?
+    }
+
+    /// A planted bug: they need not be committed.
+    #[cfg(feature = "sim")]
+    pub fn uncommitted_fill_source(&self, end: i64) -> Option<FillSource> {
+        (end <= self.durable_end.offset).then(|| self.source_below(end))?
+    }
+
+    fn source_below(&self, end: i64) -> Option<FillSource> {
+        if end <= self.log_start {
             return None;
         }
         let segment = &self.segments[self.segment_index(end - 1)];
@@ -42,7 +54,13 @@ impl Log {
             begin: segment.base_offset().max(self.log_start),
             end,
             aborted,
+            newest_ms: self.newest_ms_of(segment),
         })
+    }
+
+    fn newest_ms_of(&self, segment: &Arc<Segment>) -> Option<i64> {
+        let is_active = Arc::ptr_eq(segment, &self.active.segment);
+        is_active.then(|| self.active.newest_ms())
     }
 }
 
@@ -73,8 +91,15 @@ impl FillSource {
         Ok(found)
     }
 
-    /// When its file was last changed; -1 if it has none yet.
-    pub fn modified_ms(&self) -> i64 {
-        self.segment.load_modified_ms().unwrap_or(-1)
+    /// Time of its newest record (ms), or when its file was last changed, as retention goes by it.
+    ///
+    /// # Errors
+    /// `WouldBlock` with [`Wait::Nowait`]; a disk error; `NotFound` if the log has changed.
+    pub fn load_newest_ms(&self, wait: Wait) -> io::Result<i64> {
+        match self.newest_ms.or_else(|| self.segment.newest_ms()) {
+            Some(newest_ms) => Ok(newest_ms),
+            None if wait == Wait::Nowait => Err(io::ErrorKind::WouldBlock.into()),
+            None => self.segment.load_newest_ms(),
+        }
     }
 }

@@ -104,6 +104,8 @@ pub struct Fill {
     /// Its abort markers by offset: the producer, and the first record of the transaction if that
     /// is in it, too.
     aborts: HashMap<i64, (i64, Option<i64>)>,
+    /// Leader epochs of its batches, below those that are known.
+    met: LeaderEpochs,
 }
 
 /// A segment whose files are complete; see [`Log::begin_join`].
@@ -111,6 +113,7 @@ pub struct Fill {
 pub struct JoinJob {
     plan: FillPlan,
     new: Copied,
+    met: LeaderEpochs,
     /// The first segment so far: it needs a file, or the new one would be taken for the active one.
     first: Option<Arc<Segment>>,
     /// The log keeps its segments until the job is completed.
@@ -120,13 +123,11 @@ pub struct JoinJob {
 }
 
 impl Log {
-    /// Plans a segment with the records from `begin` to the log's start, or from the first offset
-    /// whose leader epoch is known. `None` if the log lacks nothing, if nothing is known of what it
-    /// lacks, or while another segment is planned or the log cannot be changed. Memory only.
+    /// Plans a segment with the records from `begin` to the log's start. `None` if the log lacks
+    /// nothing, or while another segment is planned or the log cannot be changed. Memory only.
     pub fn plan_fill(&self, begin: i64) -> Option<FillPlan> {
         let partial = self.partial.clone()?;
-        let epochs = self.others_epochs()?;
-        let begin = begin.max(epochs.earliest()?.start_offset);
+        let epochs = self.epochs_known();
         let is_asked = 0 <= begin && begin < self.log_start;
         let can_join = self.segments[0].base_offset() == self.log_start && self.may_join();
         let is_filling = Arc::strong_count(&self.filling) > 1;
@@ -145,6 +146,30 @@ impl Log {
             #[cfg(feature = "sim")]
             injected: InjectedFaults::default(),
         })
+    }
+
+    /// Its own leader epochs behind those of the log at whose end it began.
+    fn epochs_known(&self) -> LeaderEpochs {
+        match self.others_epochs() {
+            Some(others) => self.epochs.with_older(&others),
+            None => self.epochs.clone(),
+        }
+    }
+
+    /// Where records were deleted that this leader still has, as those before it had not, the log
+    /// takes back what is left of them in its first segment, as an opening does. True if something
+    /// changed: queue the log at its writer if [`Log::has_unwritten`].
+    pub fn take_back(&mut self, leader_log_start: i64) -> bool {
+        let start = leader_log_start.max(self.segments[0].base_offset());
+        let waits = !self.is_partial() || !self.may_join();
+        if waits || start >= self.log_start {
+            return false;
+        }
+        self.log_start = start;
+        self.epochs = self.epochs_known();
+        self.epochs.truncate_from_start(start);
+        self.write_epochs();
+        true
     }
 
     fn may_join(&self) -> bool {
@@ -196,7 +221,8 @@ impl Log {
         // Meanwhile the leader may have deleted more than the log lacked.
         if self.log_start == job.plan.end {
             self.log_start = job.plan.begin;
-            self.epochs = self.epochs.with_older(&job.plan.epochs);
+            let older = job.plan.epochs.with_older(&job.met);
+            self.epochs = self.epochs.with_older(&older);
             self.epochs.truncate_from_start(self.log_start);
             self.write_epochs();
         }
@@ -259,6 +285,7 @@ impl FillPlan {
             digest: BatchDigest::default(),
             open: HashMap::new(),
             aborts: HashMap::new(),
+            met: LeaderEpochs::new(),
             plan: self,
         }
     }
@@ -317,16 +344,7 @@ impl Fill {
             let range = format!("a batch of {base_offset} to {}", end - 1);
             return Err(self.unfit(&range));
         }
-        // The source's first epoch may begin within the first batch.
-        let epoch = self.plan.epochs.epoch_for_offset(self.next);
-        let is_right = epoch.unwrap_or(-1) == info.partition_leader_epoch;
-        if !is_right && !self.plan.takes_any_epoch() {
-            let epoch = format!(
-                "a batch of epoch {}, not {epoch:?}",
-                info.partition_leader_epoch
-            );
-            return Err(self.unfit(&epoch));
-        }
+        self.check_epoch(info.partition_leader_epoch)?;
         if self.copier.is_some() && self.plan.leaves_out(end) {
             self.next = end;
             return Ok(());
@@ -364,6 +382,27 @@ impl Fill {
         Ok(())
     }
 
+    /// The epoch of the batch at the next offset. Below those that are known they rise.
+    fn check_epoch(&mut self, epoch: i32) -> Result<(), FillError> {
+        // The first one known may begin within the segment's first batch.
+        let known = self.plan.epochs.epoch_for_offset(self.next);
+        let expected = match known {
+            Some(known) => known..=known,
+            None => {
+                let first = self.met.latest().map_or(-1, |latest| latest.epoch);
+                let next = self.plan.epochs.earliest();
+                first..=next.map_or(i32::MAX, |next| next.epoch)
+            }
+        };
+        if !expected.contains(&epoch) && !self.plan.takes_any_epoch() {
+            return Err(self.unfit(&format!("a batch of epoch {epoch}, not of {expected:?}")));
+        }
+        if known.is_none() {
+            self.met.assign(epoch, self.next);
+        }
+        Ok(())
+    }
+
     fn unfit(&self, what: &dyn std::fmt::Display) -> FillError {
         FillError::unfit(format!("at offset {}: {what}", self.next))
     }
@@ -387,6 +426,7 @@ impl Fill {
         Ok(JoinJob {
             plan: self.plan,
             new,
+            met: self.met,
             first: None,
             holds: None,
             is_unclear: false,

@@ -18,6 +18,7 @@ mod full_map;
 mod giving_way;
 mod holes;
 mod join;
+mod join_starts;
 mod kafka_files;
 mod no_space;
 mod old_formats;

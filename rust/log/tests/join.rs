@@ -20,7 +20,7 @@ const EPOCHS: [i32; 3] = [0, 3, 4];
 
 /// A leader with several segments of three leader epochs, an idempotent producer, and transactions
 /// that are committed, aborted and open.
-fn leader() -> Rig {
+pub fn leader() -> Rig {
     let mut rig = Rig::new(small());
     let mut sequences = [0; 3];
     let mut next = |producer: usize| {
@@ -55,7 +55,7 @@ fn end_transaction(rig: &mut Rig, producer_id: i64, commit: bool) {
     rig.drain();
 }
 
-fn start_of(leader: &Log) -> StartAtEnd {
+pub fn start_of(leader: &Log) -> StartAtEnd {
     let state = leader.end_state();
     let epochs = state.epochs.iter();
     let epochs = epochs.map(|entry| (entry.epoch, entry.start_offset));
@@ -64,10 +64,14 @@ fn start_of(leader: &Log) -> StartAtEnd {
 }
 
 /// A replica that began at the leader's end, and has what came after.
-fn replica(leader: &mut Rig) -> Rig {
+pub fn replica(leader: &mut Rig) -> Rig {
     let start = start_of(&leader.log);
+    replica_from(leader, &start)
+}
+
+pub fn replica_from(leader: &mut Rig, start: &StartAtEnd) -> Rig {
     let mut rig = Rig::new(small());
-    let mut job = rig.log.begin_at_end(&start, 1_000, EXPIRATION_MS).unwrap();
+    let mut job = rig.log.begin_at_end(start, 1_000, EXPIRATION_MS).unwrap();
     let result = job.execute();
     rig.log.complete_truncation(job, result);
     leader.epoch = 6;
@@ -85,7 +89,7 @@ fn replica(leader: &mut Rig) -> Rig {
 }
 
 /// The bytes of the batches from an offset on, below `end`.
-fn raw(rig: &Rig, begin: i64, end: i64) -> Vec<u8> {
+pub fn raw(rig: &Rig, begin: i64, end: i64) -> Vec<u8> {
     let mut found = Vec::new();
     let mut next = begin;
     while next < end {
@@ -103,21 +107,21 @@ fn raw(rig: &Rig, begin: i64, end: i64) -> Vec<u8> {
     found
 }
 
-fn batches(bytes: &[u8]) -> Vec<Vec<u8>> {
+pub fn batches(bytes: &[u8]) -> Vec<Vec<u8>> {
     Batches::new(bytes)
         .map(|view| view.unwrap().bytes.to_vec())
         .collect()
 }
 
 /// What the leader tells of the segment below the replica's start.
-fn told(leader: &Rig, end: i64) -> (i64, Vec<AbortedTxn>) {
+pub fn told(leader: &Rig, end: i64) -> (i64, Vec<AbortedTxn>) {
     let source = leader.log.fill_source(end).unwrap();
     assert!(source.size_bytes() > 0);
     (source.begin(), source.load_aborted(Wait::Blocking).unwrap())
 }
 
 /// Receives the next segment, in pieces that cut batches.
-fn receive(leader: &Rig, log: &Log) -> Result<(Fill, Vec<AbortedTxn>), FillError> {
+pub fn receive(leader: &Rig, log: &Log) -> Result<(Fill, Vec<AbortedTxn>), FillError> {
     let end = log.log_start_offset();
     let (begin, aborted) = told(leader, end);
     let plan = log.plan_fill(begin).ok_or(FillError::Stale)?;
@@ -142,7 +146,7 @@ fn try_join(leader: &Rig, log: &mut Log) -> Result<(), FillError> {
 }
 
 /// The next segment; false at the leader's log start.
-fn join(leader: &Rig, log: &mut Log) -> bool {
+pub fn join(leader: &Rig, log: &mut Log) -> bool {
     if log.log_start_offset() <= leader.log.log_start_offset() {
         return false;
     }
@@ -151,7 +155,7 @@ fn join(leader: &Rig, log: &mut Log) -> bool {
     true
 }
 
-fn epochs(log: &Log) -> Vec<(i32, i64)> {
+pub fn epochs(log: &Log) -> Vec<(i32, i64)> {
     let state = log.end_state();
     let entries = state.epochs.iter();
     entries.map(|e| (e.epoch, e.start_offset)).collect()
@@ -166,7 +170,7 @@ fn aborted(rig: &Rig) -> Vec<AbortedTxn> {
 }
 
 /// Replicas with the same log start hold the same.
-fn assert_same(replica: &Rig, leader: &Rig) {
+pub fn assert_same(replica: &Rig, leader: &Rig) {
     assert_eq!(replica.contents(), leader.contents());
     let (start, end) = (leader.log.log_start_offset(), leader.log.log_end_offset());
     assert_eq!(replica.log.log_start_offset(), start);

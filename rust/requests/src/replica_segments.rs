@@ -1,11 +1,13 @@
 //! ReplicaSegments: which older records of this log another replica can have for its back-fill
-//! (`expansion.md`, section 6). From memory, but for a transaction index that is too large for it:
-//! that is read by another thread, and the replica asks again.
+//! (`expansion.md`, section 6). From memory: another thread reads what is in files only, that is, a
+//! large transaction index and the times of a segment from before a restart. The replica asks again.
 
 use std::io;
 use std::sync::Arc;
 
-use pyrklog_log::{FillSource, Wait};
+#[cfg(feature = "sim")]
+use pyrklog_base::injected_faults::{Fault, is_injected};
+use pyrklog_log::{AbortedTxn, FillSource, Log, Wait};
 use pyrklog_storage::log_dir_state::Partition;
 use pyrklog_storage::log_loader::Command;
 use pyrklog_wire::ErrorCode;
@@ -50,15 +52,15 @@ fn answer(
         return Err(ErrorCode::OFFSET_OUT_OF_RANGE);
     }
     // What is not committed yet may be cut.
-    let source = log.fill_source(asked.end_offset);
-    let source = source.ok_or(ErrorCode::OFFSET_NOT_AVAILABLE)?;
+    let source = source_below(log, asked.end_offset).ok_or(ErrorCode::OFFSET_NOT_AVAILABLE)?;
     drop(state);
-    match source.load_aborted(Wait::Nowait) {
-        Ok(aborted) => Ok(ReplicaSegmentsResponse {
+    match load(&source, Wait::Nowait) {
+        Ok((aborted, newest_ms)) => Ok(ReplicaSegmentsResponse {
             error_code: ErrorCode::NONE,
             log_start_offset,
             begin_offset: source.begin(),
             size_bytes: source.size_bytes().cast_signed(),
+            newest_ms,
             aborted: aborted
                 .iter()
                 .map(|txn| SegmentAborted {
@@ -70,19 +72,32 @@ fn answer(
                 .collect(),
         }),
         Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-            read_later(cx, &partition, source);
+            read_later(cx, partition, source);
             Err(ErrorCode::OFFSET_NOT_AVAILABLE)
         }
         Err(_) => Err(ErrorCode::KAFKA_STORAGE_ERROR),
     }
 }
 
-/// Reads the transaction index, so that it is open and in memory when it is asked for again.
+fn source_below(log: &Log, end: i64) -> Option<FillSource> {
+    #[cfg(feature = "sim")]
+    if is_injected(Fault::FillTruncatedEpoch) {
+        return log.uncommitted_fill_source(end);
+    }
+    log.fill_source(end)
+}
+
+/// Aborted transactions, and the time of the newest record.
+fn load(source: &FillSource, wait: Wait) -> io::Result<(Vec<AbortedTxn>, i64)> {
+    Ok((source.load_aborted(wait)?, source.load_newest_ms(wait)?))
+}
+
+/// Reads it, so that it is open and in memory when it is asked for again.
 fn read_later(cx: &Context, partition: &Arc<Partition>, source: FillSource) {
     let logs = &cx.services.logs;
     let command = Command::about(Arc::clone(partition), logs, move |_, _| {
         // If it fails, the next request finds it as it was.
-        let _read = source.load_aborted(Wait::Blocking);
+        let _read = load(&source, Wait::Blocking);
     });
     logs.loader.submit([command]);
 }

@@ -35,6 +35,8 @@ fields! {
         pub begin_offset: i64,
         /// Bytes of that segment.
         pub size_bytes: i64,
+        /// Time of its newest record (ms), by which retention goes; -1 with an error.
+        pub newest_ms: i64,
         /// The aborted transactions whose markers lie in it, below the end, by marker.
         pub aborted: Vec<SegmentAborted>,
     }
@@ -62,6 +64,7 @@ impl ReplicaSegmentsResponse {
             log_start_offset: -1,
             begin_offset: -1,
             size_bytes: 0,
+            newest_ms: -1,
             aborted: Vec::new(),
         }
     }

@@ -12,7 +12,9 @@ use pyrklog_log::disk::may_pass;
 use pyrklog_log::{AbortedTxn, Fill, FillError, JoinJob};
 use pyrklog_wire::ErrorCode;
 use pyrklog_wire::api::key;
-use pyrklog_wire::fetch::{FetchPartition, FetchRequestToWrite, FetchResponse, FetchTopicToWrite};
+use pyrklog_wire::fetch::{
+    DEBUGGING_CONSUMER_ID, FetchPartition, FetchRequestToWrite, FetchResponse, FetchTopicToWrite,
+};
 use pyrklog_wire::replica_segments::{
     ReplicaSegmentsRequest, ReplicaSegmentsResponse, SegmentAborted,
 };
@@ -22,7 +24,7 @@ use crate::follower::fetcher_queue::Fetchers;
 use crate::follower::following::FULL_LOOK_MS;
 use crate::follower::link::LinkError;
 use crate::follower::truncation::write_cut;
-use pyrklog_base::clock::{Now, mono_ms};
+use pyrklog_base::clock::mono_ms;
 use pyrklog_base::injected_faults::{Fault, is_injected};
 use pyrklog_control::image::Image;
 use pyrklog_control::seam::ClusterConfig;
@@ -39,6 +41,8 @@ const SEGMENTS_VERSION: i16 = 0;
 const LOOK_MS: i64 = 100;
 /// Pause after a source has failed.
 const FAILED_MS: i64 = 500;
+/// How often a source that cannot answer yet is asked again.
+const WAITS_MAX: u32 = 5;
 /// Failures after which each further one doubles the pause.
 const FAILED_SOON: u32 = 3;
 /// At most about eight minutes.
@@ -70,6 +74,8 @@ struct Task {
     leader_epoch: i32,
     /// Not looked at until then (monotonic milliseconds).
     until_ms: i64,
+    /// How often in a row the source could not answer yet.
+    waits: u32,
     segment: Option<Incoming>,
 }
 
@@ -78,6 +84,8 @@ struct Task {
 struct Incoming {
     fill: Fill,
     aborted: Vec<AbortedTxn>,
+    /// Time of the source's newest record in it.
+    newest_ms: i64,
     /// Bytes of the source's segment that have not come yet.
     left_bytes: u64,
 }
@@ -175,6 +183,7 @@ impl BackFill {
                 partition,
                 leader_epoch,
                 until_ms: pause_ms(failed_fills).map_or(0, |pause_ms| mono_ms() + pause_ms),
+                waits: 0,
                 segment: None,
             });
         }
@@ -252,6 +261,10 @@ impl BackFill {
                 }];
                 // As a consumer does: no replica counts it, and only committed records come.
                 FetchRequestToWrite {
+                    replica_id: match is_injected(Fault::FillTruncatedEpoch) {
+                        true => DEBUGGING_CONSUMER_ID,
+                        false => -1,
+                    },
                     max_wait_ms: 0,
                     max_bytes,
                     topics: &[FetchTopicToWrite {
@@ -308,6 +321,7 @@ impl BackFill {
         let Some(task) = self.tasks.front_mut() else {
             return;
         };
+        task.waits = 0;
         let plan = {
             let state = task.partition.lock();
             let is_asked = state.back_fill_end() == Some(end);
@@ -326,6 +340,7 @@ impl BackFill {
                 task.segment = Some(Incoming {
                     fill,
                     aborted,
+                    newest_ms: response.newest_ms,
                     left_bytes,
                 });
             }
@@ -382,9 +397,15 @@ impl BackFill {
     }
 
     fn refused(&mut self, error: ErrorCode) {
-        let Some(task) = self.tasks.pop_front() else {
+        let Some(mut task) = self.tasks.pop_front() else {
             return;
         };
+        // It reads from its files what it has to tell, or does not know yet what is committed.
+        if error == ErrorCode::OFFSET_NOT_AVAILABLE && task.waits < WAITS_MAX {
+            task.waits += 1;
+            task.until_ms = mono_ms() + LOOK_MS;
+            return self.tasks.push_back(task);
+        }
         // With a newer leader the partition comes again.
         if error == ErrorCode::FENCED_LEADER_EPOCH {
             return discard(Some(task));
@@ -417,14 +438,20 @@ enum Wants {
 impl Task {
     fn wants(&mut self) -> Wants {
         self.let_go_of_stale();
-        let state = self.partition.lock();
-        let log = state.log.as_ref().filter(|log| log.is_partial());
-        let Some(log) = log.filter(|_| state.leader_epoch == self.leader_epoch) else {
+        let mut state = self.partition.lock();
+        let leader_log_start = state.leader_log_start;
+        let is_of_epoch = state.leader_epoch == self.leader_epoch;
+        let is_asked = state.back_fill_end().is_some();
+        let log = state.log.as_mut().filter(|log| log.is_partial());
+        let Some(log) = log.filter(|_| is_of_epoch) else {
             return Wants::Nothing;
         };
-        let is_known = state.leader_log_start >= 0;
-        if is_known && log.log_start_offset() <= state.leader_log_start {
+        if leader_log_start >= 0 && log.log_start_offset() <= leader_log_start {
             return Wants::Nothing;
+        }
+        if is_asked && self.segment.is_none() && log.take_back(leader_log_start) {
+            self.partition.unlock_and_write_all(state);
+            return Wants::Later;
         }
         match (state.back_fill_end(), &self.segment) {
             (None, _) => Wants::Later,
@@ -489,7 +516,7 @@ fn complete(
     if !is_its(&partition.lock()) || logs.is_ending() {
         return discard_segment(Some(segment));
     }
-    let finished = segment.fill.finish(&segment.aborted, Now::read().wall_ms);
+    let finished = segment.fill.finish(&segment.aborted, segment.newest_ms);
     let joined = finished.and_then(|mut job| {
         let begun = {
             let mut state = partition.lock();

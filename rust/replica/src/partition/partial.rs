@@ -72,7 +72,9 @@ impl PartitionState {
         let log = self.log.as_ref().filter(|log| log.is_partial())?;
         let end = log.log_start_offset();
         let is_follower = self.role == Role::Follower && self.is_partial(self.node_id);
-        let is_known = self.leader_log_start >= 0 && self.leader_high_watermark >= end;
+        let is_committed =
+            self.leader_high_watermark >= end || is_injected(Fault::FillTruncatedEpoch);
+        let is_known = self.leader_log_start >= 0 && is_committed;
         (is_follower && is_known && end > self.leader_log_start).then_some(end)
     }
 

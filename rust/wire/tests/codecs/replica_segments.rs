@@ -48,7 +48,7 @@ proptest! {
     #[test]
     fn responses(
         error_code in error(),
-        (log_start_offset, begin_offset, size_bytes) in any::<(i64, i64, i64)>(),
+        (log_start_offset, begin_offset, size_bytes, newest_ms) in any::<(i64, i64, i64, i64)>(),
         aborted in some(aborted()),
         change in change(),
     ) {
@@ -57,6 +57,7 @@ proptest! {
             log_start_offset,
             begin_offset,
             size_bytes,
+            newest_ms,
             aborted,
         };
         let mut body = Vec::new();
