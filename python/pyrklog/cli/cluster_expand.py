@@ -48,7 +48,9 @@ def expand(
         None,
     ),
     throttle: str | None = option(
-        "--throttle RATE|auto", "As of `cluster reassign apply`; needs --plan or -w.", None
+        "--throttle RATE|auto",
+        "As of `cluster reassign apply`, for back-fills, too; needs --plan or -w.",
+        None,
     ),
     plan: str | None = option(
         "--plan FILE", "Write the plan there, for `reassign status` and `cancel`.", None
@@ -217,6 +219,7 @@ class _Run:
         return Listing("pyrklog.expansion/1", shown, items, self._cluster_id)
 
     def cancel(self, *, dry_run: bool) -> None:
+        from pyrklog.cli.expansion import filling_brokers
         from pyrklog.cli.reassign_run import name_of, report
         from pyrklog.cli.throttles import Throttles
 
@@ -234,7 +237,9 @@ class _Run:
             else:
                 codes.append(Exit.OK)
                 say(self._options, f"{name_of(place)}: cancelled")
-        Throttles(self._connection, self._admin).end(chosen.keys())
+        throttles = Throttles(self._connection, self._admin)
+        throttles.end(chosen.keys())
+        throttles.set_fill_rate(filling_brokers(self._admin, self._fresh), None)
         exit_with(codes)
 
 

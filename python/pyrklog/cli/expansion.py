@@ -13,6 +13,7 @@ from pyrklog.base.problems import Problem
 from pyrklog.cli.connection import PartitionKey
 from pyrklog.cli.failures import CliError
 from pyrklog.cli.reassign_cluster import ReassignmentAdmin
+from pyrklog.cli.throttles import FILL_RATE
 from pyrklog.protocol.configs import (
     DESCRIBE_CONFIGS,
     DescribeConfigsRequest,
@@ -34,7 +35,6 @@ _ANY_REPLICA = -2
 _OFFSETS_VERSION = 1
 _CONFIGS_VERSION = 1
 _TOPIC, _BROKER = 2, 4
-_FILL_RATE = "pyrklog.expansion.rate"
 _POLICY, _RETENTION_MS, _RETENTION_BYTES = "cleanup.policy", "retention.ms", "retention.bytes"
 
 Options = Mapping[str, Mapping[str, str | None]]
@@ -127,7 +127,7 @@ def from_the_end(admin: ReassignmentAdmin, before: Placement, wanted: Placement)
     """Which partitions of a plan may have new replicas start at the end, and which topics are
     copied for a reason. Raises :class:`CliError` where brokers do not know such replicas."""
     live = [one.broker_id for one in admin.describe().brokers]
-    rates = _fill_rates(admin, live)
+    rates = fill_rates(admin, live)
     silent = [broker for broker in live if broker not in rates]
     if silent:
         raise CliError(Problem.BROKER_AWAY, f"broker {_list(silent)} does not answer")
@@ -139,7 +139,7 @@ def from_the_end(admin: ReassignmentAdmin, before: Placement, wanted: Placement)
     fresh: dict[str, set[int]] = {}
     for place, replicas in wanted.items():
         fresh.setdefault(place[0], set()).update(set(replicas).difference(before[place]))
-    filling = _filling(admin, set().union(*fresh.values()))
+    filling = filling_brokers(admin, set().union(*fresh.values()))
     copied = {}
     for name, one in _options(admin, fresh).items():
         why = why_copied(one, is_filled=fresh[name] <= filling)
@@ -161,7 +161,7 @@ def backlogs(
             asked.setdefault(broker, []).append(place)
     starts = _log_starts(admin, asked)
     options = _options(admin, {topic for topic, _ in moving})
-    filling = _filling(admin, {b for one in moving.values() for b in one.adding_replicas})
+    filling = filling_brokers(admin, {b for one in moving.values() for b in one.adding_replicas})
     found: dict[PartitionKey, list[Backlog]] = {}
     for place, one in moving.items():
         leader_start = starts.get((place, leaders.get(place, -1)))
@@ -217,25 +217,23 @@ def _options(admin: ReassignmentAdmin, topics: Collection[str]) -> Options:
     return {}
 
 
-def _filling(admin: ReassignmentAdmin, brokers: Collection[int]) -> set[int]:
+def filling_brokers(admin: ReassignmentAdmin, brokers: Collection[int]) -> set[int]:
     """Those of the brokers that back-fill."""
-    rates = _fill_rates(admin, brokers)
+    rates = fill_rates(admin, brokers)
     return {broker for broker, rate in rates.items() if rate not in (None, "0")}
 
 
-def _fill_rates(admin: ReassignmentAdmin, brokers: Collection[int]) -> dict[int, str | None]:
+def fill_rates(admin: ReassignmentAdmin, brokers: Collection[int]) -> dict[int, str | None]:
     """The rates of their back-fills, as they tell themselves; None for a broker without the option,
     which does not know replicas that start at the end."""
     requests = {
-        broker: DescribeConfigsRequest(
-            [DescribeConfigsResource(_BROKER, str(broker), [_FILL_RATE])]
-        )
+        broker: DescribeConfigsRequest([DescribeConfigsResource(_BROKER, str(broker), [FILL_RATE])])
         for broker in brokers
     }
     found: dict[int, str | None] = {}
     for broker, told in admin.ask_each(DESCRIBE_CONFIGS, _CONFIGS_VERSION, requests).items():
         options = {one.name: one.value for resource in told.results for one in resource.configs}
-        found[broker] = options.get(_FILL_RATE)
+        found[broker] = options.get(FILL_RATE)
     return found
 
 

@@ -185,6 +185,7 @@ def status(
     why = reassign_past.why_throttled(cluster, wanted, path, cluster_id)
     if why is None:
         throttles.end(wanted)
+        reassign_run.end_fills(throttles, record)
     else:
         typer.echo(f"note: {why}", err=True)
     if watch:

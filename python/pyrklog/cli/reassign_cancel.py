@@ -17,7 +17,7 @@ from pyrklog.cli.options import Settings
 from pyrklog.cli.reassign_cluster import ReassignmentAdmin, target_of
 from pyrklog.cli.reassign_plan import AUTO, check_throttle, render_plan
 from pyrklog.cli.reassign_planning import begin_record, first_record, write_plan
-from pyrklog.cli.reassign_run import Run, listed, name_of, report, settled
+from pyrklog.cli.reassign_run import Run, end_fills, listed, name_of, report, settled
 from pyrklog.cli.throttles import Throttles
 from pyrklog.protocol.errors import ErrorCode
 
@@ -88,6 +88,8 @@ def cancel_moves(
     throttles = Throttles(connection, cluster)
     kept = going | (stays.keys() & moving.keys())
     throttles.end(None if named is None else named.keys() - kept)
+    if not kept:
+        end_fills(throttles, known)
     if record is not None and back is not None:
         # Brokers hear of a cancelled move a moment later.
         settled(cluster, {place: record.before[place] for place in chosen})

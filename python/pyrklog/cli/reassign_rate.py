@@ -1,4 +1,4 @@
-"""The rate of a plan's copies: as it was given, or following what the brokers bear."""
+"""The rate of a plan's copies and back-fills: as given, or following what the brokers bear."""
 
 from __future__ import annotations
 
@@ -32,6 +32,9 @@ class Rate:
         self._given = given
         self._before: Placement = {}
         self._plan: Placement = {}
+        self._filled: Placement = {}
+        self._filling: set[int] = set()
+        """Brokers that back-fill for the plan."""
         self._steps = 0
 
     @property
@@ -39,15 +42,22 @@ class Rate:
         """Whether somebody has to go on looking."""
         return self._auto is not None
 
-    def begin(self, before: Placement, wanted: Placement) -> str:
-        """Sets the rate; returns what to say."""
-        self._before, self._plan = before, wanted
+    def begin(self, before: Placement, wanted: Placement, filled: Placement | None = None) -> str:
+        """Sets the rate; returns what to say. ``filled``: partitions whose new replicas start at
+        the end, and are back-filled."""
+        from pyrklog.cli.expansion import filling_brokers
+
+        self._before, self._plan, self._filled = before, wanted, filled or {}
+        fresh = fresh_brokers(before, self._filled)
+        self._filling = filling_brokers(self._admin, fresh) if fresh else set()
         if self._given != AUTO:
             self.rate_bytes = parse_throttle(self._given)
             told = f"each broker copies at most {amount(self.rate_bytes)}/s"
         else:
             told = self._begin_auto()
-        self._throttles.begin(before, wanted, self.rate_bytes)
+        if wanted or not self._filling:
+            self._throttles.begin(before, wanted, self.rate_bytes)
+        self._throttles.set_fill_rate(self._filling, self.rate_bytes)
         return told
 
     def _begin_auto(self) -> str:
@@ -59,7 +69,9 @@ class Rate:
             self.rate_bytes = parse_throttle(PLAIN_RATE)
             told = "these brokers do not tell how they bear it"
             return f"{told}: each copies at most {amount(self.rate_bytes)}/s"
-        self._sources = reassign_signs.sources(addresses, self._admin.leaders(), self._plan.keys())
+        givers = {key: self._before.get(key, ()) for key in self._filled}
+        leaders = self._admin.leaders()
+        self._sources = reassign_signs.sources(addresses, leaders, self._plan.keys(), givers)
         calm = reassign_signs.read(self._sources)
         self._auto = AutoThrottle(calm.latency_ms)
         self.rate_bytes = self._auto.rate_bytes
@@ -75,11 +87,13 @@ class Rate:
         self._steps += 1
         if self._auto is None:
             return None
-        behind = self._admin.behind(self._plan.keys())
+        behind = self._admin.behind(self._plan.keys() | self._filled.keys())
         rate = self._auto.step(reassign_signs.read(self._sources, behind))
         if abs(rate - self.rate_bytes) < CHANGE_LEAST * self.rate_bytes:
             return None
-        self._throttles.set_rate(rate)
+        if self._plan or not self._filling:
+            self._throttles.set_rate(rate)
+        self._throttles.set_fill_rate(self._filling, rate)
         self.rate_bytes = rate
         return f"at most {amount(rate)}/s now: {self._auto.why}"
 
@@ -92,3 +106,17 @@ class Rate:
         }
         if mine:
             self._throttles.hold(self._before, mine, self.rate_bytes)
+        if moving.keys() & self._filled.keys():
+            self._hold_fills()
+
+    def _hold_fills(self) -> None:
+        from pyrklog.cli.expansion import fill_rates
+
+        rates = fill_rates(self._admin, self._filling)
+        lost = {broker for broker, rate in rates.items() if rate != str(self.rate_bytes)}
+        self._throttles.set_fill_rate(lost, self.rate_bytes)
+
+
+def fresh_brokers(before: Placement, plan: Placement) -> set[int]:
+    """Brokers that get a replica."""
+    return {one for key, after in plan.items() for one in after if one not in before.get(key, ())}

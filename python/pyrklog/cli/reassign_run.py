@@ -30,7 +30,7 @@ from pyrklog.cli.reassign_progress import (
     listing,
     read_moves,
 )
-from pyrklog.cli.reassign_rate import Rate
+from pyrklog.cli.reassign_rate import Rate, fresh_brokers
 from pyrklog.cli.throttles import Throttles, names_of
 from pyrklog.protocol.errors import ErrorCode
 
@@ -101,6 +101,11 @@ class Run:
         wants = self._only_mine(self.record.after)
         return {key: after for key, after in wants.items() if key not in self.record.at_end}
 
+    @property
+    def _filled(self) -> dict[PartitionKey, tuple[int, ...]]:
+        wants = self._only_mine(self.record.after)
+        return {key: after for key, after in wants.items() if key in self.record.at_end}
+
     def carry_out(self, throttle: str | None, *, watch: bool) -> list[Exit]:
         """Begins the batches one after the other, and waits for each but the last; with ``watch``
         for that, too. Returns the partitions' exit codes."""
@@ -124,7 +129,8 @@ class Run:
             if throttle is not None:
                 self._rate = Rate(self._connection, self._admin, throttle)
                 # The plan is throttled as a whole: what was there before is its source.
-                say(self._options, self._rate.begin(self.record.before, self._copying))
+                told = self._rate.begin(self.record.before, self._copying, self._filled)
+                say(self._options, told)
             watch = watch or (self._rate is not None and self._rate.follows)
             codes = self._begin_batches(wanted, before, watch)
             self._end(codes, is_throttled, watch)
@@ -159,8 +165,10 @@ class Run:
             wait_for_directories(self._admin, self._options, self._directories)
             if is_throttled:
                 outlast(lambda: throttles.end(mine, sure=sure))
+                outlast(lambda: end_fills(throttles, self.record))
         elif is_throttled and Exit.OK not in codes and not self._admin.moving().keys() & mine:
             throttles.end(mine, sure=sure)
+            end_fills(throttles, self.record)
 
     def _place(self) -> list[Exit]:
         """Names the directories of new replicas, and begins moves between directories. A refusal
@@ -323,6 +331,13 @@ class Run:
                 say(self._options, told)
         wanted = self._only_mine(self.record.after)
         return conclude(self._admin, self._options, wanted, self._directories)
+
+
+def end_fills(throttles: Throttles, record: Record | None) -> None:
+    """Brokers that a throttled plan had back-fill do so at their own rates again."""
+    if record is not None and record.throttle is not None:
+        filled = {key: record.after[key] for key in record.at_end}
+        throttles.set_fill_rate(fresh_brokers(record.before, filled), None)
 
 
 def watch(

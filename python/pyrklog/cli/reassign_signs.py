@@ -11,7 +11,7 @@ import time
 from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
-from pyrklog.balance.model import PartitionKey
+from pyrklog.balance.model import PartitionKey, Placement
 from pyrklog.balance.throttle import Signs
 from pyrklog.cli.broker_connection import BrokerConnection
 from pyrklog.cli.broker_healths import ask_health, is_ours
@@ -43,11 +43,13 @@ _WAITS = (
 )
 _BROKER = 4
 _CONFIGS_VERSION = 1
+_ANY_REPLICA = -2
+"""As a replica id: followers answer, too."""
 _LIST_OFFSETS_VERSION = 1
 
 
 class Source(NamedTuple):
-    """A broker that gives replicas; ``probe`` is a partition that it leads."""
+    """A broker that gives replicas; ``probe`` is a partition of which it has one."""
 
     number: int
     address: Address
@@ -58,13 +60,19 @@ def sources(
     addresses: Mapping[int, Address],
     leaders: Mapping[PartitionKey, int],
     plan: Collection[PartitionKey],
+    givers: Placement | None = None,
 ) -> list[Source]:
-    """The leaders of the plan's partitions."""
+    """The leaders of the plan's partitions; of those that are back-filled, which ``givers`` has
+    with their replicas, the followers, too."""
     probes: dict[int, PartitionKey] = {}
     for key in sorted(plan):
         leader = leaders.get(key, -1)
         if leader in addresses:
             probes.setdefault(leader, key)
+    for key, replicas in sorted((givers or {}).items()):
+        for broker in replicas:
+            if broker in addresses:
+                probes.setdefault(broker, key)
     return [Source(number, addresses[number], probe) for number, probe in sorted(probes.items())]
 
 
@@ -103,7 +111,8 @@ def _latency_ms(source: Source) -> float | None:
     if source.probe is None:
         return None
     topic, index = source.probe
-    request = ListOffsetsRequest(topics=[ListOffsetsTopic(topic, [ListOffsetsPartition(index)])])
+    asked = [ListOffsetsTopic(topic, [ListOffsetsPartition(index)])]
+    request = ListOffsetsRequest(_ANY_REPLICA, topics=asked)
     best: float | None = None
     try:
         with BrokerConnection(source.address, ASK_TIMEOUT_S) as connection:

@@ -4,6 +4,9 @@ A topic's options name the replicas, a broker's the rate. Several plans may run 
 topics: each one adds, and takes away, only what is named for its own partitions. The rates go with
 the last replica that is named. What brokers tell of options may be a moment old, so a command that
 watches looks now and then whether its own are there still.
+
+Replicas that start at their leaders' ends are throttled otherwise: by the rate of their brokers'
+back-fills, which is an option of a broker, too.
 """
 
 from __future__ import annotations
@@ -27,6 +30,7 @@ from pyrklog.protocol.configs import (
 )
 
 RATES = ("leader.replication.throttled.rate", "follower.replication.throttled.rate")
+FILL_RATE = "pyrklog.expansion.rate"
 LEADERS = "leader.replication.throttled.replicas"
 FOLLOWERS = "follower.replication.throttled.replicas"
 ALL = "*"
@@ -155,6 +159,13 @@ class Throttles:
             note = f"broker {number} does not answer: its rate stays as it is"
             typer.echo(f"note: {note}", err=True)
         self._silent = set(silent)
+
+    def set_fill_rate(self, brokers: Collection[int], rate_bytes: int | None) -> None:
+        """The rate of these brokers' back-fills; None: that of their own options again. One that
+        does not answer keeps its own."""
+        operation, value = (DELETE, None) if rate_bytes is None else (SET, str(rate_bytes))
+        change = [Change(FILL_RATE, operation, value)]
+        self._set("broker", {str(number): change for number in sorted(brokers)})
 
     def named(self, topics: Collection[str] | None = None) -> dict[str, Named]:
         """Topics with throttled replicas; None: of all topics."""

@@ -178,6 +178,21 @@ fn slow_back_fill_goes_on_after_a_kill() {
 }
 
 #[test]
+fn rate_is_changed_while_it_runs() {
+    let mut pair = begun(0);
+    let start = log_start(pair.plane(2));
+    assert_eq!(start, BEFORE);
+    pair.plane(2).plane.set_back_fill_rate(SLOW);
+    eventually("a segment", || {
+        (log_start(pair.plane(2)) < start).then_some(())
+    });
+    assert!(is_partial(&pair), "it goes by the rate");
+    pair.plane(2).plane.set_back_fill_rate(0);
+    pair.plane(2).plane.set_back_fill_rate(FAST);
+    assert_whole(&mut pair);
+}
+
+#[test]
 fn back_fill_goes_on_in_the_next_leader_epoch() {
     let mut pair = begun(SLOW);
     eventually("a segment", || {

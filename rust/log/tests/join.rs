@@ -255,7 +255,7 @@ fn log_without_new_records_keeps_its_producers() {
 fn leaders_log_may_start_within_a_batch() {
     let mut leader = leader();
     let mut replica = replica(&mut leader);
-    let within = leader.contents()[12].0;
+    let within = leader.contents()[16].0;
     leader.log.advance_log_start(within).unwrap();
     while join(&leader, &mut replica.log) {}
     assert_eq!(replica.log.log_start_offset(), within);

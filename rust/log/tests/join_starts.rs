@@ -84,7 +84,7 @@ fn batch_that_holds_the_sources_start_is_taken_back() {
     let mut source = leader();
     let mut leader = leader();
     let mut rig = replica(&mut leader);
-    let within = leader.contents()[12].0;
+    let within = leader.contents()[16].0;
     source.log.advance_log_start(within).unwrap();
     while join(&source, &mut rig.log) {}
     assert_eq!(rig.log.log_start_offset(), within);
@@ -107,7 +107,7 @@ fn batch_that_holds_the_sources_start_is_taken_back() {
 #[test]
 fn ordinary_log_takes_nothing_back() {
     let mut rig = leader();
-    let within = rig.contents()[12].0;
+    let within = rig.contents()[16].0;
     rig.log.advance_log_start(within).unwrap();
     assert!(!rig.log.take_back(0));
     assert_eq!(rig.log.log_start_offset(), within);

@@ -12,6 +12,7 @@ from pyrklog.cli.failures import CliError
 from pyrklog.cli.reassign_cluster import ReassignmentAdmin
 from pyrklog.cli.throttles import (
     APPEND,
+    FILL_RATE,
     FOLLOWERS,
     LEADERS,
     RATES,
@@ -142,10 +143,15 @@ class FakeThrottles(Throttles):
     def rates(self) -> dict[str, str]:
         found = {}
         for (kind, name), options in self.options.items():
-            if kind == "broker" and options:
-                assert options.keys() == set(RATES)
+            if kind == "broker" and options.keys() - {FILL_RATE}:
+                assert options.keys() - {FILL_RATE} == set(RATES)
                 found[name] = options[RATES[0]]
         return found
+
+    @property
+    def fill_rates(self) -> dict[str, str]:
+        known = {name: one for (kind, name), one in self.options.items() if kind == "broker"}
+        return {name: one[FILL_RATE] for name, one in known.items() if FILL_RATE in one}
 
     def _lost_rates(self, brokers: Collection[int]) -> list[int]:
         return [one for one in brokers if str(one) not in self.rates]

@@ -89,9 +89,6 @@ impl Fetchers for FetcherManager {
         let Some(cluster) = &self.services.config.cluster else {
             return;
         };
-        if cluster.back_fill_rate_bytes == 0 {
-            return;
-        }
         let source = {
             let state = partition.lock();
             let node_id = self.services.config.node_id;
