@@ -141,6 +141,21 @@ CLUSTER: Mapping[Problem, Explanation] = {
         ),
         ("apply the plan again, or make one anew: `pyrklog cluster reassign plan`",),
     ),
+    Problem.PROMOTION_REFUSED: Explanation(
+        "`pyrklog cluster expand --promote` deletes what new replicas lack, and somebody may still "
+        "read that, or it is not known that nobody does. Nothing was deleted of this partition.",
+        (
+            "a group has committed an offset that would be deleted",
+            "a consumer has fetched such a record within `pyrklog.expansion.window.ms`",
+            "a broker has started, or a leader was elected, within that time",
+            "the topic is compacted",
+        ),
+        (
+            "wait: back-fill or retention make the replicas whole, too",
+            "`--without-group G` passes over a group that nobody is in",
+            "`pyrklog group seek` moves a group that needs no old records",
+        ),
+    ),
     Problem.BROKER_NOT_FOUND: Explanation(
         "No live broker has this number.",
         ("the broker is down", "a mistyped number, or another cluster"),

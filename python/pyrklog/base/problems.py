@@ -108,6 +108,7 @@ class Problem(Enum):
     REASSIGNMENT_REFUSED = (78, Exit.FAILED, "a reassignment is refused")
     REPLICAS_DO_NOT_FIT = (79, Exit.USAGE, "the replicas do not fit on the brokers")
     NO_LEADER = (80, Exit.TIMED_OUT, "partitions have no leader")
+    PROMOTION_REFUSED = (86, Exit.DIFFERS, "new replicas cannot be promoted early")
     WOULD_BREAK_A_MINIMUM = (92, Exit.FAILED, "replicas cannot leave a broker")
 
     # --- mirror and redrive ---

@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from pyrklog.base.problems import Problem
 from pyrklog.cli.admin_common import connect, say, show
 from pyrklog.cli.failures import CliError, Exit, exit_with
-from pyrklog.cli.options import OnlySaid, Output, OutputFormat, Settings, option
+from pyrklog.cli.options import OnlySaid, Output, OutputFormat, Settings, Yes, option
 
 if TYPE_CHECKING:
     from pyrklog.balance.model import Placement, Replicas
     from pyrklog.cli.connection import Connection, PartitionKey
     from pyrklog.cli.expansion import Start
     from pyrklog.cli.output import Listing
+    from pyrklog.cli.promotion import Promotion
     from pyrklog.protocol.reassignments import OngoingPartitionReassignment
 
 WATCH_INTERVAL_S = 1.0
@@ -57,6 +58,16 @@ def expand(
     ),
     status: bool = option("--status", "Show what new replicas still lack; change nothing.", False),
     cancel: bool = option("--cancel", "Cancel what is not done: earlier replicas stay.", False),
+    promote: bool = option(
+        "--promote",
+        "Delete what new replicas lack, so that they are whole at once. Refused where a group or a "
+        "consumer may need it.",
+        False,
+    ),
+    without_group: list[str] | None = option(
+        "--without-group G", "With --promote: a group that nobody needs; may be repeated.", None
+    ),
+    yes: Yes = False,
     watch: bool = option("-w, --watch", "Wait until nothing of it moves any more.", False),
     dry_run: OnlySaid = False,
     output: Output = OutputFormat.TABLE,
@@ -70,7 +81,10 @@ def expand(
     from pyrklog.cli.reassign_planning import check_names
 
     asked = (mode, throttle, plan) != (None, None, None)
-    _check_arguments(brokers, is_asked=asked, status=status, cancel=cancel)
+    doings = {"--status": status, "--cancel": cancel, "--promote": promote}
+    _check_arguments(brokers, [name for name, is_on in doings.items() if is_on], is_asked=asked)
+    if without_group and not promote:
+        raise CliError(Problem.ARGUMENTS_DISAGREE, "--without-group goes with --promote alone")
     check_throttle(throttle)
     if throttle is not None and plan is None and not watch:
         # Nothing else would know when the throttle is to go.
@@ -86,6 +100,8 @@ def expand(
         run.show_status(watch=watch)
     elif cancel:
         run.cancel(dry_run=dry_run)
+    elif promote:
+        run.promote(frozenset(without_group or ()), dry_run=dry_run, asks=not yes)
     else:
         run.begin(How(throttle, plan, watch, dry_run), is_tail=mode is not Mode.COPY)
 
@@ -242,17 +258,65 @@ class _Run:
         throttles.set_fill_rate(filling_brokers(self._admin, self._fresh), None)
         exit_with(codes)
 
+    def promote(self, passed_over: frozenset[str], *, dry_run: bool, asks: bool) -> None:
+        """Deletes what the new replicas lack, where nobody is known to need it."""
+        from pyrklog.cli.admin_common import confirm
+        from pyrklog.cli.expansion import backlogs
+        from pyrklog.cli.failures import counted, tell
+        from pyrklog.cli.promotion import Findings, wanted
+        from pyrklog.cli.reassign_run import name_of
 
-def _check_arguments(
-    brokers: list[str] | None, *, is_asked: bool, status: bool, cancel: bool
-) -> None:
-    if status and cancel:
-        raise CliError(Problem.ARGUMENTS_DISAGREE, "--status and --cancel exclude each other")
-    if (status or cancel) and is_asked:
-        given = "--status" if status else "--cancel"
-        what = f"{given} takes neither --mode, --throttle nor --plan"
+        found = wanted(backlogs(self._admin, self._moves()))
+        if not found:
+            say(self._options, "nothing to promote: no new replica lacks records")
+            return
+        told = Findings(self._connection, self._admin, [one.key for one in found])
+        codes = []
+        clear = []
+        for one in found:
+            why = told.objections(one, passed_over)
+            for text in why:
+                refused = CliError(Problem.PROMOTION_REFUSED, f"{name_of(one.key)}: {text}")
+                tell(refused)
+                codes.append(refused.code)
+            clear += [] if why else [one]
+        if dry_run:
+            for one in clear:
+                count = counted(one.records, "record")
+                say(self._options, f"{name_of(one.key)}: would lose {count} below {one.start}")
+        elif clear:
+            if asks:
+                names = list(dict.fromkeys(one.key[0] for one in clear))
+                count = counted(sum(one.records for one in clear), "record")
+                confirm(names, f"delete {count} from all replicas")
+            codes += self._promote(clear)
+        exit_with(codes)
+
+    def _promote(self, clear: "list[Promotion]") -> list[Exit]:
+        from pyrklog.cli.failures import counted, tell
+        from pyrklog.cli.reassign_run import name_of
+        from pyrklog.cli.topic_trim import Trim, apply
+
+        trims = [Trim(one.key, one.leader_start, one.start, one.start) for one in clear]
+        done, results = apply(self._connection, trims)
+        for _, error in results:
+            if error is not None:
+                tell(error)
+        for one in done:
+            count = counted(one.records, "record")
+            told = f"{count} below {one.new_start} deleted; its new replicas are whole soon"
+            say(self._options, f"{name_of(one.key)}: {told}")
+        return [code for code, _ in results]
+
+
+def _check_arguments(brokers: list[str] | None, doings: list[str], *, is_asked: bool) -> None:
+    if len(doings) > 1:
+        what = f"{doings[0]} and {doings[1]} exclude each other"
         raise CliError(Problem.ARGUMENTS_DISAGREE, what)
-    if not brokers and not status:
+    if doings and is_asked:
+        what = f"{doings[0]} takes neither --mode, --throttle nor --plan"
+        raise CliError(Problem.ARGUMENTS_DISAGREE, what)
+    if not brokers and doings != ["--status"]:
         what = "no broker is named"
         raise CliError(Problem.ARGUMENT_MISSING, what, "name the new ones with --broker N")
 

@@ -57,12 +57,20 @@ def choose(
 def why_copied(options: Mapping[str, str | None], *, is_filled: bool) -> str | None:
     """Why new replicas of a topic copy it in any case; None if they may start at the end.
     ``is_filled``: their brokers back-fill."""
-    policies = {one.strip() for one in (options.get(_POLICY) or "delete").split(",")}
-    if policies != {"delete"}:
+    if _policies_in(options) != {"delete"}:
         return "it is compacted"
     if not is_filled and not _is_limited(options):
         return "retention deletes nothing of it, and its new brokers back-fill nothing"
     return None
+
+
+def policies(admin: ReassignmentAdmin, topics: Collection[str]) -> dict[str, set[str]]:
+    """How topics are deleted from. Raises :class:`CliError`."""
+    return {name: _policies_in(options) for name, options in _options(admin, topics).items()}
+
+
+def _policies_in(options: Mapping[str, str | None]) -> set[str]:
+    return {one.strip() for one in (options.get(_POLICY) or "delete").split(",")}
 
 
 def _is_limited(options: Mapping[str, str | None]) -> bool:

@@ -143,6 +143,10 @@ REPLICATION = (
         "Bytes a second that this broker fetches of older records, for replicas that started at "
         "their leaders' ends. 0 = none: such replicas wait until retention has deleted them."
     ),
+    long("pyrklog.expansion.window.ms", 600_000, minimum=1_000, maximum=1_200_000).described(
+        "`cluster expand --promote` deletes records that new replicas lack only if no consumer has "
+        "fetched them for so long."
+    ),
     string(
         "replica.selector.class",
         None,

@@ -109,6 +109,7 @@ class ClusterSettings(NamedTuple):
     fetch_backoff_ms: Annotated[int, "replica.fetch.backoff.ms"]
     socket_timeout_ms: Annotated[int, "replica.socket.timeout.ms"]
     back_fill_rate_bytes: Annotated[int, "pyrklog.expansion.rate"]
+    promotion_window_ms: Annotated[int, "pyrklog.expansion.window.ms"]
     reads_by_rack: bool
 
 

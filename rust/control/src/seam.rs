@@ -104,6 +104,8 @@ pub struct ClusterConfig {
     pub socket_timeout_ms: i64,
     /// `pyrklog.expansion.rate`: bytes a second of all back-fills together; 0 is none.
     pub back_fill_rate_bytes: u64,
+    /// `pyrklog.expansion.window.ms`: how long no consumer may have read what a promotion deletes.
+    pub promotion_window_ms: i64,
     /// `replica.selector.class` is rack-aware: consumers are sent to an in-sync follower in their
     /// rack (KIP-392).
     pub reads_by_rack: bool,

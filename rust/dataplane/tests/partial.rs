@@ -9,6 +9,7 @@ use pyrklog_dataplane::seam::*;
 use pyrklog_log::disk::RealDisk;
 use pyrklog_wire::ErrorCode;
 use pyrklog_wire::builder::BatchBuilder;
+use pyrklog_wire::list_offsets::LOWEST_CONSUMED_TIMESTAMP;
 
 /// Records of the leader before the replica comes.
 const BEFORE: i64 = 5;
@@ -280,4 +281,30 @@ fn only_replicas_that_the_controller_lists_get_a_start() {
     produce(&mut pair, 0..5);
     follow(&mut pair, 0, true);
     wait_offsets(pair.plane(2), 0, 5);
+}
+
+/// The lowest offset that consumers have fetched from broker 1.
+fn lowest_consumed(pair: &mut Pair) -> (ErrorCode, i64) {
+    let found = pair
+        .plane(1)
+        .client()
+        .list_offset("t", 0, LOWEST_CONSUMED_TIMESTAMP);
+    (found.error_code, found.offset)
+}
+
+#[test]
+fn a_leader_tells_where_consumers_read_but_not_where_replicas_do() {
+    let mut pair = begun();
+    let nobody = eventually("a whole window", || {
+        let (error, offset) = lowest_consumed(&mut pair);
+        (error == ErrorCode::NONE).then_some(offset)
+    });
+    assert_eq!(nobody, i64::MAX, "the replica reads, and nobody else");
+    pair.plane(1).client().fetch_one("t", 0, BEFORE);
+    assert_eq!(lowest_consumed(&mut pair), (ErrorCode::NONE, BEFORE));
+    pair.plane(1).client().fetch_one("t", 0, 1);
+    assert_eq!(lowest_consumed(&mut pair), (ErrorCode::NONE, 1));
+    // A new leader epoch knows nothing of before.
+    lead(&mut pair, 1, &[2]);
+    assert_ne!(lowest_consumed(&mut pair), (ErrorCode::NONE, 1));
 }

@@ -27,6 +27,7 @@ use parking_lot::Mutex;
 use pyrklog_log::{Appended, Log, LogConfig, Unwritten};
 use pyrklog_wire::ErrorCode;
 
+use crate::consumed::Consumed;
 use crate::directory::Directory;
 use crate::fetch_watch::FetchWatchers;
 use crate::internal_waiters::InternalWaiters;
@@ -202,6 +203,8 @@ pub struct PartitionState {
     pub failed_sources: usize,
     /// Back-fills that failed one after the other.
     pub failed_fills: u32,
+    /// Where consumers read in this leader epoch; of a leader, while there are partial replicas.
+    consumed: Consumed,
     /// Its log could not be opened for lack of space; retried when there is some.
     pub waits_for_space: bool,
     /// Start offset of the leader epoch, while this broker leads.
@@ -250,6 +253,7 @@ impl<D: Directory> Partition<D> {
             beginning: Beginning::Undecided,
             failed_sources: 0,
             failed_fills: 0,
+            consumed: Consumed::default(),
             waits_for_space: false,
             epoch_start: -1,
             took_over_ms: None,
@@ -383,7 +387,11 @@ impl PartitionState {
         self.isr = decision.isr.to_vec();
         self.members = decision.isr.to_vec();
         self.is_held = decision.is_held;
+        let watched = self.consumed().is_some();
         self.partial = decision.partial.to_vec();
+        if is_new_epoch || !watched {
+            self.consumed = Consumed::since(now_ms);
+        }
         if is_new_epoch {
             self.beginning = Beginning::Undecided;
             self.failed_sources = 0;

@@ -23,7 +23,7 @@ use pyrklog_log::{Isolation, Log};
 use pyrklog_wire::ErrorCode;
 use pyrklog_wire::api::key;
 use pyrklog_wire::fetch::{
-    BATCHES_SINCE, DEBUGGING_CONSUMER_ID, FORMAT_1_SINCE, FetchRequest, FetchResponseHead,
+    BACK_FILL_EPOCH, BATCHES_SINCE, FORMAT_1_SINCE, FetchRequest, FetchResponseHead,
     FetchResponseWriter,
 };
 use pyrklog_wire::header::{RequestHeader, encode_response_header};
@@ -43,6 +43,7 @@ use crate::out_queue::OutQueue;
 use crate::outcome::Close;
 use crate::request::Request;
 use pyrklog_base::clock::mono_ms;
+use pyrklog_base::ids::DEBUGGING_REPLICA_ID;
 use pyrklog_base::injected_faults::{Fault, is_injected};
 use pyrklog_control::seam::{CaughtUp, Event};
 use pyrklog_replica::fetch_watch::WatchTerms;
@@ -170,7 +171,7 @@ struct FetchClient<'f> {
 
 /// A planted bug: Kafka's debugging consumer reads what is not committed, and a back-fill as that.
 fn is_uncommitted_fill(request: &FetchRequest) -> bool {
-    is_injected(Fault::FillTruncatedEpoch) && request.replica_id == DEBUGGING_CONSUMER_ID
+    is_injected(Fault::FillTruncatedEpoch) && request.replica_id == DEBUGGING_REPLICA_ID
 }
 
 impl<'f> FetchClient<'f> {
@@ -201,6 +202,7 @@ impl<'f> FetchClient<'f> {
                 understands_zstd: api_version >= ZSTD_SINCE,
                 converts_to: old_format(api_version),
                 marks_only: false,
+                is_of_consumer: !is_replica && request.replica_epoch != BACK_FILL_EPOCH,
                 // Not the turn's begin: the process may have stood still since.
                 asked_ms: mono_ms(),
             },

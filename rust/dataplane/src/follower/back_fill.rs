@@ -13,7 +13,7 @@ use pyrklog_log::{AbortedTxn, Fill, FillError, JoinJob};
 use pyrklog_wire::ErrorCode;
 use pyrklog_wire::api::key;
 use pyrklog_wire::fetch::{
-    DEBUGGING_CONSUMER_ID, FetchPartition, FetchRequestToWrite, FetchResponse, FetchTopicToWrite,
+    BACK_FILL_EPOCH, FetchPartition, FetchRequestToWrite, FetchResponse, FetchTopicToWrite,
 };
 use pyrklog_wire::replica_segments::{
     ReplicaSegmentsRequest, ReplicaSegmentsResponse, SegmentAborted,
@@ -25,6 +25,7 @@ use crate::follower::following::FULL_LOOK_MS;
 use crate::follower::link::LinkError;
 use crate::follower::truncation::write_cut;
 use pyrklog_base::clock::mono_ms;
+use pyrklog_base::ids::DEBUGGING_REPLICA_ID;
 use pyrklog_base::injected_faults::{Fault, is_injected};
 use pyrklog_control::image::Image;
 use pyrklog_control::seam::ClusterConfig;
@@ -262,9 +263,10 @@ impl BackFill {
                 // As a consumer does: no replica counts it, and only committed records come.
                 FetchRequestToWrite {
                     replica_id: match is_injected(Fault::FillTruncatedEpoch) {
-                        true => DEBUGGING_CONSUMER_ID,
+                        true => DEBUGGING_REPLICA_ID,
                         false => -1,
                     },
+                    replica_epoch: BACK_FILL_EPOCH,
                     max_wait_ms: 0,
                     max_bytes,
                     topics: &[FetchTopicToWrite {

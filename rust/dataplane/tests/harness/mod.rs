@@ -83,6 +83,7 @@ pub fn cluster() -> ClusterConfig {
         fetch_response_max_bytes: 10 << 20,
         fetch_backoff_ms: 100,
         back_fill_rate_bytes: 0,
+        promotion_window_ms: 3_000,
         socket_timeout_ms: 5_000,
         reads_by_rack: false,
     }

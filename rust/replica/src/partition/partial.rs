@@ -4,6 +4,7 @@ use pyrklog_log::Log;
 
 use super::standing::{Beginning, Standing};
 use super::{PartitionState, Role};
+use crate::consumed::Consumed;
 use crate::replica_progress::Follower;
 use pyrklog_base::injected_faults::{Fault, is_injected};
 
@@ -11,6 +12,20 @@ impl PartitionState {
     /// Whether the controller lets this replica lack older records for the time being.
     pub fn is_partial(&self, id: i32) -> bool {
         self.partial.contains(&id)
+    }
+
+    /// A consumer fetches there.
+    pub fn note_consumer(&mut self, offset: i64, now_ms: i64) {
+        if self.consumed().is_some() {
+            self.consumed.note(offset, now_ms);
+        }
+    }
+
+    /// Where consumers read. A leader looks while there are partial replicas; followers, which are
+    /// not told of others' state, always do.
+    pub fn consumed(&self) -> Option<&Consumed> {
+        let is_watched = self.leader_to_follow.is_some() || !self.partial.is_empty();
+        is_watched.then_some(&self.consumed)
     }
 
     /// A follower is told where this log ends, and begins there: what its fetches have said until

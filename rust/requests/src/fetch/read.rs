@@ -41,6 +41,8 @@ pub struct View {
     pub converts_to: Option<i8>,
     /// Everything but records.
     pub marks_only: bool,
+    /// Somebody reads, and no replica or back-fill.
+    pub is_of_consumer: bool,
     /// When the request arrived, monotonic milliseconds.
     pub asked_ms: i64,
 }
@@ -359,6 +361,9 @@ fn look_beyond(state: &PartitionState, target: &Target, view: View) -> Result<()
 
 /// The checks and the log's offsets; no records.
 fn begin(state: &mut PartitionState, target: &Target, view: View) -> PartitionRead {
+    if view.is_of_consumer {
+        state.note_consumer(target.fetch_offset, view.asked_ms);
+    }
     let bound = bound(state, view);
     // As in Kafka the epoch comes before leadership: a client with a newer one must not take this
     // broker for the leader.
