@@ -141,21 +141,6 @@ CLUSTER: Mapping[Problem, Explanation] = {
         ),
         ("apply the plan again, or make one anew: `pyrklog cluster reassign plan`",),
     ),
-    Problem.PROMOTION_REFUSED: Explanation(
-        "`pyrklog cluster expand --promote` deletes what new replicas lack, and somebody may still "
-        "read that, or it is not known that nobody does. Nothing was deleted of this partition.",
-        (
-            "a group has committed an offset that would be deleted",
-            "a consumer has fetched such a record within `pyrklog.expansion.window.ms`",
-            "a broker has started, or a leader was elected, within that time",
-            "the topic is compacted",
-        ),
-        (
-            "wait: back-fill or retention make the replicas whole, too",
-            "`--without-group G` passes over a group that nobody is in",
-            "`pyrklog group seek` moves a group that needs no old records",
-        ),
-    ),
     Problem.BROKER_NOT_FOUND: Explanation(
         "No live broker has this number.",
         ("the broker is down", "a mistyped number, or another cluster"),
@@ -186,6 +171,21 @@ CLUSTER: Mapping[Problem, Explanation] = {
         "Partitions have no leader, so that nothing can be written to them or read from them.",
         ("brokers are down", "the topic was just made, and the controller is behind"),
         ("`pyrklog cluster health` names the partitions and why",),
+    ),
+    Problem.PROMOTION_REFUSED: Explanation(
+        "`pyrklog cluster expand --promote` deletes what new replicas lack, and somebody may still "
+        "read that, or it is not known that nobody does. Nothing was deleted of this partition.",
+        (
+            "a group has committed an offset that would be deleted",
+            "a consumer has fetched such a record within `pyrklog.expansion.window.ms`",
+            "a broker has started, or a leader was elected, within that time",
+            "the topic is compacted",
+        ),
+        (
+            "wait: back-fill or retention make the replicas whole, too",
+            "`--without-group G` passes over a group that nobody is in",
+            "`pyrklog group seek` moves a group that needs no old records",
+        ),
     ),
     Problem.WOULD_BREAK_A_MINIMUM: Explanation(
         "A broker is to be emptied or replaced, and a partition would have fewer replicas, fewer "

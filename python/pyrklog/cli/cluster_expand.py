@@ -294,19 +294,19 @@ class _Run:
 
     def _promote(self, clear: "list[Promotion]") -> list[Exit]:
         from pyrklog.cli.failures import counted, tell
+        from pyrklog.cli.promotion import delete
         from pyrklog.cli.reassign_run import name_of
-        from pyrklog.cli.topic_trim import Trim, apply
 
-        trims = [Trim(one.key, one.leader_start, one.start, one.start) for one in clear]
-        done, results = apply(self._connection, trims)
-        for _, error in results:
+        codes = []
+        for one, error in delete(self._connection, clear):
+            codes.append(Exit.OK if error is None else error.code)
             if error is not None:
                 tell(error)
-        for one in done:
+                continue
             count = counted(one.records, "record")
-            told = f"{count} below {one.new_start} deleted; its new replicas are whole soon"
+            told = f"{count} below {one.start} deleted; its new replicas are whole soon"
             say(self._options, f"{name_of(one.key)}: {told}")
-        return [code for code, _ in results]
+        return codes
 
 
 def _check_arguments(brokers: list[str] | None, doings: list[str], *, is_asked: bool) -> None:

@@ -12,7 +12,8 @@
 //! ```
 //!
 //! Written by the restart that begins the log; removed once the log is *whole*, that is, lacks
-//! nothing that its leader has.
+//! nothing that its leader has. Meanwhile `partition.metadata` keeps brokers away that do not know
+//! such logs.
 
 use std::io;
 use std::sync::Arc;
@@ -23,6 +24,7 @@ use crate::folder::Folder;
 use crate::leader_epochs::{EpochEntry, LeaderEpochs};
 use crate::log::Log;
 use crate::names::{self, FileKind};
+use crate::partition_metadata::PartitionMetadata;
 use crate::snapshot::{self, ProducerEntry};
 
 /// Longer files are not read.
@@ -122,6 +124,8 @@ impl WholeJob {
     /// A disk error; the job may be repeated.
     pub fn execute(&self) -> io::Result<()> {
         let disk = self.env.disk();
+        let metadata = self.folder.file(names::PARTITION_METADATA);
+        PartitionMetadata::mark(disk, &metadata, false)?;
         missing_is_fine(disk.remove_file(&self.folder.file(names::PARTIAL)))?;
         disk.sync_dir(&self.folder.path())
     }

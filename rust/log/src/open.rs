@@ -254,7 +254,14 @@ fn check_topic_id(request: &OpenRequest<'_>, folder: &Folder) -> Result<(), Open
     let disk = request.env.disk();
     let path = folder.file(names::PARTITION_METADATA);
     match PartitionMetadata::stored(disk, &path)? {
-        Some(metadata) if metadata.topic_id == expected => Ok(()),
+        Some(metadata) if metadata.topic_id == expected => {
+            // A kill came between both files.
+            let is_whole = metadata.is_partial && !disk.exists(&folder.file(names::PARTIAL))?;
+            match is_whole {
+                true => Ok(PartitionMetadata::mark(disk, &path, false)?),
+                false => Ok(()),
+            }
+        }
         Some(metadata) if metadata.topic_id != [0; 16] => Err(OpenError::TopicIdMismatch {
             path: folder.path().display().to_string(),
             found: partition_metadata::encode_uuid(&metadata.topic_id),
@@ -264,6 +271,7 @@ fn check_topic_id(request: &OpenRequest<'_>, folder: &Folder) -> Result<(), Open
             let content = PartitionMetadata {
                 version: 0,
                 topic_id: expected,
+                is_partial: false,
             }
             .encode();
             Ok(disk::replace_file_unsynced(

@@ -19,6 +19,7 @@ use crate::log::Log;
 use crate::names::{self, FileKind, INDEX_FILES};
 use crate::offset_index::OffsetIndex;
 use crate::open::{Expiry, Loaded, Loader, OpenError, OpenReport, OpenState, spare};
+use crate::partition_metadata::PartitionMetadata;
 use crate::position::LogPosition;
 use crate::scan::{BatchScanner, WALK_CHUNK_BYTES};
 use crate::segment::{Segment, SegmentBytes};
@@ -264,6 +265,8 @@ impl TruncateJob {
             let epochs = self.folder.file(names::LEADER_EPOCH_CHECKPOINT);
             missing_is_fine(disk.remove_file(&epochs))?;
             missing_is_fine(disk.remove_file(&self.folder.file(names::PARTIAL)))?;
+            let metadata = self.folder.file(names::PARTITION_METADATA);
+            PartitionMetadata::mark(disk, &metadata, self.at_end.is_some())?;
         }
         if let Some(start) = &self.at_end {
             start.write(disk, &self.folder)?;

@@ -107,6 +107,37 @@ fn whole_log_is_an_ordinary_one_also_after_a_restart() {
     assert_eq!(replica.log.log_start_offset(), 7);
 }
 
+/// The first two lines are all that a broker reads that does not know partial logs.
+fn is_hidden_from_older_brokers(rig: &Rig) -> bool {
+    let text = String::from_utf8(rig.file("partition.metadata")).unwrap();
+    let mut lines = text.lines();
+    let id = lines.nth(1).unwrap();
+    let is_marked = lines.next() == Some("partial: true");
+    assert_eq!(is_marked, id != "topic_id: BwcHBwcHBwcHBwcHBwcHBw");
+    is_marked
+}
+
+#[test]
+fn older_brokers_refuse_a_partial_log() {
+    let mut replica = Rig::new(small());
+    assert!(!is_hidden_from_older_brokers(&replica));
+    begin(&mut replica.log, &start_of(&leader().log.end_state()));
+    assert!(is_hidden_from_older_brokers(&replica));
+    replica.restart_killed();
+    assert!(replica.log.is_partial() && is_hidden_from_older_brokers(&replica));
+    // As in a copy that was moved from another directory.
+    replica.put_file(
+        "partition.metadata",
+        b"version: 0\ntopic_id: BwcHBwcHBwcHBwcHBwcHBw",
+    );
+    replica.restart_clean();
+    assert!(is_hidden_from_older_brokers(&replica));
+    replica.log.whole_job().unwrap().execute().unwrap();
+    assert!(!is_hidden_from_older_brokers(&replica));
+    replica.restart_clean();
+    assert!(!replica.log.is_partial() && !is_hidden_from_older_brokers(&replica));
+}
+
 #[test]
 fn log_that_restarts_otherwise_is_not_partial() {
     let mut replica = Rig::new(small());
@@ -114,7 +145,7 @@ fn log_that_restarts_otherwise_is_not_partial() {
     let mut job = replica.log.begin_restart(3, 1_000, EXPIRATION_MS).unwrap();
     let result = job.execute();
     replica.log.complete_truncation(job, result);
-    assert!(!replica.log.is_partial());
+    assert!(!replica.log.is_partial() && !is_hidden_from_older_brokers(&replica));
     assert_eq!(replica.log.producer_count(), 0);
     assert!(!replica.files().contains(&"partial".to_owned()));
 }

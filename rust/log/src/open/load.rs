@@ -16,6 +16,7 @@ use crate::open::files::FolderFiles;
 use crate::open::producers::Expiry;
 use crate::open::unwritten::Unwritten;
 use crate::open::{OpenError, OpenReport, OpenState, files};
+use crate::partition_metadata::PartitionMetadata;
 use crate::producer_state::ProducerStates;
 use crate::segment::{ActiveSegment, Segment};
 use crate::transaction_index::TransactionIndex;
@@ -179,8 +180,11 @@ impl Loader<'_> {
         if !files.is_partial {
             return Ok(None);
         }
+        let disk = self.env.disk();
         let path = self.folder.file(names::PARTIAL);
-        let content = disk::read_file(self.env.disk(), &path, PARTIAL_BYTES_MAX)?;
+        let content = disk::read_file(disk, &path, PARTIAL_BYTES_MAX)?;
+        // A copy that was moved here from another directory says nothing yet.
+        PartitionMetadata::mark(disk, &self.folder.file(names::PARTITION_METADATA), true)?;
         Ok(Some(content.into()))
     }
 
