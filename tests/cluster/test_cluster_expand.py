@@ -94,11 +94,13 @@ def moving(cluster: BrokerCluster, topic: str) -> dict[int, dict[str, Any]]:
     return {one["partition"]: one for one in found if one["topic"] == topic}
 
 
-def delete_all(admin: AdminClient, topic: str) -> None:
-    """Another replica may lead once the new ones are whole, while the answer waits for others."""
+def delete_all(cluster: BrokerCluster, topic: str) -> None:
+    """Another replica may lead once the new ones are whole, while the answer waits for others. A
+    client goes on to ask the leader that it knows."""
     places = [TopicPartition(topic, index, RECORDS) for index in range(PARTITIONS)]
 
     def is_done() -> bool:
+        admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
         done = admin.delete_records(places).values()
         errors = [one.exception(30) for one in done]
         codes = {error.args[0].code() for error in errors if error is not None}
@@ -109,7 +111,7 @@ def delete_all(admin: AdminClient, topic: str) -> None:
 
 
 def test_new_broker_starts_at_the_ends_and_joins_when_retention_has_passed(
-    cluster: BrokerCluster, admin: AdminClient, topic: str, make: Make, tmp_path: Path
+    cluster: BrokerCluster, topic: str, make: Make, tmp_path: Path
 ) -> None:
     make()
     before = replicas(cluster, topic)
@@ -144,7 +146,7 @@ def test_new_broker_starts_at_the_ends_and_joins_when_retention_has_passed(
     # Each record is there for who reads from the beginning.
     count = PARTITIONS * RECORDS
     assert len(consume(cluster, topic, count, f"of {topic}")) == count
-    delete_all(admin, topic)
+    delete_all(cluster, topic)
     command(cluster, "expand", "--status", "-t", topic, "-w", "-q")
     assert replicas(cluster, topic) == before | wanted
     out, _ = command(cluster, "reassign", "status", str(plan))
@@ -205,7 +207,7 @@ def test_copy_mode_copies(cluster: BrokerCluster, topic: str, make: Make) -> Non
 
 
 def test_a_plan_is_applied_from_the_end(
-    cluster: BrokerCluster, admin: AdminClient, topic: str, make: Make, tmp_path: Path
+    cluster: BrokerCluster, topic: str, make: Make, tmp_path: Path
 ) -> None:
     make()
     file = tmp_path / "plan.json"
@@ -213,7 +215,7 @@ def test_a_plan_is_applied_from_the_end(
     file.write_text(json.dumps({"version": 1, "partitions": [target]}))
     command(cluster, "reassign", "apply", str(file), "--from-end")
     wait_until(lambda: moving(cluster, topic)[0]["partial"], "it does not start at the end")
-    delete_all(admin, topic)
+    delete_all(cluster, topic)
     command(cluster, "reassign", "status", str(file), "-w", "-q")
     assert replicas(cluster, topic)[0] == [NEW, 1]
 
@@ -246,7 +248,7 @@ def test_throttle_is_that_of_back_fills_while_they_last(
 
 
 def test_promotion_is_refused_with_reasons_until_nobody_needs_the_records(
-    cluster: BrokerCluster, admin: AdminClient, topic: str, make: Make
+    cluster: BrokerCluster, topic: str, make: Make
 ) -> None:
     make()
     words = ["expand", "--broker", str(NEW), "-t", topic]

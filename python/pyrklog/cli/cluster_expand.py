@@ -298,7 +298,7 @@ class _Run:
         from pyrklog.cli.reassign_run import name_of
 
         codes = []
-        for one, error in delete(self._connection, clear):
+        for one, error in delete(self._connection, self._admin, clear):
             codes.append(Exit.OK if error is None else error.code)
             if error is not None:
                 tell(error)

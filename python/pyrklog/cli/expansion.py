@@ -167,7 +167,7 @@ def backlogs(
     for place, one in moving.items():
         for broker in {leaders.get(place, -1), *one.adding_replicas}:
             asked.setdefault(broker, []).append(place)
-    starts = _log_starts(admin, asked)
+    starts = log_starts(admin, asked)
     options = _options(admin, {topic for topic, _ in moving})
     filling = filling_brokers(admin, {b for one in moving.values() for b in one.adding_replicas})
     found: dict[PartitionKey, list[Backlog]] = {}
@@ -245,7 +245,7 @@ def fill_rates(admin: ReassignmentAdmin, brokers: Collection[int]) -> dict[int, 
     return found
 
 
-def _log_starts(
+def log_starts(
     admin: ReassignmentAdmin, wanted: Mapping[int, Collection[PartitionKey]]
 ) -> dict[tuple[PartitionKey, int], int]:
     """Log starts of replicas, from their brokers; without those that do not tell."""

@@ -8,11 +8,10 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from pyrklog.cli.connection import Connection, PartitionKey
-from pyrklog.cli.expansion import Backlog, policies
+from pyrklog.cli.expansion import Backlog, log_starts, policies
 from pyrklog.cli.failures import CliError
 from pyrklog.cli.group_state import committed_offsets, list_groups
 from pyrklog.cli.reassign_cluster import ReassignmentAdmin
-from pyrklog.cli.topic_details import query_offsets
 from pyrklog.cli.topic_trim import Trim, apply
 from pyrklog.protocol.configs import (
     DESCRIBE_CONFIGS,
@@ -112,21 +111,21 @@ def objections(
 
 
 def delete(
-    connection: Connection, promoted: Sequence[Promotion]
+    connection: Connection, admin: ReassignmentAdmin, promoted: Sequence[Promotion]
 ) -> list[tuple[Promotion, CliError | None]]:
     """Deletes the records; returns why it failed. A new replica that is whole may lead before the
     former leader has answered, which then does not know what has become of it."""
-    from confluent_kafka.admin import OffsetSpec
-
     trims = [Trim(one.key, one.leader_start, one.start, one.start) for one in promoted]
     _, results = apply(connection, trims)
-    failed = [one for one, (_, error) in zip(promoted, results, strict=True) if error is not None]
-    starts: Mapping[PartitionKey, int] = {}
-    if failed:
-        starts = query_offsets(connection, [one.key for one in failed], OffsetSpec.earliest())
+    errors = {one.key: error for one, (_, error) in zip(promoted, results, strict=True)}
+    leaders = admin.leaders()
+    asked: dict[int, list[PartitionKey]] = {}
+    for key, error in errors.items():
+        if error is not None:
+            asked.setdefault(leaders.get(key, -1), []).append(key)
+    starts = {key: start for (key, _), start in log_starts(admin, asked).items()}
     return [
-        (one, None if starts.get(one.key, -1) >= one.start else error)
-        for one, (_, error) in zip(promoted, results, strict=True)
+        (one, None if starts.get(one.key, -1) >= one.start else errors[one.key]) for one in promoted
     ]
 
 

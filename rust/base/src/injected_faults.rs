@@ -36,7 +36,7 @@ pub enum Fault {
     JoinPartial,
     /// A partial replica that the controller does not know as one keeps its log.
     KeepUnlisted,
-    /// A back-fill takes records that are not committed, of any leader epoch, from sources in any.
+    /// A back-fill takes records that are not committed, of any leader epoch, from any replica.
     FillTruncatedEpoch,
     /// A back-filled segment ends before its last batch.
     FillLeavesGap,

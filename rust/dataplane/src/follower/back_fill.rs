@@ -125,7 +125,11 @@ pub fn source_of(
         endpoint.and_then(|endpoint| endpoint.rack.map(str::to_owned))
     };
     let own_rack = rack_of(node_id);
-    let mut others: Vec<i32> = state.isr.clone();
+    // Others may have what was cut elsewhere: a planted bug asks them, too.
+    let mut others: Vec<i32> = match is_injected(Fault::FillTruncatedEpoch) {
+        true => state.replicas.clone(),
+        false => state.isr.clone(),
+    };
     others.retain(|broker| *broker != node_id && *broker != leader);
     others.sort_unstable();
     // Partitions with the same replicas are spread over them.
