@@ -45,7 +45,7 @@ from pyrklog.membership.store_connection import store_connection
 from pyrklog.metastore import znodes
 from pyrklog.metastore.interface import Metastore, SessionExpiredError, StoreFailedError
 from pyrklog.observability.sources import Sources, Stage
-from pyrklog.observability.start import Listeners, Observability, bound_address, prepared
+from pyrklog.observability.start import Http, Observability, bound_address, prepared
 from pyrklog.plane.core_plane import Plane, api_table, memory_bytes
 from pyrklog.plane.plane_settings import plane_settings
 from pyrklog.plane.seam import PlaneSettings
@@ -131,7 +131,7 @@ class Broker:
         self._groups: GroupManager | None = None
         self._lag = Lag()
         self._clients = ClientTable(lambda: {row.key: row.name for row in api_table()})
-        self._http: Listeners = ()
+        self._http = Http()
         self._loaded = trio.Event()
 
     def stop(self) -> None:
@@ -205,7 +205,7 @@ class Broker:
         node_id, store = member.node_id, member.store
         in_cluster = self.config.zookeeper is not None
         early, late = self._endpoints(plane)
-        self.http_address = bound_address(self._http)
+        self.http_address = bound_address(self._http.listeners)
         if not in_cluster:
             await self._adopt(node_id, cluster_id, store, plane)
         metadata = Metadata(node_id, self.config, store, plane)

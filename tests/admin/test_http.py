@@ -245,6 +245,17 @@ def test_an_address_that_is_taken() -> None:
         given.close()
 
 
+def test_where_kafkas_port_is_taken_too_there_is_one_message() -> None:
+    port = next(port for port in (free_port() for _ in range(100)) if is_free(port + 100))
+    with socket.create_server(("127.0.0.1", port)), socket.create_server(("127.0.0.1", port + 100)):
+        given = TestBroker(port=port, options={"pyrklog.http.listener": ""})
+        with pytest.raises(BrokerExited, match=f"127.0.0.1:{port} is taken") as caught:
+            given.start()
+        assert "http_unavailable" not in str(caught.value)
+        assert str(port + 100) not in str(caught.value)
+        given.close()
+
+
 def test_the_default_port_is_above_kafkas_and_may_be_taken() -> None:
     port = next(port for port in (free_port() for _ in range(100)) if is_free(port + 100))
     with TestBroker(port=port, options={"pyrklog.http.listener": ""}) as broker:

@@ -191,7 +191,10 @@ def test_subscriptions_of_client_metrics(run: Run, topic: str) -> None:
     await_value(run, "client-metrics", topic, "interval.ms", "60000")
     assert entries(run, "client-metrics", topic)["interval.ms"]["source"] == "client-metrics"
     told = run("config", "alter", "client-metrics", topic, "--unset", "interval.ms")
-    assert told == f"client-metrics {topic}: interval.ms 60000 -> default\n"
+    assert told.splitlines() == [
+        f"client-metrics {topic}: interval.ms 60000 -> 300000",
+        f"client-metrics {topic}: no option is set any more, so the subscription is gone",
+    ]
     wait_until(lambda: topic not in listed(), "the subscription without options is listed still")
     told = run("config", "describe", "client-metrics", topic, code=4)
     assert f"there is no subscription {topic} to client metrics" in told
@@ -205,6 +208,71 @@ def test_items_of_client_metrics_are_added_and_taken(broker: Any, topic: str) ->
     run(*alter, "--subtract", "metrics=a.", "--set", "match=client_id=x")
     found = entries(run, "client-metrics", topic)
     assert (found["metrics"]["value"], found["match"]["value"]) == ("b.", "client_id=x")
+
+
+def test_a_subscription_without_an_interval_has_kafkas_default(run: Run, topic: str) -> None:
+    alter = ["config", "alter", "client-metrics", topic]
+    run(*alter, "--set", "interval.ms=60000", "--set", "metrics=a.")
+    wait_until(
+        lambda: "metrics" in entries(run, "client-metrics", topic), "the subscription is not there"
+    )
+    told = run(*alter, "--unset", "interval.ms")
+    assert told == f"client-metrics {topic}: interval.ms 60000 -> 300000\n"
+    # Apache Kafka 3.9 tells only what is set.
+    await_value(run, "client-metrics", topic, "metrics", "a.")
+    told = run(*alter, "--unset", "metrics", "--dry-run")
+    assert told.splitlines() == [
+        f"client-metrics {topic}: metrics a. -> - (not done)",
+        f"client-metrics {topic}: no option is set any more, so the subscription is gone (not done)",
+    ]
+
+
+def test_levels_of_loggers(run: Run) -> None:
+    number = broker_number(run)
+    alter = ["config", "alter", "broker-loggers", number]
+    found = entries(run, "broker-loggers", number)
+    root = found["root"]["value"]
+    # A logger of ours, and one of Kafka's.
+    name = "groups" if "groups" in found else "kafka.server.KafkaApis"
+    level = found[name]["value"]
+    assert found[name]["source"] == "dynamic-broker-logger"
+    other = "DEBUG" if level != "DEBUG" else "ERROR"
+    told = run(*alter, "--set", f"{name}={other.lower()}", "--dry-run")
+    assert told == f"broker-loggers {number}: {name} {level} -> {other} (not done)\n"
+    assert entries(run, "broker-loggers", number, "-k", name)[name]["value"] == level
+    try:
+        told = run(*alter, "--set", f"{name}={other.lower()}")
+        assert told == f"broker-loggers {number}: {name} {level} -> {other}\n"
+        (only,) = entries(run, "broker-loggers", number, "-k", name).values()
+        assert (only["value"], only["read_only"]) == (other, False)
+        assert name in entries(run, "broker-loggers", number, "--changed")
+        assert f"{name} " in run("config", "diff", "broker-loggers", number, code=8)
+    finally:
+        told = run(*alter, "--unset", name)
+    inherited = entries(run, "broker-loggers", number)[name]
+    assert inherited["value"] == inherited["default"]
+    assert told == f"broker-loggers {number}: {name} {other} -> {inherited['value']}\n"
+    assert run("config", "describe", "broker-loggers", number, "-k", "root").split()[-2:] == [
+        "dynamic-broker-logger",
+        root,
+    ]
+
+
+def test_levels_that_are_refused(broker: Any) -> None:
+    run = runner(broker.bootstrap)
+    number = broker_number(run)
+    alter = ["config", "alter", "broker-loggers", number]
+    assert "Valid log levels are DEBUG, ERROR" in run(*alter, "--set", "root=loud", code=1)
+    assert "did you mean groups?" in run(*alter, "--set", "group=DEBUG", code=1)
+    assert "did you mean groups?" in run(*alter, "--unset", "group", code=1)
+    assert "Removing the log level of the root" in run(*alter, "--unset", "root", code=1)
+    assert "is no list" in run(*alter, "--append", "groups=DEBUG", code=2)
+    assert "give --set groups=DEBUG" in run(*alter, "groups=DEBUG", code=2)
+    describe = ["config", "describe", "broker-loggers"]
+    told = run(*describe, "default", code=2)
+    assert "a broker's name is its number, not 'default'" in told
+    assert "did you mean groups?" in run(*describe, number, "-k", "group", code=4)
+    assert "which broker?" in run(*describe, code=2)
 
 
 def test_wrong_client_metrics_are_refused(broker: Any, topic: str) -> None:

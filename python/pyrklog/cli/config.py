@@ -3,13 +3,14 @@
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from pyrklog.base.problems import Problem
 from pyrklog.cli.admin_common import connect, say, show
-from pyrklog.cli.config_kinds import ALL_BROKERS, Kind
+from pyrklog.cli.config_kinds import ALL_BROKERS, OF_ONE_BROKER, Kind
 from pyrklog.cli.failures import CliError, Exit, counted, exit_with, refuse_empty, tell
 from pyrklog.cli.options import (
     CONNECTION,
@@ -28,14 +29,15 @@ if TYPE_CHECKING:
     from pyrklog.cli.config_cluster import ConfigAdmin, Entry, Operation
 
 app = command_group(
-    "Explain, describe, change and compare options of topics, brokers and client metrics."
+    "Explain, describe, change, compare and convert options of brokers, topics and more."
 )
 
 OfKind = Annotated[
     Kind,
     argument(
-        "topic|broker|client-metrics",
-        "Client metrics: subscriptions to metrics that clients push (KIP-714).",
+        "topic|broker|broker-loggers|client-metrics",
+        "Loggers: levels of a broker's log (KIP-412). Client metrics: subscriptions to metrics "
+        "that clients push (KIP-714).",
         case_sensitive=False,
     ),
 ]
@@ -90,21 +92,30 @@ def describe(
 
     _refuse_empty(names or [], only)
     if not names and kind is not Kind.CLIENT_METRICS:
-        raise CliError(Problem.ARGUMENT_MISSING, f"which {kind.value}?", "name one or more")
+        raise CliError(Problem.ARGUMENT_MISSING, f"which {_noun(kind)}?", "name one or more")
     from pyrklog.cli.config_cluster import with_unset
+
+    loggers = kind is Kind.BROKER_LOGGERS
 
     with _admin(options, kind) as admin:
         admin.refuse_missing(names or ())
         names = names or admin.subscriptions()
-        found = admin.describe(list(dict.fromkeys(names)), only or ())
+        # What a logger inherits is known beside the others only.
+        found = admin.describe(list(dict.fromkeys(names)), () if loggers else only or ())
         if kind is Kind.BROKER:
             found = {name: with_unset(name, entries, only) for name, entries in found.items()}
         if changed:
             found = {
-                name: [one for one in entries if one.source != "default"]
+                name: [one for one in entries if _is_changed(kind, one)]
                 for name, entries in found.items()
             }
         wanted = only if only and not changed else ()
+        _refuse_missing(kind, found, wanted if loggers else ())
+        if loggers and only:
+            found = {
+                name: [one for one in entries if one.name in only]
+                for name, entries in found.items()
+            }
         # A heading above nothing would look like an answer.
         shown = {
             name: entries
@@ -116,6 +127,16 @@ def describe(
         if shown or not names:
             config_tables.print_described(kind, shown, output, admin.cluster_id)
         _refuse_missing(kind, found, wanted)
+
+
+def _noun(kind: Kind) -> str:
+    """What the names of this kind stand for."""
+    return Kind.BROKER.value if kind is Kind.BROKER_LOGGERS else kind.value
+
+
+def _is_changed(kind: Kind, one: "Entry") -> bool:
+    """Of loggers it is known only whether their level is the one that they would inherit."""
+    return one.value != one.default if kind is Kind.BROKER_LOGGERS else one.source != "default"
 
 
 def _refuse_empty(names: Sequence[str], only: Sequence[str] | None = None) -> None:
@@ -131,8 +152,9 @@ def _refuse_missing(kind: Kind, found: "dict[str, list[Entry]]", only: Sequence[
     from pyrklog.config.topic import TOPIC_OPTIONS_BY_NAME
 
     tables = {Kind.TOPIC: TOPIC_OPTIONS_BY_NAME, Kind.CLIENT_METRICS: client_metrics.OPTIONS}
-    known = list(tables.get(kind, OPTIONS))
     for name, entries in found.items():
+        loggers = kind is Kind.BROKER_LOGGERS
+        known = [one.name for one in entries] if loggers else list(tables.get(kind, OPTIONS))
         missing = [one for one in only if all(one != entry.name for entry in entries)]
         if missing and name != ALL_BROKERS:
             what = f"{kind} {name} has no option {missing[0]}"
@@ -161,11 +183,16 @@ def alter(
 ) -> None:
     """Change options; others stay as they are.
 
-    A broker's NAME is its number, or "default" for what holds for all of them.
+    A broker's NAME is its number, or "default" for what holds for all of them. Levels of loggers
+    (`--set LOGGER=DEBUG`) hold until the broker ends.
     """
     _refuse_empty(names)
     _refuse_pairs(kind, names)
     operations = _operations(set_, unset, append, subtract)
+    if kind is Kind.BROKER_LOGGERS:
+        from pyrklog.cli.config_loggers import spelled
+
+        operations = spelled(operations)
     names = list(dict.fromkeys(names))
     from pyrklog.cli.config_cluster import altered_lines, refuse_unknown
     from pyrklog.cli.config_effect import remarks
@@ -199,9 +226,9 @@ def alter(
 def _refuse_pairs(kind: Kind, names: Sequence[str]) -> None:
     """Nothing of these kinds has a name with an equals sign."""
     pair = next((name for name in names if "=" in name), None)
-    if pair is not None and kind in (Kind.TOPIC, Kind.BROKER):
+    if pair is not None and kind is not Kind.CLIENT_METRICS:
         raise CliError(
-            Problem.ARGUMENT_VALUE, f"{pair} is no name of a {kind.value}", f"give --set {pair}"
+            Problem.ARGUMENT_VALUE, f"{pair} is no name of a {_noun(kind)}", f"give --set {pair}"
         )
 
 
@@ -230,6 +257,25 @@ def _operations(
     return found
 
 
+@command(app, "convert", "quiet")
+def convert_file(
+    options: Settings,
+    file: Path = argument("FILE"),
+    form: str | None = option("--to FORM", "toml or properties; default: the other form.", None),
+    out: Path | None = option("-o, --out FILE", "Write a new file; default: print it.", None),
+) -> None:
+    """Turn a server.properties into TOML, or TOML into it; say what its options do here.
+
+    A broker starts with both alike, and comments stay. Options that have no effect, and what to set
+    instead, are named on standard error. Exit code 8 if a broker would not start with it.
+    """
+    from pyrklog.cli.config_convert import convert
+
+    code = convert(file, form, out, quiet=options.quiet)
+    if code:
+        raise typer.Exit(code)
+
+
 @command(app, "diff", *CONNECTION)
 def diff(
     options: Settings,
@@ -249,7 +295,7 @@ def diff(
     from pyrklog.cli.config_diff import difference, is_of_all_brokers
 
     _refuse_empty(names or [])
-    if not names and kind is not Kind.BROKER:
+    if not names and kind not in OF_ONE_BROKER:
         raise CliError(Problem.ARGUMENT_MISSING, f"which {kind.value}?", "name one or more")
     with _admin(options, kind) as admin:
         wanted = list(dict.fromkeys(names or admin.broker_names))

@@ -13,7 +13,8 @@ from pyrklog.cli.cluster_requests import (
     refused,
 )
 from pyrklog.cli.config_effect import broker_option, default_of
-from pyrklog.cli.config_kinds import ALL_BROKERS, Kind
+from pyrklog.cli.config_kinds import ALL_BROKERS, OF_ONE_BROKER, Kind
+from pyrklog.cli.config_loggers import level_after, with_inherited
 from pyrklog.cli.connection import missing_topic
 from pyrklog.cli.failures import CliError
 from pyrklog.cli.option_advice import like_option, like_or_listed
@@ -50,9 +51,13 @@ class Operation(NamedTuple):
     value: str | None
     number: int
 
+    @property
+    def is_of_list(self) -> bool:
+        return self.number in (APPEND, SUBTRACT)
+
 
 SET, DELETE, APPEND, SUBTRACT = range(4)
-_TYPES = {Kind.TOPIC: 2, Kind.BROKER: 4, Kind.CLIENT_METRICS: 16}
+_TYPES = {Kind.TOPIC: 2, Kind.BROKER: 4, Kind.BROKER_LOGGERS: 8, Kind.CLIENT_METRICS: 16}
 _ONLY_OURS = "pyrklog.data.dir"
 _SOURCES = {
     1: "topic",
@@ -197,7 +202,9 @@ class ConfigAdmin:
                 code = error_code(one.error_code)
                 if code is not ErrorCode.NONE:
                     raise self._refusal(name, code, one.error_message)
-                entries = (entry_of(self._kind, name, entry) for entry in one.configs)
+                entries = [entry_of(self._kind, name, entry) for entry in one.configs]
+                if self._kind is Kind.BROKER_LOGGERS:
+                    entries = with_inherited(entries)
                 found[name] = sorted(entries, key=lambda entry: entry.name)
         for name in names:
             if name not in found:
@@ -244,7 +251,9 @@ class ConfigAdmin:
     def _addressed(self, names: Sequence[str]) -> Iterable[tuple[Address | None, Sequence[str]]]:
         """Whom to ask for which resources: a broker's own options only itself (None: any)."""
         names = list(dict.fromkeys(names))
-        own = [name for name in names if self._kind is Kind.BROKER and name != ALL_BROKERS]
+        of_one = self._kind in OF_ONE_BROKER
+        of_all = ALL_BROKERS if self._kind is Kind.BROKER else None
+        own = [name for name in names if of_one and name != of_all]
         for name in own:
             yield self._address(name), [name]
         others = [name for name in names if name not in own]
@@ -257,7 +266,8 @@ class ConfigAdmin:
     def _address(self, name: str) -> Address:
         number = int(name) if name.isascii() and name.isdecimal() and len(name) < 11 else -1
         if str(number) != name:
-            what = f"a broker's name is its number, or {ALL_BROKERS}, not {name!r}"
+            or_all = f", or {ALL_BROKERS}" if self._kind is Kind.BROKER else ""
+            what = f"a broker's name is its number{or_all}, not {name!r}"
             raise CliError(Problem.ARGUMENT_VALUE, what)
         if number not in self._brokers:
             known = ", ".join(self.broker_names)
@@ -288,9 +298,13 @@ def refuse_others(settings: Settings, fix: str) -> None:
 
 def _own_source(kind: Kind, name: str) -> int:
     """The source of values that were set on the resource itself at run time."""
-    if kind is not Kind.BROKER:
-        return Source.TOPIC if kind is Kind.TOPIC else Source.CLIENT_METRICS
-    return Source.DYNAMIC_DEFAULT_BROKER if name == ALL_BROKERS else Source.DYNAMIC_BROKER
+    if kind is Kind.BROKER:
+        return Source.DYNAMIC_DEFAULT_BROKER if name == ALL_BROKERS else Source.DYNAMIC_BROKER
+    return {
+        Kind.TOPIC: Source.TOPIC,
+        Kind.BROKER_LOGGERS: Source.DYNAMIC_BROKER_LOGGER,
+        Kind.CLIENT_METRICS: Source.CLIENT_METRICS,
+    }[kind]
 
 
 def entry_of(kind: Kind, name: str, one: DescribeConfigsResourceResult) -> Entry:
@@ -389,13 +403,35 @@ def altered_lines(
         if one.number == SET:
             new = "(hidden)" if known is not None and known.is_hidden else _shown(one.value)
         elif one.number == DELETE:
-            new = "default" if known is None or known.unset is None else known.unset
+            new = _value_unset(kind, one.option, before, operations)
         else:
             had = _list_before(kind, name, one.option, known)
             new = _with_items(had, one.value or "", is_added=one.number == APPEND)
         remark = f" ({remarks[one.option]})" if one.option in remarks else ""
         lines.append(f"{kind} {name}: {one.option} {old or '-'} -> {new or '-'}{remark}")
+    if kind is Kind.CLIENT_METRICS and not _is_left(before, operations):
+        lines.append(f"{kind} {name}: no option is set any more, so the subscription is gone")
     return lines
+
+
+def _value_unset(
+    kind: Kind, option: str, before: Mapping[str, Entry], operations: Sequence[Operation]
+) -> str:
+    """The value that counts once the resource's own is taken away, for people."""
+    if kind is Kind.BROKER_LOGGERS:
+        return level_after(option, before, operations)
+    if kind is Kind.CLIENT_METRICS:  # Kafka's brokers have the same ones, and tell none
+        return default_of(kind, option) or "-"
+    known = before.get(option)
+    return "default" if known is None or known.unset is None else known.unset
+
+
+def _is_left(before: Mapping[str, Entry], operations: Sequence[Operation]) -> bool:
+    """Whether a subscription has an option of its own afterwards: else brokers remove it."""
+    own = source(Source.CLIENT_METRICS)
+    names = {one.name for one in before.values() if one.source == own}
+    names -= {one.option for one in operations if one.number == DELETE}
+    return bool(names) or any(one.number != DELETE for one in operations)
 
 
 def _list_before(kind: Kind, name: str, option: str, known: Entry | None) -> str | None:

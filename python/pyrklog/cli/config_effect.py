@@ -26,6 +26,8 @@ def _option(kind: Kind, name: str) -> Option | None:
         return None if known is None else known.option
     if kind is Kind.BROKER:
         return broker_option(name)
+    if kind is Kind.BROKER_LOGGERS:
+        return None
     return client_metrics.OPTIONS.get(name)
 
 

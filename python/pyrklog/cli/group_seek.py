@@ -16,7 +16,7 @@ from pyrklog.base.problems import Problem
 from pyrklog.cli.connection import Connection
 from pyrklog.cli.failures import CliError, cli_error, missing_partition, refuse_empty, unread
 from pyrklog.cli.group_state import Key, committed_offsets, patiently
-from pyrklog.cli.offsets import BEGINNING, WORDS
+from pyrklog.cli.offsets import BEGINNING, END, WORDS
 from pyrklog.cli.options import INT32_MAX
 from pyrklog.cli.topic_details import query_offsets
 
@@ -24,6 +24,8 @@ INT64_MAX = 2**63 - 1
 HEADING = ("topic", "partition", "offset")
 TARGETS = "start, end, an offset, +N, -N, @TIME, current, FILE (see `group export`) or group:OTHER"
 _NO_SUCH_FILE = "there is no such file"
+_LIKE, _BEGUN_MIN = 0.75, 2
+_SHOWN = {BEGINNING: "start", END: "end"}
 _SELECTION = re.compile(r"([^:]+)(?::([\d,]+))?")
 
 
@@ -206,16 +208,39 @@ def _given(connection: Connection, target: str) -> dict[Key, int] | None:
         return offsets
     if _is_simple(target):
         return None
-    reason = _no_file(target)
-    if reason is not None:
-        is_missing = bool(target) and reason == _NO_SUCH_FILE
-        problem = Problem.FILE_NOT_FOUND if is_missing else Problem.ARGUMENT_VALUE
-        raise CliError(problem, f"--to takes {TARGETS}, not {target!r}: {reason}")
+    refuse_no_target(target)
     found = read_file(Path(target))
     if not found:
         what = f"{target} has no offsets"
         raise CliError(Problem.FILE_CONTENT, what, "give a file of `pyrklog group export`")
     return found
+
+
+def refuse_no_target(target: str) -> None:
+    """Raises :class:`CliError` for a text that is no word, and that names no file."""
+    reason = _no_file(target)
+    if reason is None:
+        return
+    is_missing = bool(target) and reason == _NO_SUCH_FILE
+    what = f"--to takes {TARGETS}, not {target!r}"
+    meant = _meant(target) if is_missing else None
+    if meant is not None:
+        raise CliError(Problem.ARGUMENT_VALUE, what, f"did you mean {meant}?")
+    problem = Problem.FILE_NOT_FOUND if is_missing else Problem.ARGUMENT_VALUE
+    raise CliError(problem, f"{what}: {reason}")
+
+
+def _meant(target: str) -> str | None:
+    """The word of ``--to`` that a text without a file resembles; its beginning is enough."""
+    from difflib import get_close_matches
+
+    words = (*WORDS, "current")
+    typed = target.lower()
+    found = get_close_matches(typed, words, n=1, cutoff=_LIKE)
+    begun = [word for word in words if len(typed) >= _BEGUN_MIN and word.startswith(typed)]
+    word = next(iter([*begun, *found]), None)
+    # Of several words for a place the one that the help has.
+    return _SHOWN.get(WORDS[word], word) if word in WORDS else word
 
 
 def _no_file(target: str) -> str | None:

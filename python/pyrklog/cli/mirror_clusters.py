@@ -118,8 +118,11 @@ def places(
         raise CliError(Problem.ARGUMENTS_DISAGREE, what, f"give {FROM}-property or {TO}-property")
     source, target = (_cluster(options, side) for side in sides)
     kind = Policy.IDENTITY if policy is None else Policy(policy)
+    if name is not None:
+        refuse_empty("--name", "mirror", [name])
     try:
-        return source, target, Names(source.alias, target.alias, kind, name or source.alias)
+        own = source.alias if name is None else name
+        return source, target, Names(source.alias, target.alias, kind, own)
     except MirrorError as error:
         fail(error)
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from pyrklog.base.problems import Problem
-from pyrklog.cli.failures import CliError, guarded
+from pyrklog.cli.failures import CliError, guarded, refuse_empty
 from pyrklog.cli.usage import Commands
 
 if TYPE_CHECKING:
@@ -223,6 +223,8 @@ def _selected_profile(given: Given) -> "Profile | None":
 
     from pyrklog.cli import colour, profiles
 
+    if given.profile is not None:  # from an unset variable: not the broker that is meant
+        refuse_empty("--profile", "profile", [given.profile])
     found = profiles.load(os.environ)
     name = found.selected(given.profile, os.environ)
     profile = None if name is None else found.get(name)

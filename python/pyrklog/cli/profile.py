@@ -11,7 +11,7 @@ import typer
 from pyrklog.base.problems import Problem
 from pyrklog.cli.admin_common import confirm, say, show
 from pyrklog.cli.colour import AUTO, MODES
-from pyrklog.cli.failures import CliError
+from pyrklog.cli.failures import CliError, refuse_empty
 from pyrklog.cli.options import (
     Output,
     OutputFormat,
@@ -81,7 +81,7 @@ def show_profile(
     from pyrklog.cli.output import Listing, columns
 
     found = load(os.environ)
-    wanted = name or found.selected(None, os.environ)
+    wanted = found.selected(None, os.environ) if name is None else name
     if wanted is None:
         raise CliError(
             Problem.PROFILE_NOT_FOUND, "no profile is in use", "see `pyrklog profile list`"
@@ -236,6 +236,8 @@ def import_profiles(
     from pyrklog.cli.profile_file import put, select
     from pyrklog.cli.profile_import import read
 
+    if name is not None:
+        refuse_empty("--name", "profile", [name])
     found = read(kind, file, name, os.environ)
     if not again:
         _refuse_existing(load(os.environ), [one.profile.name for one in found.profiles])

@@ -12,7 +12,7 @@ from typing import Any
 
 from pyrklog.base.problems import Problem
 from pyrklog.cli.colour import AUTO, MODES
-from pyrklog.cli.failures import CliError
+from pyrklog.cli.failures import CliError, refuse_empty
 
 FILE_VARIABLE = "PYRKLOG_CONFIG"
 PROFILE_VARIABLE = "PYRKLOG_PROFILE"
@@ -59,6 +59,7 @@ class Profiles:
 
     def get(self, name: str) -> Profile:
         """Raises :class:`CliError` for a missing profile and for one that makes no sense."""
+        refuse_empty("NAME", "profile", [name])
         if name not in self.tables:
             raise self._missing(name)
         return _profile(name, self.tables[name], self.path)

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
+from enum import Enum
 from typing import NamedTuple
 
 from pyrklog.config.broker import OPTIONS
 from pyrklog.config.dynamic import listener_option
 from pyrklog.config.known import JVM_ONLY, PREFIXES, WITHOUT_EFFECT
 from pyrklog.config.option import Option
-from pyrklog.config.providers import is_definition
+from pyrklog.config.providers import PROVIDERS, is_definition
 
 
 class GivenCounts(NamedTuple):
@@ -27,23 +29,30 @@ class GivenCounts(NamedTuple):
         return sum(self)
 
 
+class Effect(Enum):
+    """What an option does here."""
+
+    FULL = "full"
+    NONE = "none"
+    """Kafka's, of features that this version lacks."""
+    JVM_ONLY = "jvm"
+    UNKNOWN = "unknown"
+
+
+def effect_of(name: str) -> Effect:
+    option: Option | None = OPTIONS.get(name) or listener_option(name)
+    if name in JVM_ONLY:
+        return Effect.JVM_ONLY
+    if (option is not None and option.effective) or name == PROVIDERS:
+        return Effect.FULL
+    if option is not None or name in WITHOUT_EFFECT or name.startswith(PREFIXES):
+        return Effect.NONE
+    return Effect.NONE if is_definition(name) else Effect.UNKNOWN
+
+
 def count_given(names: Iterable[str]) -> GivenCounts:
-    effective = without_effect = jvm_only = unknown = 0
-    for name in names:
-        option: Option | None = OPTIONS.get(name) or listener_option(name)
-        if name in JVM_ONLY:
-            jvm_only += 1
-        elif option is not None and option.effective:
-            effective += 1
-        elif option is not None or _is_ignored(name):
-            without_effect += 1
-        else:
-            unknown += 1
-    return GivenCounts(effective, without_effect, jvm_only, unknown)
-
-
-def _is_ignored(name: str) -> bool:
-    return name in WITHOUT_EFFECT or name.startswith(PREFIXES) or is_definition(name)
+    found = Counter(map(effect_of, names))
+    return GivenCounts(*(found[one] for one in Effect))
 
 
 def summary(counts: GivenCounts) -> str:

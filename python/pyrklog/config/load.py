@@ -19,7 +19,7 @@ from pyrklog.config.listeners import (
 )
 from pyrklog.config.log_options import RETENTION_ZERO
 from pyrklog.config.places import check_places
-from pyrklog.config.properties import PropertiesError, parse_properties
+from pyrklog.config.properties import PropertiesError, Property, parse_properties
 from pyrklog.config.providers import PROVIDERS, is_definition, resolve_variables
 from pyrklog.config.zookeeper_connect import parse_connect
 from pyrklog.errors import ConfigError
@@ -145,6 +145,22 @@ def _refuse_unknown(unknown: Mapping[str, Given], *, has_kafka_file: bool) -> Ma
     return kept
 
 
+def verdict_on(name: str, value: Given, given: Mapping[str, Given]) -> ConfigError | None:
+    """Why a broker does not start with this option of a file that has ``given``, whatever its
+    value; None if it does."""
+    has_kafka_file = any(one in _OF_KAFKAS_FILE for one in given)
+    refused: dict[str, Given] = {}
+    unknown: dict[str, Given] = {}
+    _take({}, refused, unknown, [], [(name, value)])
+    unknown = {one: text for one, text in unknown.items() if one != PROVIDERS}
+    try:
+        _check_refused(refused)
+        _refuse_unknown(unknown, has_kafka_file=has_kafka_file)
+    except ConfigError as error:
+        return error
+    return None
+
+
 def _of_a_plug_in(name: str, value: Given) -> str:
     what = f"{name} ({value.origin}) is unknown, as the settings of Kafka's plug-ins are; ignored"
     return what + _hint(name)
@@ -209,7 +225,7 @@ def _from_file(path: Path, notices: list[str]) -> list[tuple[str, Given]]:
     except UnicodeDecodeError:
         text = raw.decode("latin-1")
     try:
-        properties = parse_properties(text)
+        properties = _parse(path, text)
     except PropertiesError as error:
         raise ConfigError(Problem.OPTIONS_FILE, f"{path}: {error}.") from None
     seen: dict[str, int] = {}
@@ -223,6 +239,14 @@ def _from_file(path: Path, notices: list[str]) -> list[tuple[str, Given]]:
         seen[item.key] = item.line
         found.append((item.key, Given(item.value, f"{path.name} line {item.line}")))
     return found
+
+
+def _parse(path: Path, text: str) -> list[Property]:
+    if path.suffix.lower() != ".toml":
+        return parse_properties(text)
+    from pyrklog.config.toml_file import parse_toml
+
+    return parse_toml(text)
 
 
 def environment_name(name: str) -> str:

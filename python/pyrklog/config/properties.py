@@ -23,16 +23,29 @@ class PropertiesError(Exception):
     """A line that cannot be read."""
 
 
+class Remark(NamedTuple):
+    """A comment's line, or an empty one."""
+
+    text: str
+    line: int
+
+
 def parse_properties(text: str) -> list[Property]:
     """In order; a key may appear twice (Java takes the last)."""
-    found = []
-    for line, logical in _logical_lines(text):
+    return [one for one in read_properties(text) if isinstance(one, Property)]
+
+
+def read_properties(text: str) -> list[Property | Remark]:
+    """Comments, too, in order. Raises :class:`PropertiesError`."""
+    remarks: list[Remark] = []
+    found: list[Property | Remark] = []
+    for line, logical in _logical_lines(text, remarks):
         key, value = _split(logical)
         found.append(Property(_unescape(key, line), _unescape(value, line), line))
-    return found
+    return sorted([*found, *remarks], key=lambda one: one.line)
 
 
-def _logical_lines(text: str) -> list[tuple[int, str]]:
+def _logical_lines(text: str, remarks: list[Remark]) -> list[tuple[int, str]]:
     lines: list[tuple[int, str]] = []
     pending: tuple[int, str] | None = None
     # str.splitlines would also split at separators that Java keeps.
@@ -40,6 +53,7 @@ def _logical_lines(text: str) -> list[tuple[int, str]]:
     for number, raw in enumerate(physical, start=1):
         stripped = raw.lstrip(_BLANK)
         if pending is None and (not stripped or stripped[0] in "#!"):
+            remarks.append(Remark(stripped.rstrip(), number))
             continue
         start, before = pending or (number, "")
         joined = before + stripped
@@ -97,4 +111,9 @@ def _unescape(text: str, line: int) -> str:
         except ValueError:
             message = f"line {line}: \\u must be followed by four hexadecimal digits"
             raise PropertiesError(message) from None
-    return "".join(out)
+    return _with_whole_characters("".join(out))
+
+
+def _with_whole_characters(text: str) -> str:
+    """Two escapes make one character beyond the first 65,536, as in Java. Half of one stays."""
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "surrogatepass")

@@ -140,6 +140,7 @@ class Place:
                 Problem.ARGUMENT_VALUE,
                 f"--name takes up to 64 letters, digits, dots, hyphens and underscores, "
                 f"not {name!r}",
+                None if name else f"leave --name out for the cluster {DEFAULT_NAME}",
             )
         self.root = root
         self.name = name

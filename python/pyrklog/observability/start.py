@@ -8,12 +8,12 @@ takes longer than :data:`LOAD_AFTER_SECONDS` answers meanwhile that it is starti
 from __future__ import annotations
 
 import errno
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from importlib.util import find_spec
 from ipaddress import ip_address
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import trio
 
@@ -39,20 +39,28 @@ log = get_logger("http")
 Listeners = Sequence[trio.SocketListener]
 
 
+class Http(NamedTuple):
+    """What HTTP listens with; ``unavailable``: the warning's fields where the default port cannot
+    be had."""
+
+    listeners: Listeners = ()
+    unavailable: Mapping[str, str] | None = None
+
+
 @asynccontextmanager
-async def prepared(config: BrokerConfig) -> AsyncIterator[Listeners]:
-    """Listens for HTTP until it is left. Empty where that is off, or where the default port cannot
-    be had.
+async def prepared(config: BrokerConfig) -> AsyncIterator[Http]:
+    """Listens for HTTP until it is left. Without listeners where that is off, or where the default
+    port cannot be had.
 
     Raises :class:`TemporaryError` where a given address cannot be bound, :class:`ConfigError` where
     a reporter is not installed.
     """
     refuse_missing_reporter(config)
-    listeners = await _open_listeners(config.http_place)
+    opened = await _open_listeners(config.http_place)
     try:
-        yield listeners
+        yield opened
     finally:
-        for one in listeners:
+        for one in opened.listeners:
             one.socket.close()
 
 
@@ -70,9 +78,9 @@ def _has_otlp() -> bool:
         return False
 
 
-async def _open_listeners(place: HttpPlace | None) -> Listeners:
+async def _open_listeners(place: HttpPlace | None) -> Http:
     if place is None:
-        return ()
+        return Http()
     try:
         if place.port > PORT_MAX:
             raise OSError(errno.EINVAL, "no such port")
@@ -90,9 +98,8 @@ async def _open_listeners(place: HttpPlace | None) -> Listeners:
             raise TemporaryError(
                 Problem.PORT_TAKEN, f"HTTP cannot listen on {place}: {reason}.", fix=fix
             ) from None
-        log.warning("http_unavailable", place=str(place), reason=reason, fix=fix)
-        return ()
-    return found
+        return Http((), {"place": str(place), "reason": reason, "fix": fix})
+    return Http(found)
 
 
 def bound_address(listeners: Listeners) -> tuple[str, int] | None:
@@ -106,8 +113,9 @@ def bound_address(listeners: Listeners) -> tuple[str, int] | None:
 class Observability:
     """What looks at a broker, made when it is first needed."""
 
-    def __init__(self, http: Listeners, reports: ReportSettings) -> None:
-        self._http = http
+    def __init__(self, http: Http, reports: ReportSettings) -> None:
+        self._http = http.listeners
+        self._unavailable = http.unavailable
         self._reports = reports
         self._sources: Sources | None = None
         self._begun = trio.Event()
@@ -130,6 +138,10 @@ class Observability:
     async def run(self, loaded: trio.Event) -> None:
         """Watches, serves and reports until cancelled, once the broker has ``loaded``. What fails
         here does not fail it."""
+        # Where Kafka's port is taken, too, the start ends here: one message about it is enough.
+        await trio.lowlevel.checkpoint()
+        if self._unavailable is not None:
+            log.warning("http_unavailable", **self._unavailable)
         told = bound_address(self._http)
         try:
             if told is not None:

@@ -113,6 +113,7 @@ def _what_is_left(
         for place, position in last.items()
         if position.offset < ends[place].offset
     ]
+    losses += _beyond_the_end(options, high_watermarks, starts, ends)
     if losses and options.fail_on_data_loss:
         raise DataLossError(losses)
     for loss in losses:
@@ -121,6 +122,30 @@ def _what_is_left(
         {place: max(one, first.get(place, one)) for place, one in starts.items()},
         {place: min(one, last.get(place, one)) for place, one in ends.items()},
     )
+
+
+def _beyond_the_end(
+    options: SourceOptions,
+    high_watermarks: HighWatermarks,
+    starts: Mapping[TopicPartition, Position],
+    ends: Mapping[TopicPartition, Position],
+) -> list[str]:
+    """Sentences about given starts behind logs' ends: an empty range would hide that what was
+    there is gone. Open transactions may begin before the start."""
+    beyond = [
+        place
+        for place, start in starts.items()
+        if is_offset(options.starting, place)
+        and not is_offset(options.ending, place)
+        and start.offset > ends[place].offset
+    ]
+    if not beyond:
+        return []
+    return [
+        f"{place} ends at offset {end}, before the start {starts[place].offset}"
+        for place, end in high_watermarks.ends(beyond).items()
+        if end < starts[place].offset
+    ]
 
 
 def _not_before(ranges: list[OffsetRange], least_ms: int, cluster: Cluster) -> list[OffsetRange]:

@@ -20,6 +20,8 @@ kill.
 SAME_SIGNAL_SECONDS = 0.1
 """timeout(1) signals the process and then its group: meant as one signal."""
 EXIT_INTERRUPTED = 130
+EXIT_SIGNALLED = 128
+"""And the signal's number, as shells have it: 130 after a second Ctrl-C, 143 after a SIGTERM."""
 
 log = get_logger("broker")
 
@@ -60,7 +62,7 @@ class BrokerEnd:
                     if trio.current_time() - told_at < SAME_SIGNAL_SECONDS:
                         continue
                     # A hanging part must not block the exit; the logs recover at the next start.
-                    os._exit(EXIT_INTERRUPTED)
+                    os._exit(EXIT_SIGNALLED + number)
                 log.info("shutting_down", signal=signal.Signals(number).name)
                 told_at = trio.current_time()
                 self.ask()

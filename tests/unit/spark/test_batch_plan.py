@@ -133,6 +133,33 @@ def test_a_topic_with_a_like_name_is_proposed(
         plan(cluster, subscribe="a,greeting")
 
 
+def test_a_start_beyond_the_end_is_a_loss(
+    cluster: FakeCluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Of a topic made anew, say: no rows would look like nothing new."""
+    beyond = {"startingOffsets": '{"a": {"0": 11, "1": 0}}'}
+    told = "a-0 ends at offset 10, before the start 11"
+    with pytest.raises(DataLossError, match=told):
+        plan(cluster, **beyond)
+    with pytest.raises(DataLossError, match=told):
+        plan(cluster, **beyond, endingTimestamp="9000")
+    assert plan(cluster, **beyond, failOnDataLoss="false") == [(1, 0, 20)]
+    assert told in caplog.text
+    assert plan(cluster, startingOffsets='{"a": {"0": 10, "1": 20}}') == []
+
+
+def test_a_start_in_an_open_transaction_is_no_loss(cluster: FakeCluster) -> None:
+    cluster.log("a").uncommitted = 3
+    assert plan(cluster, startingOffsets='{"a": {"0": 13, "1": 0}}') == [(1, 0, 20)]
+    with pytest.raises(DataLossError, match="a-0 ends at offset 13, before the start 14"):
+        plan(cluster, startingOffsets='{"a": {"0": 14, "1": 0}}')
+
+
+def test_a_start_before_the_times_end_is_no_loss(cluster: FakeCluster) -> None:
+    given = {"startingOffsets": '{"a": {"0": 8, "1": 0}}', "endingTimestamp": "1400"}
+    assert plan(cluster, **given) == [(1, 0, 19)]
+
+
 def test_offsets_that_are_gone_are_a_loss(cluster: FakeCluster) -> None:
     """An end that is not there would be waited for in vain."""
     given = {

@@ -59,7 +59,7 @@ def write_bundle(
     pieces.add_json("machine.json", machine(evidence, os.environ), "this machine")
     pieces.add_json("connection.json", _connection(settings), "the command line and profile")
     if config is not None:
-        pieces.add_file("server.properties", Path(config), Kind.OPTIONS)
+        _add_config(pieces, Path(config))
     for broker in evidence.state.brokers if evidence.state is not None else ():
         _add_of_broker(pieces, broker, evidence)
     _add_logs(pieces, evidence)
@@ -78,6 +78,23 @@ def write_bundle(
             "are hidden where their names or forms tell them, and may stay elsewhere"
         )
     return notes
+
+
+def _add_config(pieces: Pieces, path: Path) -> None:
+    """As properties, of which it is known what is a secret."""
+    from pyrklog.config.convert import to_properties
+    from pyrklog.config.properties import PropertiesError
+    from pyrklog.config.toml_file import is_toml
+
+    if not is_toml(path):
+        pieces.add_file("server.properties", path, Kind.OPTIONS)
+        return
+    try:
+        text = to_properties(path.read_text("utf-8"))
+    except (OSError, UnicodeDecodeError, PropertiesError) as error:
+        pieces.left_out.append(f"{path}: {getattr(error, 'strerror', None) or 'no TOML'}")
+        return
+    pieces.add("server.properties", text, Kind.OPTIONS, str(path))
 
 
 def redactor_of(settings: Settings, environ: Mapping[str, str]) -> Redactor:

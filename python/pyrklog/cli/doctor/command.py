@@ -26,7 +26,7 @@ def doctor(
         "--data DIR", "Also look at this data directory of `serve`, of this machine.", None
     ),
     config: str | None = option(
-        "--config FILE", "Also look at the directories of this server.properties.", None
+        "--config FILE", "Also look at the directories of this file of `serve`.", None
     ),
     bundle: str | None = option(
         "--bundle FILE",

@@ -1,0 +1,137 @@
+"""``pyrklog config convert``: what it writes where, and what it tells of options."""
+
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from pyrklog.cli.app import app
+from pyrklog.config.load import load_config
+
+KRAFT = """process.roles=broker,controller
+node.id=1
+controller.quorum.voters=1@localhost:9093
+listeners=PLAINTEXT://127.0.0.1:9092
+num.partitions=3
+metric.reporters=com.example.Reporter
+com.example.interval=5
+ssl.key.password=wonderland
+"""
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "server.properties"
+    path.write_text(KRAFT)
+    return path
+
+
+def invoke(*arguments: object) -> tuple[int, str, str]:
+    done = CliRunner().invoke(app, ["config", "convert", *map(str, arguments)])
+    return done.exit_code, done.stdout, done.stderr
+
+
+def test_a_file_of_kraft_is_converted_and_explained(file: Path, tmp_path: Path) -> None:
+    out = tmp_path / "server.toml"
+    code, printed, told = invoke(file, "-o", out)
+    assert (code, printed) == (0, "")
+    notes = told.splitlines()
+    assert notes[:4] == [
+        "note: 3 options take effect: node.id, listeners, num.partitions",
+        "note: 3 options have no effect in this version: process.roles, "
+        "controller.quorum.voters, ssl.key.password",
+        "note: 1 option is for Java only, and ignored: metric.reporters",
+        "note: 1 option is unknown, as the settings of Kafka's plug-ins are, and ignored: "
+        "com.example.interval",
+    ]
+    assert notes[4].startswith("note: instead of process.roles, controller.quorum.voters: meta")
+    assert "node.id, log.dirs, listeners" in notes[4]
+    assert notes[5].startswith("note: instead of ssl.key.password: listeners are plain text")
+    assert notes[6].startswith("note: instead of metric.reporters: /metrics")
+    assert 'ssl.key.password = "wonderland"' in out.read_text()
+    assert "wonderland" not in told
+    assert load_config(file=out).integer("num.partitions") == 3
+
+
+def test_it_is_printed_without_a_file_and_notes_can_be_left_out(file: Path) -> None:
+    code, printed, told = invoke(file, "-q")
+    assert (code, told) == (0, "")
+    assert "num.partitions = 3\n" in printed
+
+
+def test_it_goes_back(file: Path, tmp_path: Path) -> None:
+    out = tmp_path / "server.toml"
+    invoke(file, "-o", out)
+    code, printed, _ = invoke(out)
+    assert (code, printed) == (0, KRAFT)
+
+
+def test_a_new_file_is_as_private_as_the_old_one(file: Path, tmp_path: Path) -> None:
+    file.chmod(0o600)
+    out = tmp_path / "server.toml"
+    invoke(file, "-o", out)
+    assert out.stat().st_mode & 0o777 == 0o600
+
+
+def test_no_file_is_overwritten(file: Path, tmp_path: Path) -> None:
+    out = tmp_path / "server.toml"
+    out.write_text("mine")
+    code, _, told = invoke(file, "-o", out)
+    assert code == 5
+    assert f"{out} is there already" in told
+    assert out.read_text() == "mine"
+
+
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        ("authorizer.class.name=x.Y", "refused: authorizer.class.name (server.properties line 1)"),
+        ("num.partitons=3", "did you mean num.partitions?"),
+        ("com.example.x=3", "refused: Unknown option com.example.x"),
+        ("num.partitions=many", "refused: Invalid value many for configuration num.partitions"),
+        ("num.partitions=${env:NOT_THERE}", "which has no value"),
+        ("pyrklog.zookeeper.digest=wonder land", "(hidden)"),
+    ],
+)
+def test_what_a_broker_refuses_is_told(file: Path, line: str, told: str) -> None:
+    file.write_text(f"{line}\n")
+    code, printed, said = invoke(file)
+    assert code == 8
+    assert told in said
+    assert "wonder land" not in said
+    assert line.partition("=")[0].removeprefix("pyrklog.") in printed
+
+
+def test_providers_of_values_take_effect(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PARTITIONS", "7")
+    file.write_text(
+        "config.providers=env\nconfig.providers.env.class=EnvVarConfigProvider\n"
+        "num.partitions=${env:PARTITIONS}\n"
+    )
+    code, printed, told = invoke(file)
+    assert code == 0
+    assert 'num.partitions = "${env:PARTITIONS}"\n' in printed
+    assert "note: 3 options take effect: config.providers, config.providers.env.class" in told
+
+
+@pytest.mark.parametrize(
+    ("more", "code", "told"),
+    [
+        (["--to", "properties"], 2, "is properties already"),
+        (["--to", "yaml"], 2, "--to takes toml or properties, not 'yaml'"),
+        (["-o", "x.properties"], 2, "the name x.properties must end in .toml"),
+    ],
+)
+def test_mistakes_write_nothing(file: Path, more: list[str], code: int, told: str) -> None:
+    found, printed, said = invoke(file, *more)
+    assert (found, printed) == (code, "")
+    assert told in said
+
+
+def test_a_file_that_is_not_there_or_no_toml(tmp_path: Path) -> None:
+    assert invoke(tmp_path / "no.properties")[0] == 4
+    broken = tmp_path / "b.toml"
+    broken.write_text("a = ")
+    code, _, told = invoke(broken)
+    assert code == 2
+    assert "it is no TOML" in told
