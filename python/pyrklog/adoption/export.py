@@ -74,8 +74,9 @@ class Exported(NamedTuple):
     """Our metadata, and an earlier metadata log of Kafka."""
 
 
-def export_kraft(config: BrokerConfig) -> Exported:
-    """Writes ``bootstrap.checkpoint`` and ``meta.properties``. Raises :class:`StartError`."""
+def export_kraft(config: BrokerConfig, *, dry_run: bool = False) -> Exported:
+    """Writes ``bootstrap.checkpoint`` and ``meta.properties``; with ``dry_run`` only says what it
+    would. Raises :class:`StartError`."""
     for path in config.log_dirs:
         if not (path / META_PROPERTIES).is_file():
             raise ConfigError(
@@ -93,7 +94,7 @@ def export_kraft(config: BrokerConfig) -> Exported:
         _check_arenas(config.log_dirs)
         state = trio.run(_read_store, config.meta_dir)
         try:
-            return _write(config, state)
+            return _would_write(config, state) if dry_run else _write(config, state)
         except OSError as error:
             raise StartError(
                 Problem.DISK_FAILED, f"Cannot write {error.filename}: {error.strerror}."
@@ -187,11 +188,25 @@ async def _read_topic(store: Metastore, name: str) -> ExportedTopic:
     return ExportedTopic(name, topic.topic_id, epochs, kept)
 
 
+def _would_write(config: BrokerConfig, state: _State) -> Exported:
+    earlier = read_kraft(config.log_dirs)
+    return _exported(
+        config, state, [*state.topics, *_kept_for_kafka(earlier, config.log_dirs, state)]
+    )
+
+
+def _exported(config: BrokerConfig, state: _State, topics: Sequence[ExportedTopic]) -> Exported:
+    aside = config.meta_dir / f"exported-{time.time_ns() // 1_000_000}"
+    partitions = sum(len(topic.leader_epochs) for topic in topics)
+    return Exported(state.cluster_id, state.node_id, len(topics), partitions, aside)
+
+
 def _write(config: BrokerConfig, state: _State) -> Exported:
     log_dirs = config.log_dirs
     earlier = read_kraft(log_dirs)
     topics = [*state.topics, *_kept_for_kafka(earlier, log_dirs, state)]
-    aside = config.meta_dir / f"exported-{time.time_ns() // 1_000_000}"
+    done = _exported(config, state, topics)
+    aside = done.put_aside
     aside.mkdir()
     _move_kafkas(log_dirs, aside)
     ids = {path: _write_identity(path, state) for path in log_dirs}
@@ -208,8 +223,7 @@ def _write(config: BrokerConfig, state: _State) -> Exported:
     for file in sorted(config.meta_dir.glob(f"{DATABASE_NAME}*")):
         file.rename(aside / file.name)
     sync_folder(config.meta_dir)
-    partitions = sum(len(topic.leader_epochs) for topic in topics)
-    return Exported(state.cluster_id, state.node_id, len(topics), partitions, aside)
+    return done
 
 
 def encode_bootstrap(

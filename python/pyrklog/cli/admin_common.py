@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from pyrklog.base.problems import Problem
+from pyrklog.cli.deeds import tell_done
 from pyrklog.cli.failures import CliError, Exit, cli_error, exit_code, exit_with, tell
 from pyrklog.cli.options import OutputFormat, Settings
 
@@ -20,9 +21,8 @@ def connect(options: Settings) -> "Connection":
 
 
 def say(options: Settings, *lines: str) -> None:
-    if not options.quiet:
-        for line in lines:
-            typer.echo(line)
+    for line in lines:
+        tell_done(options, line)
 
 
 def show(listing: "Listing", output: OutputFormat) -> None:
@@ -72,7 +72,8 @@ def report_each(
             kafka_error = error.args[0]
             if kafka_error.name() in harmless:
                 codes.append(Exit.OK)
-                say(options, f"{name}: {harmless[kafka_error.name()]}")
+                result = harmless[kafka_error.name()]
+                tell_done(options, f"{name}: {result}", kind=kind, name=name, result=result)
                 continue
             codes.append(exit_code(kafka_error))
             fix = (fixes or {}).get(kafka_error.name())
@@ -81,5 +82,6 @@ def report_each(
             tell(refused)
         else:
             codes.append(Exit.OK)
-            say(options, f"{name}: {done if isinstance(done, str) else done[name]}")
+            result = done if isinstance(done, str) else done[name]
+            tell_done(options, f"{name}: {result}", kind=kind, name=name, result=result)
     exit_with(codes)

@@ -88,7 +88,9 @@ def serve_command(
         "Where metrics and health are served, or none. Default: 127.0.0.1, the Kafka port + 100.",
         None,
     ),
-    config: str | None = option("--config FILE", "A server.properties of Kafka, unchanged, or TOML with its names.", None),
+    config: str | None = option(
+        "--config FILE", "A server.properties of Kafka, unchanged, or TOML with its names.", None
+    ),
     sets: list[str] | None = option(
         "--set K=V",
         "One option; wins over file and environment, but not over changes at run time; may be "

@@ -1,18 +1,31 @@
 """``pyrklog arena``: brokers' shared memory."""
 
+import errno
 import os
 from datetime import datetime
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from pyrklog.base.problems import Problem
 from pyrklog.cli.admin_common import show
+from pyrklog.cli.deeds import tell_done, telling
 from pyrklog.cli.failures import CliError, counted, guarded
-from pyrklog.cli.options import Output, OutputFormat, argument, command_group, option
+from pyrklog.cli.options import (
+    Output,
+    OutputFormat,
+    Settings,
+    argument,
+    command,
+    command_group,
+    option,
+)
 
 Directory = Annotated[Path | None, option("--dir DIR", "As pyrklog.cache.dir; default /dev/shm.")]
+DryRun = Annotated[bool, option("--dry-run", "Only say what would be done.")]
+_DROPPED = ("kept", "unfinished", "set aside")
+"""States of arenas in which nothing is lost with them."""
+_MARKER = ".pyrklog-arena"
+"""In a log directory: the path of its arena."""
 app = command_group("Look after block caches that brokers left in shared memory.")
 
 
@@ -58,11 +71,13 @@ def _time(ms: int | None) -> str | None:
     return datetime.fromtimestamp(ms / 1000).astimezone().isoformat(" ", "seconds")
 
 
-@app.command("drop")
-@guarded
+@command(app, "drop", "quiet")
+@telling
 def drop(
+    options: Settings,
     log_dir: Path | None = argument("LOG_DIR", "Only that of LOG_DIR.", None),
     directory: Directory = None,
+    dry_run: DryRun = False,
 ) -> None:
     """Free the memory that orderly ends left for the next start. Nothing is lost.
 
@@ -73,12 +88,33 @@ def drop(
 
     place = directory or SHARED_MEMORY
     try:
-        count, size = drop_arenas(str(place), None if log_dir is None else str(log_dir))
+        if dry_run:
+            count, size = _to_drop(place, log_dir)
+        else:
+            count, size = drop_arenas(str(place), None if log_dir is None else str(log_dir))
     except OSError as error:
         raise CliError(Problem.FILE_NOT_FOUND, f"{place}: {error.strerror or error}") from error
     if log_dir is not None and not count:
         _refuse_undropped(place, log_dir)
-    typer.echo(f"{counted(count, 'arena')} dropped, {counted(size, 'byte')} freed")
+    told = f"{counted(count, 'arena')} dropped, {counted(size, 'byte')} freed"
+    _tell(options, str(place), told, dry_run)
+
+
+def _tell(options: Settings, name: str, told: str, dry_run: bool) -> None:
+    would = " (not done)" if dry_run else ""
+    tell_done(options, f"{told}{would}", kind="arena", name=name, result=told)
+
+
+def _to_drop(place: Path, log_dir: Path | None) -> tuple[int, int]:
+    """Arenas that `drop` would free, and their memory. Raises OSError."""
+    from pyrklog.plane.offline import list_arenas
+
+    found = [
+        row
+        for row in list_arenas(str(place))
+        if row.state in _DROPPED and (log_dir is None or _is_same(Path(row.log_dir), log_dir))
+    ]
+    return len(found), sum(row.size_bytes for row in found)
 
 
 def _refuse_undropped(place: Path, log_dir: Path) -> None:
@@ -116,10 +152,12 @@ def _is_same(one: Path, other: Path) -> bool:
         return one == other.absolute()
 
 
-@app.command("drain")
-@guarded
+@command(app, "drain", "quiet")
+@telling
 def drain(
+    options: Settings,
     log_dir: Path = argument("LOG_DIR"),
+    dry_run: DryRun = False,
 ) -> None:
     """Write what a killed broker left to the files of LOG_DIR, and remove its arena.
 
@@ -132,10 +170,29 @@ def drain(
         what = f"{log_dir} is no log directory" if is_there else f"there is no directory {log_dir}"
         raise CliError(Problem.NO_DATA, what, "see `pyrklog arena list`")
     try:
-        partitions, count = drain_arena(str(log_dir))
+        partitions, count = _to_drain(log_dir) if dry_run else drain_arena(str(log_dir))
     except OSError as error:
         raise _undrained(log_dir, error) from error
-    typer.echo(f"{counted(partitions, 'partition')}, {counted(count, 'byte')} written")
+    told = f"{counted(partitions, 'partition')}, {counted(count, 'byte')} written"
+    _tell(options, str(log_dir), told, dry_run)
+
+
+def _to_drain(log_dir: Path) -> tuple[int, int]:
+    """Partitions and bytes that `drain` would write. Raises OSError."""
+    from pyrklog.base.diagnosis import lock_holder
+    from pyrklog.plane.cache_place import SHARED_MEMORY
+    from pyrklog.plane.offline import list_arenas
+
+    if lock_holder(log_dir / ".lock") is not None:
+        raise OSError(errno.EBUSY, "in use")
+    marker = log_dir / _MARKER
+    lines = marker.read_text().splitlines() if marker.exists() else []
+    paths = [Path(line.removeprefix("path=")) for line in lines if line.startswith("path=")]
+    place = paths[0].parent if paths else SHARED_MEMORY
+    for row in list_arenas(str(place)):
+        if row.state == "left over" and _is_same(Path(row.log_dir), log_dir):
+            return row.partitions or 0, row.unwritten_bytes or 0
+    return 0, 0
 
 
 def _undrained(log_dir: Path, error: OSError) -> CliError:
@@ -148,11 +205,13 @@ def _undrained(log_dir: Path, error: OSError) -> CliError:
     return CliError(Problem.DATA_IN_USE, what, "stop its broker first")
 
 
-@app.command("remove")
-@guarded
+@command(app, "remove", "quiet")
+@telling
 def remove(
+    options: Settings,
     path: Path = argument("ARENA"),
     force: bool = option("--force", "Also with records in it that are nowhere else.", False),
+    dry_run: DryRun = False,
 ) -> None:
     """Remove an arena that no broker uses."""
     from pyrklog.plane.offline import list_arenas, remove_arena
@@ -160,12 +219,31 @@ def remove(
     if not path.exists():
         raise CliError(Problem.FILE_NOT_FOUND, f"{path} does not exist")
     try:
-        remove_arena(str(path), force=force)
+        if dry_run:
+            _check_remove(path, force)
+        else:
+            remove_arena(str(path), force=force)
     except ValueError as error:
         rows = list_arenas(str(path.parent))
         row = next((row for row in rows if Path(row.path).name == path.name), None)
         fix = None if row is None else _fix_of_kept(row.state, row.log_dir)
         raise CliError(Problem.DATA_IN_USE, str(error), fix) from error
+    _tell(options, str(path), f"{path} removed", dry_run)
+
+
+def _check_remove(path: Path, force: bool) -> None:
+    """Raises ValueError where `remove` would refuse."""
+    from pyrklog.plane.offline import list_arenas
+
+    rows = list_arenas(str(path.parent))
+    row = next((row for row in rows if Path(row.path).name == path.name), None)
+    if row is None:
+        raise ValueError(f"{path} is no arena")
+    if row.state == "in use":
+        raise ValueError(f"{path} is in use by a broker")
+    if row.state != "stale" and row.unwritten_bytes != 0 and not force:
+        of = f" of {row.log_dir}" if row.log_dir else ""
+        raise ValueError(f"{path} may hold acknowledged records{of} that are nowhere else")
 
 
 def _fix_of_kept(state: str, log_dir: str) -> str:

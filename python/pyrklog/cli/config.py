@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from pyrklog.base.problems import Problem
-from pyrklog.cli.admin_common import connect, say, show
+from pyrklog.cli.admin_common import connect, show
 from pyrklog.cli.config_kinds import ALL_BROKERS, OF_ONE_BROKER, Kind
+from pyrklog.cli.deeds import tell_done, telling
 from pyrklog.cli.failures import CliError, Exit, counted, exit_with, refuse_empty, tell
 from pyrklog.cli.options import (
     CONNECTION,
@@ -167,6 +168,7 @@ def _refuse_missing(kind: Kind, found: "dict[str, list[Entry]]", only: Sequence[
 
 
 @command(app, "alter", *CONNECTION, "quiet")
+@telling
 def alter(
     options: Settings,
     kind: OfKind,
@@ -219,7 +221,9 @@ def alter(
                 tell(error)
                 continue
             lines = altered_lines(kind, name, before[name], operations, told)
-            say(options, *(f"{line}{would}" for line in lines))
+            for line in lines:
+                result = line.partition(": ")[2]
+                tell_done(options, f"{line}{would}", kind=kind.value, name=name, result=result)
     exit_with(codes)
 
 

@@ -114,7 +114,7 @@ def _refusals(path: Path, given: Mapping[str, Given]) -> list[tuple[str, str]]:
     for name, value in given.items():
         error = verdict_on(name, value, given)
         if error is not None:
-            found.append((name, _sentence(error, given)))
+            found.append((name, sentence(error, given)))
     if found:
         return found
     # Values may name variables of the environment, which gives no options here.
@@ -126,11 +126,11 @@ def _refusals(path: Path, given: Mapping[str, Given]) -> list[tuple[str, str]]:
     try:
         load_config(file=path, environ=environ)
     except ConfigError as error:
-        return [("", _sentence(error, given))]
+        return [("", sentence(error, given))]
     return []
 
 
-def _sentence(error: ConfigError, given: Mapping[str, Given]) -> str:
+def sentence(error: ConfigError, given: Mapping[str, Given]) -> str:
     whole = error.what.rstrip(".")
     whole += f": {error.why.rstrip('.')}" if error.why else ""
     whole += f"; {error.fix}" if error.fix else ""
@@ -156,9 +156,7 @@ def _notes(given: Mapping[str, Given], refused: Mapping[str, str]) -> list[str]:
         if names
     ]
     others = [*by_effect[Effect.NONE], *by_effect[Effect.JVM_ONLY], *filter(None, refused)]
-    notes += [
-        f"instead of {_named(names)}: {sentence}" for sentence, names in instead_of(others)
-    ]
+    notes += [f"instead of {_named(names)}: {sentence}" for sentence, names in instead_of(others)]
     return notes
 
 

@@ -2,14 +2,15 @@
 
 import signal
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from pyrklog.base.problems import Problem
 from pyrklog.cli.admin_common import say, show
-from pyrklog.cli.failures import CliError, guarded
+from pyrklog.cli.deeds import tell_done, telling
+from pyrklog.cli.failures import CliError, counted, guarded
 from pyrklog.cli.options import (
     Output,
     OutputFormat,
@@ -34,6 +35,7 @@ LINES_DEFAULT = 50
 Name = Annotated[str, option("--name NAME", "Which cluster of yours is meant.")]
 NodeName = Annotated[str, argument("NODE", "A broker's number, or zk1, or network.")]
 BrokerName = Annotated[str, argument("BROKER", "A broker's number.")]
+DryRun = Annotated[bool, option("--dry-run", "Only say what would be done.")]
 DEFAULT = "default"
 
 
@@ -54,6 +56,7 @@ def start(
         "--set K=V", "An option of all brokers; may be repeated.", None
     ),
     tmp: bool = option("--tmp", "Data in a temporary directory, removed by `stop`.", False),
+    dry_run: DryRun = False,
     output: Output = OutputFormat.TABLE,
 ) -> None:
     """Start a cluster, new or stopped. Returns when clients can use it.
@@ -65,7 +68,8 @@ def start(
     given_settings = [f"{key}={value}" for key, value in parse_pairs(sets, "--set").items()]
     rack_names = _racks(racks)
     place = _place(name)
-    with place.locked():
+    # Where a folder is made for the lock, something would be done.
+    with nullcontext() if dry_run else place.locked():
         if place.exists():
             cluster = place.load()
             _refuse_running(cluster)
@@ -91,11 +95,39 @@ def start(
                 settings=given_settings,
                 temporary=tmp,
             )
-        Runner(place, cluster, _environment(), _describe).start()
+        runner = Runner(place, cluster, _environment(), _describe)
+        if dry_run:
+            runner.check_start()
+        else:
+            runner.start()
+    if dry_run:
+        _tell_start(options, cluster, output)
+        return
     _print_started(options, place, cluster, output)
     from pyrklog.cli.dev_profile import write
 
     _tell(options, write(name, cluster.bootstrap, select=True))
+
+
+def _tell_start(options: Settings, cluster: "Cluster", output: OutputFormat) -> None:
+    brokers, servers = counted(len(cluster.brokers), "broker"), len(cluster.zookeepers)
+    what = f"{brokers} and {counted(servers, 'ZooKeeper server')}, from {cluster.bootstrap}"
+
+    @telling
+    def tell(options: Settings, dry_run: bool) -> None:
+        _tell_done(options, cluster.name, f"{cluster.name} started", dry_run, what)
+
+    tell(options, dry_run=True, output=output)
+
+
+def _tell_done(
+    options: Settings, name: str, line: str, dry_run: bool, more: str | None = None
+) -> None:
+    """``line`` begins with the name of what was changed."""
+    told = line if more is None else f"{line}: {more}"
+    would = " (not done)" if dry_run else ""
+    result = told.removeprefix(f"{name} ")
+    tell_done(options, f"{told}{would}", kind="dev", name=name, result=result)
 
 
 def _tell(options: Settings, sentences: list[str]) -> None:
@@ -187,26 +219,38 @@ def logs(
 
 
 @command(app, "stop", "quiet")
-def stop(options: Settings, name: Name = DEFAULT) -> None:
+@telling
+def stop(options: Settings, name: Name = DEFAULT, dry_run: DryRun = False) -> None:
     """End a cluster in good order. Its data stays, unless it was started with --tmp."""
-    with _locked(name) as runner:
+    with locked(name, dry_run) as runner:
+        if dry_run:
+            ends = f"{name} stopped" if runner.cluster.running() else f"{name} did not run"
+            gone = "its data removed" if runner.cluster.is_temporary else None
+            _tell_done(options, name, ends, dry_run, gone)
+            return
         was_running = bool(runner.cluster.running())
         killed = runner.stop()
         if runner.cluster.is_temporary:
             runner.purge()
     for node in killed:
         say(options, f"{node.title} did not end in time and was killed")
-    say(options, f"{name} stopped" if was_running else f"{name} did not run")
+    _tell_done(options, name, f"{name} stopped" if was_running else f"{name} did not run", False)
     if runner.cluster.is_temporary:
         _remove_profile(options, name)
 
 
 @command(app, "purge", "quiet")
-def purge(options: Settings, name: Name = DEFAULT) -> None:
+@telling
+def purge(options: Settings, name: Name = DEFAULT, dry_run: DryRun = False) -> None:
     """End a cluster at once and delete all of its data, without asking."""
-    with _locked(name) as runner:
-        runner.purge()
-    say(options, f"{name} purged")
+    with locked(name, dry_run) as runner:
+        if not dry_run:
+            runner.purge()
+    _tell_done(
+        options, name, f"{name} purged", dry_run, str(runner.place.folder) if dry_run else None
+    )
+    if dry_run:
+        return
     _remove_profile(options, name)
 
 
@@ -217,52 +261,68 @@ def _remove_profile(options: Settings, name: str) -> None:
 
 
 @command(app, "kill", "quiet")
-def kill(options: Settings, node: NodeName, name: Name = DEFAULT) -> None:
+@telling
+def kill(options: Settings, node: NodeName, name: Name = DEFAULT, dry_run: DryRun = False) -> None:
     """End a process without warning (SIGKILL)."""
-    with _locked(name) as runner:
+    with locked(name, dry_run) as runner:
         found = runner.cluster.node(node)
-        runner.kill(found)
-    say(options, f"{found.title} killed")
+        if not dry_run:
+            runner.kill(found)
+    _tell_done(options, found.title, f"{found.title} killed", dry_run)
 
 
 @command(app, "pause", "quiet")
-def pause(options: Settings, node: NodeName, name: Name = DEFAULT) -> None:
+@telling
+def pause(options: Settings, node: NodeName, name: Name = DEFAULT, dry_run: DryRun = False) -> None:
     """Stop a process where it is, with its connections open (SIGSTOP)."""
-    _signal(name, node, signal.SIGSTOP)
-    say(options, f"{node} paused")
+    _signal(name, node, signal.SIGSTOP, dry_run)
+    _tell_done(options, node, f"{node} paused", dry_run)
 
 
 @command(app, "resume", "quiet")
-def resume(options: Settings, node: NodeName, name: Name = DEFAULT) -> None:
+@telling
+def resume(
+    options: Settings, node: NodeName, name: Name = DEFAULT, dry_run: DryRun = False
+) -> None:
     """Let a paused process go on (SIGCONT)."""
-    _signal(name, node, signal.SIGCONT)
-    say(options, f"{node} goes on")
+    _signal(name, node, signal.SIGCONT, dry_run)
+    _tell_done(options, node, f"{node} goes on", dry_run)
 
 
 @command(app, "restart", "quiet")
-def restart(options: Settings, node: NodeName, name: Name = DEFAULT) -> None:
+@telling
+def restart(
+    options: Settings, node: NodeName, name: Name = DEFAULT, dry_run: DryRun = False
+) -> None:
     """End a process in good order if it runs, and start it; returns when it serves."""
-    with _locked(name) as runner:
+    with locked(name, dry_run) as runner:
         found = runner.cluster.node(node)
-        runner.restart(found)
-    say(options, f"{found.title} restarted")
+        if not dry_run:
+            runner.restart(found)
+    _tell_done(options, found.title, f"{found.title} restarted", dry_run)
 
 
 @command(app, "isolate", "quiet")
-def isolate(options: Settings, node: BrokerName, name: Name = DEFAULT) -> None:
+@telling
+def isolate(
+    options: Settings, node: BrokerName, name: Name = DEFAULT, dry_run: DryRun = False
+) -> None:
     """Cut a broker off from the other brokers and from ZooKeeper; it runs on.
 
     Nothing passes; nothing is refused or closed. Clients still reach the broker.
     """
-    _cut(name, node, cut_off=True)
-    say(options, f"broker {node} is cut off")
+    _cut(name, node, cut_off=True, dry_run=dry_run)
+    _tell_done(options, f"broker {node}", f"broker {node} is cut off", dry_run)
 
 
 @command(app, "heal", "quiet")
-def heal(options: Settings, node: BrokerName, name: Name = DEFAULT) -> None:
+@telling
+def heal(
+    options: Settings, node: BrokerName, name: Name = DEFAULT, dry_run: DryRun = False
+) -> None:
     """Undo `isolate`: what was sent meanwhile arrives now."""
-    _cut(name, node, cut_off=False)
-    say(options, f"broker {node} is connected")
+    _cut(name, node, cut_off=False, dry_run=dry_run)
+    _tell_done(options, f"broker {node}", f"broker {node} is connected", dry_run)
 
 
 @command(app, "add", "quiet")
@@ -271,10 +331,15 @@ def add(
     count: int = option("-n, --brokers", "How many brokers.", 1, min=1),
     name: Name = DEFAULT,
     racks: str | None = option("--racks A,B", "Their racks, dealt out in turn.", None),
+    dry_run: DryRun = False,
     output: Output = OutputFormat.TABLE,
 ) -> None:
     """Add brokers to a running cluster. They lead nothing until topics are made or moved."""
-    with _locked(name) as runner:
+    with locked(name, dry_run) as runner:
+        if dry_run:
+            runner.check_add(count)
+            _tell_add(options, runner.cluster, count, output)
+            return
         runner.add(count, _racks(racks))
     _print_started(options, runner.place, runner.cluster, output)
     from pyrklog.cli.dev_profile import write
@@ -282,14 +347,29 @@ def add(
     _tell(options, write(name, runner.cluster.bootstrap, select=False))
 
 
-def _signal(name: str, node: str, number: signal.Signals) -> None:
-    with _locked(name) as runner:
-        runner.signal(runner.cluster.node(node), number)
+def _tell_add(options: Settings, cluster: "Cluster", count: int, output: OutputFormat) -> None:
+    first = cluster.brokers[-1].number + 1
+
+    @telling
+    def tell(options: Settings, dry_run: bool) -> None:
+        for number in range(first, first + count):
+            _tell_done(options, f"broker {number}", f"broker {number} added", dry_run)
+
+    tell(options, dry_run=True, output=output)
 
 
-def _cut(name: str, node: str, *, cut_off: bool) -> None:
-    with _locked(name) as runner:
-        runner.isolate(runner.cluster.node(node), cut_off=cut_off)
+def _signal(name: str, node: str, number: signal.Signals, dry_run: bool) -> None:
+    with locked(name, dry_run) as runner:
+        found = runner.cluster.node(node)
+        if not dry_run:
+            runner.signal(found, number)
+
+
+def _cut(name: str, node: str, *, cut_off: bool, dry_run: bool) -> None:
+    with locked(name, dry_run) as runner:
+        found = runner.cluster.node(node)
+        if not dry_run:
+            runner.isolate(found, cut_off=cut_off)
 
 
 def _place(name: str) -> "Place":
@@ -299,12 +379,13 @@ def _place(name: str) -> "Place":
 
 
 @contextmanager
-def _locked(name: str) -> Iterator["Runner"]:
-    """The cluster of this name, while no other command changes it."""
+def locked(name: str, dry_run: bool = False) -> Iterator["Runner"]:
+    """The cluster of this name, while no other command changes it; without that for
+    ``dry_run``, which only looks."""
     from pyrklog.dev.running import Runner
 
     place = _place(name)
-    with place.locked():
+    with nullcontext() if dry_run else place.locked():
         yield Runner(place, place.load(), _environment(), _describe)
 
 

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 import typer
 
 from pyrklog.base.problems import Problem
-from pyrklog.cli.admin_common import confirm, connect, report_each, say, show
+from pyrklog.cli.admin_common import confirm, connect, report_each, show
+from pyrklog.cli.deeds import tell_done, telling
 from pyrklog.cli.failures import CliError, refuse_empty
 from pyrklog.cli.options import (
     CONNECTION,
@@ -240,6 +241,7 @@ def history(
 
 
 @command(app, "delete", *CONNECTION, "quiet")
+@telling
 def delete(
     options: Settings,
     names: Names,
@@ -256,7 +258,9 @@ def delete(
     if dry_run:
         for group in groups:
             count = len(group_state.committed_offsets(connection, group.name))
-            say(options, f"{group.name}: {count} offsets would be deleted")
+            result = f"{count} offsets would be deleted"
+            told = f"{group.name}: {result}"
+            tell_done(options, told, kind="group", name=group.name, result=result)
         return
     if not yes:
         confirm(wanted)
@@ -277,6 +281,7 @@ def _fix_of_members(groups: "list[ConsumerGroup]") -> str:
 
 
 @command(app, "delete-offsets", *CONNECTION, "quiet")
+@telling
 def delete_offsets(
     options: Settings,
     name: Name,
@@ -297,7 +302,8 @@ def delete_offsets(
         _forget(connection, name, places)
     done = "would be deleted" if dry_run else "deleted"
     for topic, partitions in places.items():
-        say(options, f"{topic} [{','.join(map(str, partitions))}]: {done}")
+        place = f"{topic} [{','.join(map(str, partitions))}]"
+        tell_done(options, f"{place}: {done}", kind="offsets", name=place, result=done)
 
 
 def _chosen_offsets(

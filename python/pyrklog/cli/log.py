@@ -7,6 +7,7 @@ from pathlib import Path
 import typer
 
 from pyrklog.base.problems import Problem
+from pyrklog.cli.deeds import tell_done, telling
 from pyrklog.cli.failures import CliError, counted, guarded, tell
 from pyrklog.cli.options import (
     CONNECTION,
@@ -133,12 +134,14 @@ def _time_ms(option: str, text: str | None) -> int | None:
         raise CliError(Problem.ARGUMENT_VALUE, f"{option} {text!r} is no time", fix) from None
 
 
-@app.command("export-kraft")
-@guarded
+@command(app, "export-kraft", "quiet")
+@telling
 def export_kraft(
+    options: Settings,
     data: Path | None = option("--data DIR", "As given to pyrklog serve.", None),
     config: Path | None = option("--config FILE", "As given to pyrklog serve.", None),
     set_: list[str] | None = option("--set K=V", "As given to pyrklog serve.", None),
+    dry_run: bool = option("--dry-run", "Check the directories, but write nothing.", False),
 ) -> None:
     """Make the log directories of a stopped broker ready for Apache Kafka 3.9 (KRaft).
 
@@ -161,17 +164,26 @@ def export_kraft(
     try:
         settings = load_config(file=config, overrides=set_ or (), environ=os.environ, flags=flags)
         _refuse_missing(settings.log_dirs)
-        done = export(settings)
+        done = export(settings, dry_run=dry_run)
     except StartError as error:
         is_used = isinstance(error, TemporaryError)
         problem = Problem.DATA_IN_USE if is_used else Problem.NOT_EXPORTED
         raise CliError(problem, error.what.rstrip("."), error.fix) from None
     what = f"{counted(done.topics, 'topic')}, {counted(done.partitions, 'partition')}"
-    typer.echo(f"{what}, for Kafka 3.9 in KRaft mode")
-    typer.echo(f"node.id={done.node_id}")
-    typer.echo(f"log.dirs={','.join(map(str, settings.log_dirs))}")
-    typer.echo(f"cluster id: {done.cluster_id} (kept in meta.properties; do not format again)")
-    typer.echo(f"our metadata, and any older one of Kafka's, was put aside: {done.put_aside}")
+    would = " (not done)" if dry_run else ""
+    log_dirs = ",".join(map(str, settings.log_dirs))
+    aside = "our metadata, and any older one of Kafka's, was put aside"
+    for name, line in (
+        ("topics", f"{what}, for Kafka 3.9 in KRaft mode"),
+        ("node.id", f"node.id={done.node_id}"),
+        ("log.dirs", f"log.dirs={log_dirs}"),
+        (
+            "cluster id",
+            f"cluster id: {done.cluster_id} (kept in meta.properties; do not format again)",
+        ),
+        ("put aside", f"{aside}: {done.put_aside}{would}"),
+    ):
+        tell_done(options, line, kind="kraft", name=name, result=line.removesuffix(would))
 
 
 def _refuse_missing(paths: Iterable[Path]) -> None:

@@ -11,6 +11,7 @@ import typer
 from pyrklog.base.problems import Problem
 from pyrklog.cli.admin_common import confirm, say, show
 from pyrklog.cli.colour import AUTO, MODES
+from pyrklog.cli.deeds import tell_done, telling
 from pyrklog.cli.failures import CliError, refuse_empty
 from pyrklog.cli.options import (
     Output,
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
 app = command_group("Keep clusters' brokers, options and guards under names, and choose one.")
 
 Name = Annotated[str, argument("NAME")]
+OnlyChecked = Annotated[bool, option("--dry-run", "Check it and say it, but write nothing.")]
 Brokers = Annotated[
     str | None,
     option("-b, --bootstrap-server HOST:PORT,...", "Brokers to start from."),
@@ -98,9 +100,11 @@ def show_profile(
 
 
 @command(app, "use", "quiet")
+@telling
 def use(
     options: Settings,
     name: str = argument("NAME", f"{WITHOUT}: no profile from now on."),
+    dry_run: OnlyChecked = False,
 ) -> None:
     """Use a profile from now on, wherever -p and PYRKLOG_PROFILE name no other."""
     from pyrklog.cli.profile_file import select
@@ -108,14 +112,17 @@ def use(
     wanted = None if name == WITHOUT else name
     if wanted is not None:
         load(os.environ).get(wanted)
-    _change(lambda document: select(document, wanted))
-    say(options, "no profile is in use" if wanted is None else f"{name} is in use")
+    _change(lambda document: select(document, wanted), dry_run)
+    result = "in use" if wanted is not None else "not in use"
+    line = "no profile is in use" if wanted is None else f"{name} is in use"
+    _tell(options, name, line, result, dry_run)
     others = os.environ.get(PROFILE_VARIABLE)
     if others and others != name and not options.quiet:
         typer.echo(f"note: {PROFILE_VARIABLE}={others} in the environment hides it", err=True)
 
 
 @command(app, "create", "quiet")
+@telling
 def create(
     options: Settings,
     name: Name,
@@ -126,6 +133,7 @@ def create(
     read_only: bool = option("--read-only", "Refuse every command that changes a cluster.", False),
     by_name: bool = option("--confirm-name", "Ask for the name before a change.", False),
     chosen: bool = option("--use", "Use it from now on.", False),
+    dry_run: OnlyChecked = False,
 ) -> None:
     """Write a new profile."""
     from pyrklog.cli.profile_file import put, select
@@ -146,11 +154,13 @@ def create(
         if chosen:
             select(document, name)
 
-    _change(act)
-    say(options, f"{name} created" + (", and in use" if chosen else ""))
+    _change(act, dry_run)
+    result = "created" + (", and in use" if chosen else "")
+    _tell(options, name, f"{name} {result}", result, dry_run)
 
 
 @command(app, "edit", "quiet")
+@telling
 def edit(
     options: Settings,
     name: str | None = argument("[NAME]", "What to change with the options.", None),
@@ -161,12 +171,16 @@ def edit(
     colour: Colour = None,
     read_only: bool | None = option("--read-only/--no-read-only", "Refuse changes.", None),
     by_name: bool | None = option("--confirm-name/--no-confirm-name", "Ask for the name.", None),
+    dry_run: OnlyChecked = False,
 ) -> None:
     """Change a profile by options, or the whole file with $VISUAL or $EDITOR."""
     changes = (brokers, properties, asked, unset, colour, read_only, by_name)
     if all(one is None or one == [] for one in changes):
         from pyrklog.cli.profile_editor import edit_file
 
+        if dry_run:
+            fix = "give the change by options, or leave --dry-run out"
+            raise CliError(Problem.ARGUMENTS_DISAGREE, "--dry-run opens no editor", fix)
         if name is not None:
             load(os.environ).get(name)
         path = config_path(os.environ)
@@ -193,23 +207,24 @@ def edit(
     )
     from pyrklog.cli.profile_file import put
 
-    _change(lambda document: put(document, after))
-    say(options, f"{name} changed")
+    _change(lambda document: put(document, after), dry_run)
+    _tell(options, name, f"{name} changed", "changed", dry_run)
 
 
 @command(app, "delete", "quiet")
-def delete(options: Settings, name: Name, yes: Yes = False) -> None:
+@telling
+def delete(options: Settings, name: Name, yes: Yes = False, dry_run: OnlyChecked = False) -> None:
     """Delete a profile. Asks for the name, unless -y is given."""
     from pyrklog.cli.profile_file import remove
 
     found = load(os.environ)
     if name not in found.tables:
         found.get(name)  # says that it is missing
-    if not yes:
+    if not yes and not dry_run:
         confirm([name])
-    _change(lambda document: remove(document, name))
-    say(options, f"{name} deleted")
-    if found.chosen == name:
+    _change(lambda document: remove(document, name), dry_run)
+    _tell(options, name, f"{name} deleted", "deleted", dry_run)
+    if found.chosen == name and not dry_run:
         say(options, "no profile is in use")
 
 
@@ -229,6 +244,7 @@ def import_profiles(
     ),
     again: bool = option("--replace", "Write over profiles of the same names.", False),
     chosen: bool = option("--use", "Use the only, or the current one from now on.", False),
+    dry_run: OnlyChecked = False,
     output: Output = OutputFormat.TABLE,
 ) -> None:
     """Take over other tools' clusters as profiles, and name what was passed over."""
@@ -253,7 +269,7 @@ def import_profiles(
         if chosen:
             select(document, current)
 
-    _change(act)
+    _change(act, dry_run)
     items = [
         {
             "name": one.profile.name,
@@ -268,14 +284,23 @@ def import_profiles(
     if found.passed_over:
         told = f"note: {found.path}: passed over: {', '.join(found.passed_over)}"
         typer.echo(told, err=True)
-    if chosen and not options.quiet:
-        typer.echo(f"note: {current} is in use", err=True)
+    if not options.quiet and (chosen or dry_run):
+        used = f"{current} is in use" if chosen else "nothing was written"
+        typer.echo(f"note: {f'{used} (not done)' if dry_run and chosen else used}", err=True)
 
 
-def _change(act: "Callable[[TOMLDocument], None]") -> None:
-    from pyrklog.cli.profile_file import change
+def _change(act: "Callable[[TOMLDocument], None]", dry_run: bool) -> None:
+    from pyrklog.cli.profile_file import change, checked
 
-    change(config_path(os.environ), act)
+    if dry_run:
+        checked(config_path(os.environ), act)
+    else:
+        change(config_path(os.environ), act)
+
+
+def _tell(options: Settings, name: str, line: str, result: str, dry_run: bool) -> None:
+    would = " (not done)" if dry_run else ""
+    tell_done(options, f"{line}{would}", kind="profile", name=name, result=result)
 
 
 def _refuse_existing(found: Profiles, names: list[str]) -> None:

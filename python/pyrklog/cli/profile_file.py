@@ -27,19 +27,36 @@ FOLDER_MODE = 0o700
 def change(path: Path, act: "Callable[[TOMLDocument], None]") -> Profiles:
     """Applies ``act`` to the file, which need not exist yet. Raises :class:`CliError`, and leaves
     the file as it was then."""
+    with locked(path):
+        return replace_text(path, _changed(path, act))
+
+
+def checked(path: Path, act: "Callable[[TOMLDocument], None]") -> Profiles:
+    """What :func:`change` would make of the file, which stays as it is. Raises
+    :class:`CliError`."""
+    return _read(_changed(path, act), path)
+
+
+def _changed(path: Path, act: "Callable[[TOMLDocument], None]") -> str:
     import tomlkit
     from tomlkit.exceptions import TOMLKitError
 
-    with locked(path):
-        before = read_text(path)
-        parse(before.encode(), path)  # its errors are sentences
-        document = tomlkit.parse(before)
-        act(document)
-        try:
-            after = tomlkit.dumps(document)
-        except TOMLKitError as error:  # a text that TOML has no form for
-            raise CliError(Problem.PROFILE_FILE, f"{path} cannot be written: {error}") from None
-        return replace_text(path, after)
+    before = read_text(path)
+    parse(before.encode(), path)  # its errors are sentences
+    document = tomlkit.parse(before)
+    act(document)
+    try:
+        return tomlkit.dumps(document)
+    except TOMLKitError as error:  # a text that TOML has no form for
+        raise CliError(Problem.PROFILE_FILE, f"{path} cannot be written: {error}") from None
+
+
+def _read(text: str, path: Path) -> Profiles:
+    found = parse(text.encode(), path)
+    for name in found.names():
+        refuse_bad_name(name)
+        found.get(name)
+    return found
 
 
 @contextmanager
@@ -75,10 +92,7 @@ def read_text(path: Path) -> str:
 
 def replace_text(path: Path, text: str) -> Profiles:
     """Puts a checked text in the place of the file's. A symbolic link stays one."""
-    found = parse(text.encode(), path)
-    for name in found.names():
-        refuse_bad_name(name)
-        found.get(name)
+    found = _read(text, path)
     target = Path(os.path.realpath(path))
     try:
         number, temporary = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)

@@ -10,6 +10,7 @@ import typer
 
 from pyrklog.base.problems import Problem
 from pyrklog.cli.admin_common import connect, say, show
+from pyrklog.cli.deeds import telling
 from pyrklog.cli.failures import CliError, Exit, exit_with, missing_partition, tell, unread
 from pyrklog.cli.options import (
     CONNECTION,
@@ -95,6 +96,7 @@ def plan(
 
 
 @command(app, "apply", *CONNECTION, "quiet")
+@telling
 def apply(
     options: Settings,
     file: str = argument("FILE", "A plan; - for standard input."),
@@ -217,6 +219,7 @@ def _conclude(cluster: "ReassignmentAdmin", options: Settings, wanted: "Placemen
 
 
 @command(app, "cancel", *CONNECTION, "quiet")
+@telling
 def cancel(
     options: Settings,
     file: str | None = argument("[FILE]", "A plan.", None),

@@ -10,6 +10,7 @@ import typer
 
 from pyrklog.base.problems import Problem
 from pyrklog.cli.admin_common import confirm, connect, report_each, say, show
+from pyrklog.cli.deeds import telling
 from pyrklog.cli.failures import CliError, Exit, counted, exit_with, refuse_empty, tell
 from pyrklog.cli.internal_topics import deleted, internal_of, renumbered
 from pyrklog.cli.options import (
@@ -51,6 +52,7 @@ Names = Annotated[list[str], argument("TOPIC...")]
 
 
 @command(app, "create", *CONNECTION, "quiet")
+@telling
 def create(
     options: Settings,
     names: Names,
@@ -193,6 +195,7 @@ def describe(
 
 
 @command(app, "alter", *CONNECTION, "quiet")
+@telling
 def alter(
     options: Settings,
     names: Names,
@@ -292,6 +295,7 @@ def _add_partitions(
 
 
 @command(app, "delete", *CONNECTION, "quiet")
+@telling
 def delete(
     options: Settings,
     names: Names,
@@ -331,6 +335,7 @@ def _time_outs(timeout_s: float) -> dict[str, float]:
 
 
 @command(app, "add-partitions", *CONNECTION, "quiet")
+@telling
 def add_partitions(
     options: Settings,
     names: Names,

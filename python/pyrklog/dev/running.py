@@ -52,13 +52,17 @@ class Runner:
         self._daemons: dict[str, Daemon] = {}
         self._deadline = time.monotonic() + START_S
 
-    def start(self) -> None:
-        """Starts everything and waits until clients can use it. A failed start leaves no process,
-        and no file if the failure was foreseeable."""
+    def check_start(self) -> None:
+        """What can be foreseen of a start. Changes nothing."""
         java.require(self._environment)
         is_new = not self.place.exists()
         fix = "give another --base-port" if is_new else "end that, or purge the cluster"
         ports.check_free(self._ports(self.cluster.brokers), fix)
+
+    def start(self) -> None:
+        """Starts everything and waits until clients can use it. A failed start leaves no process,
+        and no file if the failure was foreseeable."""
+        self.check_start()
         self.cluster.isolated = []
         self.place.folder.mkdir(parents=True, exist_ok=True)
         if self.cluster.is_temporary and self.cluster.temporary is None:
@@ -76,13 +80,18 @@ class Runner:
             self._abandon(self.cluster.nodes)
             raise
 
-    def add(self, count: int, racks: Sequence[str]) -> list[Node]:
+    def check_add(self, count: int) -> None:
+        """What can be foreseen of :meth:`add`. Changes nothing."""
         first = self.cluster.brokers[-1].number + 1
         if first + count - 1 > ports.BROKERS_MAX:
             raise DevError(
                 Problem.ARGUMENT_VALUE, f"a cluster has at most {ports.BROKERS_MAX} brokers"
             )
         self._require_running([*self.cluster.zookeepers, self.cluster.network])
+
+    def add(self, count: int, racks: Sequence[str]) -> list[Node]:
+        self.check_add(count)
+        first = self.cluster.brokers[-1].number + 1
         added = [
             Node("broker", first + index, racks[index % len(racks)] if racks else None)
             for index in range(count)

@@ -26,9 +26,9 @@ max.bytes = 268435456
 keep = false
 [isolation]
 writer.threads.per.data.dir = 2
-[log]
-cleaner.backoff.ms = 5
-cleanup.policy = [
+[socket]
+request.max.bytes = 5
+x = [
   "compact",  # both
   'delete',
 ]
@@ -46,8 +46,8 @@ def test_names_lines_and_values() -> None:
         ("pyrklog.cache.max.bytes", "268435456", 13),
         ("pyrklog.cache.keep", "false", 14),
         ("pyrklog.writer.threads.per.data.dir", "2", 16),
-        ("log.cleaner.backoff.ms", "5", 18),
-        ("log.cleanup.policy", "compact,delete", 19),
+        ("socket.request.max.bytes", "5", 18),
+        ("socket.x", "compact,delete", 19),
     ]
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from pyrklog.base.clock_reading import OWN
 from pyrklog.cli.cluster_clients import merged
-from pyrklog.cli.doctor.evidence import BrokerEvidence, Evidence, LocalDir, Reached
+from pyrklog.cli.doctor.evidence import BrokerEvidence, Dialled, Evidence, LocalDir, Reached
 from pyrklog.cli.failures import counted
 from pyrklog.observability.health_rules import (
     ADVERTISED_FIX,
@@ -104,6 +104,38 @@ def examined(found: Evidence) -> list[Check]:
     if found.named.is_given:
         checks.append(_options)
     return [_in_order(check(found, reasons)) for check in checks]
+
+
+def seen_from_here(found: Evidence) -> list[Check]:
+    """Those about what a client on this machine meets; of each broker how it was reached."""
+    checks = {one.name: one for one in examined(found)}
+    advertised = checks["advertised"]
+    if found.dialled is not None:
+        told = {one.broker for one in advertised.findings if one.broker is not None}
+        unreached = [one for one in found.dialled if one.error is not None]
+        findings = [
+            Reason(
+                "silent",
+                "error",
+                f"broker {one.number} tells clients to connect to {one.where}: {one.error}",
+                one.number,
+                fix=ADVERTISED_FIX,
+            )
+            for one in unreached
+            if one.number not in told
+            and not any(finding.kind == "advertised" for finding in advertised.findings)
+        ]
+        well = "; ".join(map(_way, found.dialled))
+        advertised = Check("advertised", [*advertised.findings, *findings], well)
+    return [checks["port"], _in_order(advertised), checks["cluster id"]]
+
+
+def _way(one: Dialled) -> str:
+    host = one.where.rpartition(":")[0]
+    named = ", ".join(address for address in one.found if address != host)
+    told = f" ({named})" if named else ""
+    took = one.error if one.milliseconds is None else f"in {one.milliseconds:g} ms"
+    return f"broker {one.number} at {one.where}{told} {took}"
 
 
 def _in_order(check: Check) -> Check:

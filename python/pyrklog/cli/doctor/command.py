@@ -1,7 +1,8 @@
 """``pyrklog doctor``."""
 
+import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -9,11 +10,20 @@ import typer
 
 from pyrklog.base.problems import Problem
 from pyrklog.cli.failures import CliError, Exit, counted
-from pyrklog.cli.options import CONNECTION, Output, OutputFormat, Settings, option, with_settings
+from pyrklog.cli.options import (
+    CONNECTION,
+    Output,
+    OutputFormat,
+    Settings,
+    Yes,
+    option,
+    with_settings,
+)
 
 if TYPE_CHECKING:
     from pyrklog.cli.doctor.checks import Check
     from pyrklog.cli.doctor.evidence import Evidence
+    from pyrklog.cli.doctor.fixing import Outcome
 
 SCHEMA = "pyrklog.doctor/1"
 ENDINGS = (".tar.gz", ".tgz", ".zip")
@@ -36,22 +46,51 @@ def doctor(
     include: list[str] | None = option(
         "--include FILE", "A log or other file for the bundle; may be repeated.", None
     ),
+    from_here: bool = option(
+        "--from-here",
+        "Only what a client here meets: ports, the addresses that brokers tell, the cluster there.",
+        False,
+    ),
+    fix: bool = option(
+        "--fix", "Do what can be done safely about findings, and look again.", False
+    ),
+    yes: Yes = False,
+    dry_run: bool = option("--dry-run", "With --fix: only say what would be done.", False),
     output: Output = OutputFormat.TABLE,
 ) -> None:
     """Look for the mistakes that keep a cluster from working; say how to mend each.
 
-    Asks any Kafka, and looks at this machine; changes nothing. Exit code 8 if something is
-    unhealthy.
+    Asks any Kafka, and looks at this machine; without --fix changes nothing. Exit code 8 if
+    something is unhealthy.
     """
     _refuse_mistakes(bundle, include)
+    if not fix and (yes or dry_run):
+        what = f"{'-y' if yes else '--dry-run'} is about --fix"
+        raise CliError(Problem.ARGUMENTS_DISAGREE, what, "give --fix as well, or leave it out")
     refuse_missing(data, config)
-    from pyrklog.cli.doctor.checks import examined
+    from pyrklog.cli.doctor.checks import examined, seen_from_here
     from pyrklog.cli.doctor.gathering import gather
     from pyrklog.cli.doctor.host import named_places
 
-    evidence = gather(options, named_places(data, config))
-    checks = examined(evidence)
-    _print(checks, evidence, output)
+    latest: list[Evidence] = []
+
+    def look() -> "Sequence[Check]":
+        latest.append(gather(options, named_places(data, config), dials=from_here))
+        return seen_from_here(latest[-1]) if from_here else examined(latest[-1])
+
+    checks = look()
+    outcomes: list[Outcome] = []
+    if fix:
+        is_page = output is OutputFormat.TABLE
+        if is_page:
+            sys.stdout.write(page(checks))
+            sys.stdout.flush()
+        outcomes, checks = _fix(options, latest[-1], checks, look, yes=yes, dry_run=dry_run)
+        if is_page:
+            _print_outcomes(outcomes, None if dry_run else checks)
+    evidence = latest[-1]
+    if not fix or output is not OutputFormat.TABLE:
+        _print(checks, evidence, output, outcomes if fix else None)
     if bundle is not None:
         from pyrklog.cli.doctor.bundle import write_bundle
 
@@ -61,6 +100,45 @@ def doctor(
                 typer.echo(f"note: {line}", err=True)
     if not all(one.is_healthy for one in checks):
         raise typer.Exit(Exit.DIFFERS)
+
+
+def _fix(
+    options: Settings,
+    evidence: "Evidence",
+    checks: "Sequence[Check]",
+    look: "Callable[[], Sequence[Check]]",
+    *,
+    yes: bool,
+    dry_run: bool,
+) -> "tuple[list[Outcome], Sequence[Check]]":
+    """What became of each finding, and the checks afterwards."""
+    from pyrklog.cli.doctor.fixing import fixed, planned
+    from pyrklog.cli.doctor.remedies import dev_clusters, remedies
+
+    found, left = remedies(options, evidence, checks, dev_clusters(os.environ))
+    if dry_run:
+        return planned(found, left), checks
+    last = [checks]
+
+    def again() -> "Sequence[Check]":
+        last.append(look())
+        return last[-1]
+
+    def say(line: str) -> None:
+        if not options.quiet:
+            typer.echo(f"note: {line}", err=True)
+
+    return fixed(found, left, again, yes=yes, say=say), last[-1]
+
+
+def _print_outcomes(outcomes: "Sequence[Outcome]", checks: "Sequence[Check] | None") -> None:
+    """``checks`` are those after the remedies; None: nothing was done."""
+    lines = [line for one in outcomes for line in one.lines]
+    if not outcomes:
+        lines = ["nothing is to be fixed"]
+    lines += [] if checks is None or not outcomes else [_verdict(checks)]
+    sys.stdout.write("".join(f"{line}\n" for line in lines))
+    sys.stdout.flush()
 
 
 def _refuse_mistakes(bundle: str | None, include: list[str] | None) -> None:
@@ -91,7 +169,13 @@ def refuse_missing(data: str | None, config: str | None) -> None:
         raise CliError(Problem.FILE_NOT_FOUND, f"the file {config} does not exist", fix)
 
 
-def _print(checks: "Sequence[Check]", evidence: "Evidence", output: OutputFormat) -> None:
+def _print(
+    checks: "Sequence[Check]",
+    evidence: "Evidence",
+    output: OutputFormat,
+    outcomes: "Sequence[Outcome] | None" = None,
+) -> None:
+    """``outcomes`` of ``--fix`` stand in the items of their checks."""
     from pyrklog.cli.output import Listing, columns, print_listing
 
     if output is OutputFormat.TABLE:
@@ -101,7 +185,14 @@ def _print(checks: "Sequence[Check]", evidence: "Evidence", output: OutputFormat
     state = evidence.state
     heads = columns("check, status, what, fix")
     cluster_id = None if state is None else state.cluster_id
-    print_listing(Listing(SCHEMA, heads, [one.item() for one in checks], cluster_id), output)
+    items = [one.item() for one in checks]
+    for item in items if evidence.dialled is not None else ():
+        if item["check"] == "advertised":
+            item["dialled"] = [vars(one) for one in evidence.dialled or ()]
+    if outcomes is not None:
+        for item in items:
+            item["fixes"] = [one.item() for one in outcomes if one.check == item["check"]]
+    print_listing(Listing(SCHEMA, heads, items, cluster_id), output)
 
 
 def page(checks: "Sequence[Check]") -> str:

@@ -55,6 +55,18 @@ class BrokerEvidence:
 
 
 @dataclass(frozen=True)
+class Dialled:
+    """A connection from this machine to the address that a broker tells clients. ``found``: what
+    its name stands for here. ``error``: why there is none."""
+
+    number: int
+    where: str
+    found: Sequence[str] = ()
+    error: str | None = None
+    milliseconds: float | None = None
+
+
+@dataclass(frozen=True)
 class LocalDir:
     """A log directory on this machine. ``broker``: whose it is, of those that answer; None: it was
     only named. ``holder``: the process with its lock, as "pid 4121"."""
@@ -118,6 +130,8 @@ class Evidence:
     dirs: Sequence[LocalDir] = ()
     processes: Sequence[LocalProcess] = ()
     named: NamedPlaces = NamedPlaces()
+    dialled: Sequence[Dialled] | None = None
+    """None: not tried."""
 
     @property
     def healths(self) -> dict[int, BrokerHealth]:

@@ -17,12 +17,13 @@ from pyrklog.cli.cluster_views import is_plain
 from pyrklog.cli.doctor.evidence import (
     Address,
     BrokerEvidence,
+    Dialled,
     Evidence,
     NamedPlaces,
     Reached,
     ZooKeeperServer,
 )
-from pyrklog.cli.doctor.host import dial_error, is_local, local_dir, processes, reached
+from pyrklog.cli.doctor.host import dial_error, dialled, is_local, local_dir, processes, reached
 from pyrklog.cli.failures import CliError
 from pyrklog.cli.in_parallel import in_parallel
 from pyrklog.cli.options import Settings
@@ -50,7 +51,8 @@ _BROKER = 4
 """A resource type."""
 
 
-def gather(settings: Settings, named: NamedPlaces) -> Evidence:
+def gather(settings: Settings, named: NamedPlaces, *, dials: bool = False) -> Evidence:
+    """``dials``: also connects to each address that brokers tell, whatever they answer."""
     timeout_s = min(ASK_TIMEOUT_S, settings.timeout_s)
     found = in_parallel(lambda one: _reached(one, settings), _given(settings))
     state, unreached = _state(settings) if any(one.is_broker for one in found) else (None, None)
@@ -76,7 +78,15 @@ def gather(settings: Settings, named: NamedPlaces) -> Evidence:
         dirs,
         processes(dirs),
         named,
+        _dialled(state, timeout_s) if dials and state is not None else None,
     )
+
+
+def _dialled(state: ClusterState, timeout_s: float) -> list[Dialled]:
+    def dial(one: BrokerState) -> Dialled:
+        return dialled(one.number, (one.host, one.port), timeout_s)
+
+    return in_parallel(dial, state.brokers)
 
 
 def _given(settings: Settings) -> list[Address]:

@@ -5,12 +5,20 @@ from __future__ import annotations
 import errno
 import os
 import socket
+import time
 from collections.abc import Iterable
 from datetime import datetime
 from pathlib import Path
 
 from pyrklog.base.diagnosis import lock_holder, port_holder
-from pyrklog.cli.doctor.evidence import Address, LocalDir, LocalProcess, NamedPlaces, Reached
+from pyrklog.cli.doctor.evidence import (
+    Address,
+    Dialled,
+    LocalDir,
+    LocalProcess,
+    NamedPlaces,
+    Reached,
+)
 from pyrklog.cli.options import Settings
 from pyrklog.cli.peer_protocol import fix_for
 
@@ -62,6 +70,21 @@ def dial_error(address: Address, timeout_s: float) -> str | None:
     except (OSError, UnicodeError) as error:
         return _why(error)
     return None
+
+
+def dialled(number: int, address: Address, timeout_s: float) -> Dialled:
+    """How this machine reaches the address that a broker tells."""
+    host, port = address
+    where = f"{host}:{port}"
+    try:
+        named = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    except (OSError, UnicodeError) as error:
+        return Dialled(number, where, error=_why(error))
+    found = list(dict.fromkeys(str(one[4][0]) for one in named))
+    began = time.monotonic()
+    error = dial_error(address, timeout_s)
+    took_ms = round((time.monotonic() - began) * 1000, 1)
+    return Dialled(number, where, found, error, None if error is not None else took_ms)
 
 
 def _why(error: Exception) -> str:
