@@ -83,7 +83,15 @@ def test_a_killed_brokers_arena_is_listed_kept_and_drained(
     assert "arena drain" in refused
     folder = logs / f"{topic}-0"
     assert len(written(folder)) < count
-    assert run("drain", str(logs)) == f"1 partition, {row['unwritten_bytes']} bytes written\n"
+    told = f"1 partition, {row['unwritten_bytes']} bytes written"
+    assert run("drain", str(logs), "--dry-run") == f"{told} (not done)\n"
+    assert "nowhere else" in run("remove", row["path"], "--dry-run", code=DENIED)
+    assert (
+        run("remove", row["path"], "--force", "--dry-run") == f"{row['path']} removed (not done)\n"
+    )
+    assert len(written(folder)) < count
+    assert len(listed(cache_dir)) == 1
+    assert run("drain", str(logs)) == f"{told}\n"
     assert written(folder) == list(range(count))
     assert listed(cache_dir) == []
     assert run("drain", str(logs)) == "0 partitions, 0 bytes written\n"
@@ -100,6 +108,9 @@ def test_a_broker_in_the_way_is_named(new_broker: Make, cache_dir: Path, topic: 
     told = run("drop", str(broker.data / "logs"), "--dir", str(cache_dir), code=DENIED)
     assert told.endswith("is in use, and not dropped\n  fix: stop its broker first\n")
     logs = broker.data / "logs"
+    assert "in use" in run("drain", str(logs), "--dry-run", code=DENIED)
+    assert "in use" in run("remove", row["path"], "--force", "--dry-run", code=DENIED)
+    assert "in use" in run("drop", str(logs), "--dir", str(cache_dir), "--dry-run", code=DENIED)
     told = run("drain", str(logs), code=DENIED)
     what = f"{logs} is in use by a running broker (pid {broker.pid})"
     assert told == f"error[PK88]: {what}\n  fix: stop its broker first\n"
@@ -149,7 +160,11 @@ def test_unusable_arenas_are_listed_and_dropped(cache_dir: Path) -> None:
     (cache_dir / f"{name}.damaged").write_bytes(b"nonsense" * 1000)
     states = {Path(row["path"]).name: row["state"] for row in listed(cache_dir)}
     assert states == {name: "unfinished", f"{name}.damaged": "set aside"}
-    assert run("drop", "--dir", str(cache_dir)).startswith("2 arenas dropped")
+    told = run("drop", "--dir", str(cache_dir), "--dry-run")
+    assert len(listed(cache_dir)) == 2
+    dropped = run("drop", "--dir", str(cache_dir))
+    assert dropped.startswith("2 arenas dropped")
+    assert told == f"{dropped.rstrip()} (not done)\n"
     assert listed(cache_dir) == []
 
 

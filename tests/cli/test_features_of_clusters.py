@@ -430,6 +430,36 @@ def test_preferred_election(
     claim(pyrklog=YES, kafka=YES, kcat=NO)
 
 
+def test_the_doctor_elects_leaders_and_restarts_brokers(dev: Dev, topic: str, make: Make) -> None:
+    """Not a row: what `doctor --fix` does about its findings."""
+    make(2, 3)
+
+    def fixes(*more: str) -> dict[str, list[str | None]]:
+        """States by command; None: no command does it."""
+        told = json.loads(dev.full("doctor", "--fix", *more, "-o", "json").stdout)
+        states: dict[str, list[str | None]] = {}
+        for item in told["items"]:
+            for one in item["fixes"]:
+                states.setdefault(one["command"], []).append(one["state"])
+        return states
+
+    elect, restart = "pyrklog cluster elect-leaders --preferred", "pyrklog dev restart 3"
+    dev("dev", "restart", "1")
+    wait_for_isr(dev, topic, ALL)
+    leaders = {one["leader"] for one in partitions_of(dev, topic).values()}
+    assert 1 not in leaders
+    assert fixes("--dry-run")[elect] == ["would"]
+    assert {one["leader"] for one in partitions_of(dev, topic).values()} == leaders
+    assert fixes("-y")[elect] == ["fixed"]
+    assert elect not in fixes("--dry-run")
+    dev("dev", "kill", "3")
+    wait_for_isr(dev, topic, {1, 2})
+    assert dev.full("doctor", "--fix").exit_code == 2  # nobody can be asked
+    assert fixes("-y")[restart] == ["fixed"]
+    wait_for_isr(dev, topic, ALL)
+    dev("cluster", "elect-leaders", "--preferred")
+
+
 # --- health --------------------------------------------------------------------------------------
 
 

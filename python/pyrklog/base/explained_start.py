@@ -63,7 +63,8 @@ START: Mapping[Problem, Explanation] = {
         ),
     ),
     Problem.OPTIONS_FILE: Explanation(
-        "The file of --config cannot be read, or a line of it is no NAME=VALUE.",
+        "The file of --config cannot be read, or a line of it is no NAME=VALUE; or its name ends "
+        "in .toml, and it is no TOML.",
         (
             "a wrong path, or a path below the folder of another process",
             "missing permission for the user of the broker",

@@ -38,6 +38,11 @@ def tell_done(
         typer.echo(line)
 
 
+def is_document() -> bool:
+    """Whether the running command prints a document, and so nothing else."""
+    return _items.get() is not None
+
+
 def telling(run: Callable[..., None]) -> Callable[..., None]:
     """Of a command: ``-o``, which prints what it told once it ends, also by a failure."""
 

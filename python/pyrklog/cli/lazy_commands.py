@@ -48,7 +48,7 @@ LAZY: Mapping[str, Lazy] = {
     "group": _of_cli("group", "List, describe, move and delete consumer groups."),
     "config": _of_cli(
         "config",
-        "Explain, describe, change and compare options of topics, brokers and client metrics.",
+        "Explain, describe, change, compare and convert options of brokers, topics and more.",
     ),
     "dev": _of_cli(
         "dev", "Run clusters on this machine: real brokers, a real ZooKeeper, faults at will."

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from pyrklog.base.problems import Problem
 from pyrklog.cli.admin_common import connect, say
+from pyrklog.cli.deeds import is_document, telling
 from pyrklog.cli.failures import CliError, counted, refuse_empty
 from pyrklog.cli.options import (
     CONNECTION,
@@ -34,6 +35,7 @@ Partition = Annotated[
 
 
 @with_settings(*CONNECTION, "verbose", "quiet")
+@telling
 def produce(
     options: Settings,
     topic: str = argument("TOPIC"),
@@ -102,7 +104,7 @@ def produce(
         return
     sender = RecordProducer(options, topic, codec=codec, acks=acks, idempotent=idempotent)
     send_all(sender, pace.each(records), None if tombstone or values else reader)
-    if not options.quiet:
+    if not options.quiet or is_document():
         sender.sum_up()
 
 

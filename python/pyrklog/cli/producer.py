@@ -8,6 +8,7 @@ import typer
 
 from pyrklog.base.problems import Problem
 from pyrklog.cli.connection import Connection
+from pyrklog.cli.deeds import is_document, tell_done
 from pyrklog.cli.failures import (
     CliError,
     cli_error,
@@ -141,6 +142,7 @@ class RecordProducer:
         """
         from confluent_kafka import Producer
 
+        self._settings = settings
         self._verbose = settings.verbose
         self._topic = topic
         self._fixes = fixes or {}
@@ -235,8 +237,11 @@ class RecordProducer:
         )
 
     def sum_up(self) -> None:
-        if sys.stderr.isatty():
-            typer.echo(f"{counted(self._delivered, 'record')} written to {self._topic}", err=True)
+        told = f"{counted(self._delivered, 'record')} written"
+        if is_document():
+            tell_done(self._settings, told, kind="topic", name=self._topic)
+        elif sys.stderr.isatty():
+            typer.echo(f"{told} to {self._topic}", err=True)
 
     def _on_delivery(self, error: Any, message: Any) -> None:
         if error is not None:
@@ -244,9 +249,13 @@ class RecordProducer:
             self._first_error = self._first_error or error
             return
         self._delivered += 1
-        if self._verbose:
-            place = f"{message.topic()} {message.partition()}@{message.offset()}\n"
-            sys.stdout.write(place)
+        if not self._verbose:
+            return
+        place = f"{message.partition()}@{message.offset()}"
+        if is_document():
+            tell_done(self._settings, place, kind="record", name=message.topic())
+        else:
+            sys.stdout.write(f"{message.topic()} {place}\n")
 
 
 def send_all(

@@ -10,7 +10,7 @@ import typer
 
 from pyrklog.base.problems import Problem
 from pyrklog.cli.admin_common import connect, say, show
-from pyrklog.cli.deeds import telling
+from pyrklog.cli.deeds import is_document, telling
 from pyrklog.cli.failures import CliError, Exit, exit_with, missing_partition, tell, unread
 from pyrklog.cli.options import (
     CONNECTION,
@@ -145,7 +145,7 @@ def apply(
         codes.append(Exit.OK)
         say(options, _arrow(place, before, wanted))
     if watch and Exit.OK in codes:
-        _watch(cluster, options, set(wanted), OutputFormat.TABLE)
+        _watch(cluster, options, set(wanted), None if is_document() else OutputFormat.TABLE)
     if rate_bytes is not None and (watch or Exit.OK not in codes):
         cluster.unthrottle({topic for topic, _ in wanted})
     if watch and Exit.OK in codes:
@@ -341,9 +341,9 @@ def _watch(
     cluster: "ReassignmentAdmin",
     options: Settings,
     places: "set[PartitionKey] | None",
-    output: OutputFormat,
+    output: OutputFormat | None,
 ) -> list[dict[str, Any]]:
-    """Prints moves until none is left; returns the last list, which is empty."""
+    """Prints moves (None: nothing) until none is left; returns the last list, which is empty."""
 
     cluster_id = cluster.placement()[1]
     before: dict[PartitionKey, int] = {}
@@ -356,7 +356,7 @@ def _watch(
             copied = before.get(place, item["bytes_left"]) - item["bytes_left"]
             if copied > 0:
                 item["eta_s"] = round(item["bytes_left"] * (now - seen_at) / copied)
-        if items and not options.quiet:
+        if items and output is not None and not options.quiet:
             show(_listing(items, cluster_id), output)
         if not items:
             return items

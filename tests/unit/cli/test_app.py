@@ -450,7 +450,9 @@ def test_usage_lines_have_no_braces_but_for_choices() -> None:
     assert usages["topic list"] == "[OPTIONS] [TOPIC...]"
     assert usages["log dump"] == "[OPTIONS] PATH..."
     assert usages["consume"] == "[OPTIONS] TOPIC..."
-    assert usages["config alter"] == "[OPTIONS] {topic|broker|client-metrics} NAME..."
+    assert (
+        usages["config alter"] == "[OPTIONS] {topic|broker|broker-loggers|client-metrics} NAME..."
+    )
     for path, usage in usages.items():
         assert ("{" in usage) == ("|" in usage), path
 

@@ -1,5 +1,6 @@
 """``pyrklog dev`` and ``cluster`` without anything to work on, or with senseless input."""
 
+import json
 import os
 from pathlib import Path
 
@@ -206,3 +207,58 @@ def test_waiting_for_health_waits_for_a_reachable_broker() -> None:
     assert (code, err) == (8, "")
     assert out.startswith("NOT SAFE  no broker reached (127.0.0.1:1: ")
     assert out.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("command", "told"),
+    [
+        ("start", None),
+        ("stop", "default did not run (not done)"),
+        ("purge", "default purged: {folder} (not done)"),
+        ("kill 1", "broker 1 killed (not done)"),
+        ("pause zk1", "zk1 paused (not done)"),
+        ("resume 1", "1 goes on (not done)"),
+        ("restart 1", "broker 1 restarted (not done)"),
+        ("isolate 1", "broker 1 is cut off (not done)"),
+        ("heal 1", "broker 1 is connected (not done)"),
+    ],
+)
+def test_a_dry_run_changes_nothing(
+    root: Path, command: str, told: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from pyrklog.dev import java
+
+    monkeypatch.setattr(java, "require", lambda _environment: None)
+    place = save(root, Node("broker", 1))
+    before = {path: path.read_bytes() for path in root.rglob("*") if path.is_file()}
+    code, out, err = invoke("dev", *command.split(), "--dry-run")
+    assert code == 0, err
+    if told is None:
+        told = "default started: 1 broker and 1 ZooKeeper server, from 127.0.0.1:19092 (not done)"
+    assert out == told.format(folder=place.folder) + "\n"
+    assert {path: path.read_bytes() for path in root.rglob("*") if path.is_file()} == before
+    code, out, _ = invoke("dev", *command.split(), "--dry-run", "-o", "json")
+    (item,) = json.loads(out)["items"]
+    assert (code, item["kind"], item["done"]) == (0, "dev", False)
+
+
+def test_a_dry_run_of_a_new_cluster_makes_no_folder(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from pyrklog.dev import java
+
+    monkeypatch.setattr(java, "require", lambda _environment: None)
+    code, out, err = invoke("dev", "start", "-n", "2", "--name", "x", "--dry-run")
+    assert code == 0, err
+    assert out.startswith("x started: 2 brokers and 1 ZooKeeper server, from 127.0.0.1:")
+    assert not root.exists()
+    assert invoke("dev", "start", "-n", "0", "--dry-run")[0] == 2
+    assert invoke("dev", "kill", "1", "--dry-run")[0] == 4
+
+
+def test_a_dry_run_refuses_what_the_command_refuses(root: Path) -> None:
+    save(root, Node("broker", 1))
+    assert invoke("dev", "kill", "7", "--dry-run")[0] == 4
+    code, _, err = invoke("dev", "add", "--dry-run")
+    assert code == 1
+    assert "does not run" in err or "not running" in err

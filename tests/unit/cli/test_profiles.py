@@ -349,3 +349,44 @@ def test_an_editor_that_fails_changes_nothing(
     assert code == 1
     assert said in err
     assert list(path.parent.iterdir()) == [path]
+
+
+@pytest.mark.parametrize(
+    ("command", "told"),
+    [
+        (["use", "a"], "a is in use (not done)\n"),
+        (["use", "none"], "no profile is in use (not done)\n"),
+        (["create", "c", "--use"], "c created, and in use (not done)\n"),
+        (["edit", "a", "--read-only"], "a changed (not done)\n"),
+        (["delete", "a"], "a deleted (not done)\n"),
+    ],
+)
+def test_a_dry_run_writes_nothing(path: Path, command: list[str], told: str) -> None:
+    text = 'profile = "b"\n[profiles.a]\n[profiles.b]\n'
+    write(path, text)
+    assert invoke("profile", *command, "--dry-run")[:2] == (0, told)
+    assert path.read_text() == text
+    code, out, _ = invoke("profile", *command, "--dry-run", "-o", "json")
+    (item,) = json.loads(out)["items"]
+    assert (code, item["kind"], item["done"]) == (0, "profile", False)
+    assert item["name"] == command[1]
+
+
+def test_a_dry_run_makes_no_folder_and_refuses_the_same(path: Path, tmp_path: Path) -> None:
+    assert invoke("profile", "create", "a", "--dry-run")[0] == 0
+    assert not path.parent.exists()
+    assert invoke("profile", "use", "a", "--dry-run")[0] == 4
+    assert invoke("profile", "edit", "--dry-run")[0] == 2
+    kaf = tmp_path / "kcat.conf"
+    kaf.write_text("bootstrap.servers=h:1\n")
+    code, out, err = invoke("profile", "import", "librdkafka", str(kaf), "--dry-run")
+    assert (code, "kcat" in out) == (0, True)
+    assert "note: nothing was written\n" in err
+    assert not path.parent.exists()
+
+
+def test_what_was_done_is_told_to_programs(path: Path) -> None:
+    told = json.loads(invoke("profile", "create", "a", "-o", "json")[1])
+    result = {"kind": "profile", "name": "a", "result": "created", "done": True}
+    assert told["items"] == [result]
+    assert "[profiles.a]" in path.read_text()

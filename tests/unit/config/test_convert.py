@@ -91,7 +91,7 @@ def effective(file: Path) -> tuple[object, ...]:
     try:
         config: BrokerConfig = load_config(file=file)
     except ConfigError as error:
-        return (error.problem, error.what.split(" (")[0])
+        return (error.problem,)  # of several mistakes any may be the first
     shown = [(name, value) for name, value, _ in config.explain(MEMORY_BYTES)]
     texts = {name: one.text for name, one in config.given.items()}
     return shown, texts, config.has_kafka_file
