@@ -52,7 +52,7 @@ def read_toml(text: str) -> list[tuple[list[Property], Statement]]:
         tomllib.loads(text)
     except (tomllib.TOMLDecodeError, RecursionError) as error:
         raise PropertiesError(f"it is no TOML: {error}") from None
-    found = []
+    found: list[tuple[list[Property], Statement]] = []
     table: tuple[str, ...] = ()
     for statement in statements(text):
         if statement.is_code and statement.text.lstrip().startswith("["):

@@ -14,7 +14,7 @@ from pyrklog.cli.doctor.evidence import Dialled, Evidence
 from pyrklog.cli.doctor.fixing import fixed, planned
 from pyrklog.cli.doctor.remedies import Left, Remedy, dev_clusters, remedies
 from pyrklog.cli.failures import CliError, Exit
-from pyrklog.cli.options import Settings
+from pyrklog.cli.options import DEFAULT_BOOTSTRAP, Settings
 from pyrklog.dev.state import Cluster, Node, Place
 from pyrklog.observability.health_rules import BrokerState, ClusterState, PartitionState, Reason
 from tests.unit.cli.test_doctor import NAMES, STATE, WELL
@@ -23,8 +23,10 @@ MOVED = replace(WELL, state=replace(STATE, partitions=[PartitionState("t", 0, 2,
 ELECT = "pyrklog cluster elect-leaders --preferred"
 
 
-def of(evidence: Evidence, *clusters: Cluster, **settings: str) -> tuple[list[Remedy], list[Left]]:
-    return remedies(Settings(**settings), evidence, examined(evidence), clusters)
+def of(
+    evidence: Evidence, *clusters: Cluster, bootstrap: str = DEFAULT_BOOTSTRAP
+) -> tuple[list[Remedy], list[Left]]:
+    return remedies(Settings(bootstrap), evidence, examined(evidence), clusters)
 
 
 def test_leaders_are_elected() -> None:

@@ -82,9 +82,9 @@ def dialled(number: int, address: Address, timeout_s: float) -> Dialled:
         return Dialled(number, where, error=_why(error))
     found = list(dict.fromkeys(str(one[4][0]) for one in named))
     began = time.monotonic()
-    error = dial_error(address, timeout_s)
+    wrong = dial_error(address, timeout_s)
     took_ms = round((time.monotonic() - began) * 1000, 1)
-    return Dialled(number, where, found, error, None if error is not None else took_ms)
+    return Dialled(number, where, found, wrong, None if wrong is not None else took_ms)
 
 
 def _why(error: Exception) -> str:
