@@ -170,8 +170,8 @@ def test_a_partition_is_found_by_its_name(partition: Path) -> None:
     by_path, _ = run("log", "dump", partition, "-o", "jsonl")
     by_name, _ = run("log", "dump", "t:0", "--data", partition.parents[1], "-o", "jsonl")
     assert by_name == by_path
-    log_dirs = f"log.dirs={partition.parent}"
-    by_option, _ = run("log", "dump", "t:0", "--set", log_dirs, "-o", "jsonl")
+    folder = f"pyrklog.data.dir={partition.parents[1]}"
+    by_option, _ = run("log", "dump", "t:0", "--set", folder, "-o", "jsonl")
     assert by_option == by_path
     _, err = run("log", "dump", "t:1", "--data", partition.parents[1], code=4)
     assert err.startswith(f"error[PK87]: there is no partition t:1 in {partition.parent}\n")

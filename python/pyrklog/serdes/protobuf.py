@@ -17,7 +17,7 @@ from typing import Any
 from google.protobuf import descriptor_pb2, descriptor_pool, json_format, message_factory
 from google.protobuf.message import DecodeError, EncodeError
 
-from pyrklog.serdes.codec import PROTOBUF, SCHEMA_BYTES_MAX, DataError, SchemaError
+from pyrklog.serdes.codec import PROTOBUF, SCHEMA_BYTES_MAX, DataError, SchemaError, shortened
 
 FILES_MAX = 1_000
 INDEX_LEVELS_MAX = 64
@@ -57,6 +57,8 @@ class ProtobufCodec:
     def __init__(self, files: MessageFiles, message: Any) -> None:
         self._files = files
         self._class = message_factory.GetMessageClass(message)
+        # Google's own may be texts, numbers and lists in JSON.
+        self._is_object = not message.full_name.startswith("google.protobuf.")
 
     def decode(self, data: bytes) -> bytes:
         found = self._class()
@@ -70,6 +72,8 @@ class ProtobufCodec:
             raise DataError(_reason(error)) from None
 
     def encode(self, value: Any) -> bytes:
+        if self._is_object and not isinstance(value, dict):
+            raise DataError(f"{shortened(value)} is no object")
         found = self._class()
         try:
             json_format.ParseDict(value, found, descriptor_pool=self._files.pool)

@@ -137,10 +137,9 @@ def test_any_bytes_are_shown_or_refused(schema: Any, written: bytes) -> None:
     ours = codec(schema)
     try:
         shown = ours.decode(written)
-    except DataError as error:
-        assert str(error)
-    else:
-        assert ours.decode(ours.encode(json.loads(shown))) == shown
+    except DataError:
+        return
+    assert ours.decode(ours.encode(json.loads(shown))) == shown
 
 
 @given(SCHEMAS, st.recursive(st.none() | st.booleans() | st.integers() | st.text(), st.lists))
@@ -148,10 +147,9 @@ def test_any_json_is_written_or_refused(schema: Any, value: Any) -> None:
     ours = codec(schema)
     try:
         written = ours.encode(value)
-    except DataError as error:
-        assert str(error)
-    else:
-        ours.decode(written)
+    except DataError:
+        return
+    assert ours.encode(json.loads(ours.decode(written))) == written
 
 
 @pytest.mark.parametrize(
@@ -197,7 +195,7 @@ def test_missing_fields_have_their_defaults() -> None:
     ours = codec({"type": "record", "name": "R", "fields": fields})
     shown = json.loads(ours.decode(ours.encode({"e": 1})))
     assert shown == {"a": 7, "b": "x", "c": {"d": None}, "e": 1}
-    with pytest.raises(DataError, match="^e: it is missing, and has no default$"):
+    with pytest.raises(DataError, match=r"^e: it is missing, and has no default$"):
         ours.encode({})
     with pytest.raises(DataError, match="R has no field 'f'"):
         ours.encode({"e": 1, "f": 2})
