@@ -31,7 +31,7 @@ def log() -> None:
 @app.command("dump")
 @guarded
 def dump(
-    paths: list[str] = argument("PATH|TOPIC:P..."),
+    paths: list[str] = argument("PATH...", "Files, folders, or partitions as TOPIC:P."),
     records: bool = option("--records", "Each record of each batch too.", False),
     index: bool = option(
         "--index", "Of folders all but the segments: indexes, snapshots, leader epochs.", False
