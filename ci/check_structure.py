@@ -55,6 +55,7 @@ SLOW_FOR_CLI = frozenset(
         "pyrklog.plane.offline",
         "pyrklog.scanning",
         "pyrklog.producing",
+        "pyrklog.serdes",
         "pyrklog.mirror",
         "confluent_kafka",
         "trio",
@@ -70,13 +71,17 @@ KAZOO_IMPORTERS = {
 }
 
 # Libraries that one module each imports, and parts of libraries: the longest name counts.
-LIBRARY_IMPORTERS = {
+LIBRARY_IMPORTERS: dict[str, str | tuple[str, ...]] = {
     "hypercorn": "python/pyrklog/observability/web.py",
     "starlette": "python/pyrklog/observability/web.py",
     "prometheus_client": "python/pyrklog/observability/exposition.py",
     "opentelemetry": "python/pyrklog/observability/report_otlp.py",
     "opentelemetry.proto": "python/pyrklog/telemetry/otlp.py",
-    "google.protobuf": "python/pyrklog/telemetry/otlp.py",
+    "google.protobuf": "python/pyrklog/serdes/protobuf.py",
+    "google.protobuf.message": (
+        "python/pyrklog/telemetry/otlp.py",
+        "python/pyrklog/serdes/protobuf.py",
+    ),
     "tomlkit": "python/pyrklog/cli/profile_file.py",
     "yaml": "python/pyrklog/cli/profile_import.py",
 }
@@ -136,8 +141,8 @@ CRATE_FORBIDS = {
 ROOMS = {
     "rust/dataplane": ("net", "follower"),
     PACKAGE: (
-        "base", "security", "scanning", "producing", "benchmark", "mirror", "spark", "__init__",
-        "redaction", "protocol", "errors", "metastore", "config", "plane", "telemetry",
+        "base", "security", "scanning", "serdes", "producing", "benchmark", "mirror", "spark",
+        "__init__", "redaction", "protocol", "errors", "metastore", "config", "plane", "telemetry",
         "cluster", "start", "membership", "replication", "coordinators", "peers", "groups",
         "transactions", "lag", "controller", "handlers", "admin", "adoption", "observability",
         "broker", "dev", "deploy", "cli", "testing", "__main__",
@@ -259,9 +264,10 @@ def _check_core(name: str, found: list[Import]) -> Iterator[Violation]:
             yield Violation(
                 name, item.line, f"imports {CORE}; only {' and '.join(CORE_IMPORTERS)} may"
             )
-        owner = _importer(item.module)
-        if owner is not None and name.startswith(PACKAGE) and name != owner:
-            yield Violation(name, item.line, f"imports {item.module}; only {owner} may")
+        owners = _importers(item.module)
+        if owners and name.startswith(PACKAGE) and name not in owners:
+            may = " and ".join(owners)
+            yield Violation(name, item.line, f"imports {item.module}; only {may} may")
         is_kazoo = _named(item.module, frozenset({"kazoo"}))
         how = KAZOO_IMPORTERS.get(name)
         if is_kazoo and (how is None or (item.eager and how == "lazily")):
@@ -270,10 +276,11 @@ def _check_core(name: str, found: list[Import]) -> Iterator[Violation]:
             yield Violation(name, item.line, f"imports {KAZOO_MODULE} without being asked to")
 
 
-def _importer(module: str) -> str | None:
-    """The one module that may import it; None: any may."""
+def _importers(module: str) -> tuple[str, ...]:
+    """The modules that may import it; empty: any may."""
     known = [library for library in LIBRARY_IMPORTERS if _named(module, frozenset({library}))]
-    return LIBRARY_IMPORTERS[max(known, key=len)] if known else None
+    found = LIBRARY_IMPORTERS[max(known, key=len)] if known else ()
+    return (found,) if isinstance(found, str) else found
 
 
 def _check_cli(name: str, found: list[Import]) -> Iterator[Violation]:

@@ -6,6 +6,7 @@ import re
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -163,3 +164,76 @@ def test_a_temporary_directory_goes_with_its_broker(tmp_path: Path) -> None:
         finally:
             broker.kill()
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_partition_is_found_by_its_name(partition: Path) -> None:
+    by_path, _ = run("log", "dump", partition, "-o", "jsonl")
+    by_name, _ = run("log", "dump", "t:0", "--data", partition.parents[1], "-o", "jsonl")
+    assert by_name == by_path
+    folder = f"pyrklog.data.dir={partition.parents[1]}"
+    by_option, _ = run("log", "dump", "t:0", "--set", folder, "-o", "jsonl")
+    assert by_option == by_path
+    _, err = run("log", "dump", "t:1", "--data", partition.parents[1], code=4)
+    assert err.startswith(f"error[PK87]: there is no partition t:1 in {partition.parent}\n")
+    _, err = run("log", "dump", "t:0", "--data", partition / "nope", code=4)
+    assert err.startswith("error[PK47]: ")
+    _, err = run("log", "dump", partition, "--data", partition.parents[1], code=2)
+    assert err.startswith("error[PK42]: ")
+
+
+def test_only_the_indexes_are_shown_and_each_entry_checked(partition: Path) -> None:
+    out, _ = run("log", "dump", "t:0", "--data", partition.parents[1], "--index", "-o", "jsonl")
+    rows = [json.loads(line) for line in out.splitlines()]
+    kinds = {row["kind"] for row in rows}
+    assert {"index_entry", "time_index_entry"} <= kinds
+    assert "batch" not in kinds
+    assert not any(row["file"].endswith(".log") for row in rows)
+    index = partition / "00000000000000000000.timeindex"
+    data = bytearray(index.read_bytes())
+    data[7] ^= 1
+    index.write_bytes(data)
+    _, err = run("log", "dump", "t:0", "--data", partition.parents[1], "--index", code=8)
+    assert ".timeindex: byte 0" in err
+
+
+def test_a_running_brokers_partition_is_read_while_it_is_written(
+    new_broker: Callable[..., TestBroker],
+) -> None:
+    """What is half written is no damage, and nothing that is written is lost."""
+    broker = new_broker().start()
+    at = ("-b", broker.bootstrap)
+    run(*at, "topic", "create", "t", "-p", "1", "-c", "index.interval.bytes=0")
+    lines = "\n".join(f"value {number}" for number in range(20_000))
+    writer = subprocess.Popen(
+        [sys.executable, "-m", "pyrklog", *at, "produce", "t", "--rate", "20000"],
+        stdin=subprocess.PIPE,
+        text=True,
+    )
+    feeder = threading.Thread(target=writer.communicate, args=(lines,))
+    feeder.start()
+    try:
+        while feeder.is_alive():
+            _, err = run("log", "dump", "t:0", "--data", broker.data, "-o", "jsonl")
+            assert err == ""
+    finally:
+        feeder.join()
+    assert writer.returncode == 0
+    assert broker.stop() == 0
+    out, _ = run("log", "dump", "t:0", "--data", broker.data, "-o", "jsonl")
+    counts = [json.loads(line) for line in out.splitlines()]
+    assert sum(row["count"] for row in counts if row["kind"] == "batch") == 20_000
+
+
+def test_damage_in_a_running_brokers_partition_stays_damage(
+    new_broker: Callable[..., TestBroker],
+) -> None:
+    broker = new_broker().start()
+    run("-b", broker.bootstrap, "topic", "create", "t", "-p", "1")
+    run("-b", broker.bootstrap, "produce", "t", *map(str, range(50)))
+    assert broker.stop() == 0
+    broker.start()
+    # A file beside the log of a partition that nobody writes to.
+    segment = broker.data / "logs" / "t-0" / "00000000000000000000.txnindex"
+    segment.write_bytes(b"\x01" * 7)
+    _, err = run("log", "dump", "t:0", "--data", broker.data, code=8)
+    assert ".txnindex: byte 0" in err

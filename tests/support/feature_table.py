@@ -93,7 +93,7 @@ SECTIONS: dict[str, tuple[Row, ...]] = {
             "`consume -f jsonl`, then `produce -f jsonl`",
         ),
         Row("Tombstones", YES, YES, YES, PARTLY, "`produce --tombstone`, `-Z`"),
-        Row("Avro and Protobuf", PARTLY, NO, NO, YES, "`pyrklog.scan(decode=...)`, in Python only"),
+        Row("Avro and Protobuf", YES, NO, NO, YES, "`consume --schema`, `produce --schema`"),
         Row("Message export", YES, PARTLY, YES, YES, "`consume -e -f jsonl`"),
         Row("Bulk produce", YES, YES, YES, YES, "`produce --from FILE`"),
         Row("Bulk DLQ redrive", YES, NO, NO, NO, "`redrive`"),

@@ -13,6 +13,7 @@ from pyrklog.base.explained_clusters import (
     TRANSACTIONS,
 )
 from pyrklog.base.explained_commands import ARGUMENTS, CONNECTION, PROFILES
+from pyrklog.base.explained_schemas import SCHEMAS
 from pyrklog.base.explained_start import START, Explanation
 from pyrklog.base.problems import Problem
 
@@ -34,6 +35,7 @@ PROBLEM_GROUPS = (
     ProblemGroup("Mirror and redrive", MIRROR),
     ProblemGroup("Data on disk", DATA),
     ProblemGroup("Dev clusters and measurements", DEV),
+    ProblemGroup("Schemas", SCHEMAS),
 )
 
 

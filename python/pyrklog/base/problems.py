@@ -132,6 +132,12 @@ class Problem(Enum):
     DEV_STATE = (98, Exit.FAILED, "the dev cluster's state cannot be used")
     BENCH_FAILED = (99, Exit.FAILED, "the measurement failed")
 
+    # --- schemas ---
+    SCHEMA_UNUSABLE = (100, Exit.FAILED, "a schema cannot be used")
+    REGISTRY_AWAY = (101, Exit.UNREACHABLE, "the registry of schemas gives no answer")
+    SCHEMA_NOT_FOUND = (102, Exit.NOT_FOUND, "the registry has no such schema")
+    NOT_DECODED = (103, Exit.FAILED, "a record does not fit its schema")
+
     def __init__(self, number: int, exit_code: Exit, title: str) -> None:
         self.number = number
         self.exit = exit_code

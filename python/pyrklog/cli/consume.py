@@ -3,7 +3,7 @@
 import sys
 import time
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -20,24 +20,32 @@ from pyrklog.cli.options import (
     option,
     with_settings,
 )
+from pyrklog.cli.schemas import BAD, CONSUMED, CONSUMED_KEY, RecordDecoder
 
 if TYPE_CHECKING:
     from pyrklog.cli.consumer import RecordConsumer
     from pyrklog.cli.offsets import OffsetRange
     from pyrklog.cli.record_filter import Condition
+    from pyrklog.cli.record_format import Kinds
     from pyrklog.cli.records import Record
 
 BATCH_RECORDS_MAX = 1000
 POLL_S = 0.1
+
+KeyDelimiter = Annotated[
+    str | None, option("-K TEXT", "Print the key too, then this, then the value.")
+]
+Partitions = Annotated[
+    list[int] | None,
+    option("-p, --partition N", "Only this partition; may be repeated.", min=0, max=INT32_MAX),
+]
 
 
 @with_settings(*CONNECTION, "verbose", "quiet")
 def consume(
     options: Settings,
     topics: list[str] = argument("TOPIC..."),
-    partitions: list[int] | None = option(
-        "-p, --partition N", "Only this partition; may be repeated.", None, min=0, max=INT32_MAX
-    ),
+    partitions: Partitions = None,
     offset: list[str] | None = option(
         "-o, --offset RANGE",
         f"START, START:END or :END, END left out. Each is {WHERE}. Default: start.",
@@ -53,14 +61,16 @@ def consume(
     format_: str | None = option(
         "-f, --format FORMAT",
         r"What to print of each record, for example '%t %p %o %k %v\n'; or jsonl. Verbs: "
-        "%t %p %o %k %v %h %T %d{iso} %e %a %K %V %H %[ %| %]; {hex} {base64} {json}.",
+        "%t %p %o %k %v %h %T %d{iso} %e %a %K %V %H %[ %| %]; {hex} {base64} {json} {avro} "
+        "{protobuf}.",
         None,
     ),
+    schema: str | None = CONSUMED,
+    key_schema: str | None = CONSUMED_KEY,
+    on_bad: str = BAD,
     key: str | None = option("--key KEY", "Only records with this key.", None),
     filters: Filters = None,
-    key_delimiter: str | None = option(
-        "-K TEXT", "Print the key too, then this, then the value.", None
-    ),
+    key_delimiter: KeyDelimiter = None,
     null: str = option("-Z, --null TEXT", "What to print for null keys and values.", ""),
     read_committed: bool = option(
         "--read-committed",
@@ -81,11 +91,12 @@ def consume(
 
     refuse_empty("TOPIC", "topic", topics)
     refuse_without_effect(options.properties, group)
+    decode = RecordDecoder(schema, key_schema, on_bad, options.timeout_s, is_quiet=options.quiet)
     try:
         wanted = parse_range(offset or [], time.time_ns() // 1_000_000)
         reading = _reading(options, topics, partitions, wanted, group, read_committed)
         source = _format(format_, key_delimiter)
-        write = _writer(source, argument_bytes(null), reading)
+        write = _writer(source, argument_bytes(null), reading, decode.kinds())
     except (RangeError, FormatError) as error:
         raise CliError(Problem.ARGUMENT_VALUE, str(error)) from None
     conditions = conditions_of(filters, key)
@@ -95,13 +106,14 @@ def consume(
         if not exit_at_end and not options.quiet:
             _tell_awaited(reading)
         is_bounded = exit_at_end or wanted.stop is not None
-        read = _copy(reading, write, conditions, count, exit_at_end, is_bounded)
+        read = _copy(reading, decode, write, conditions, count, exit_at_end, is_bounded)
         if read_committed and not options.quiet and reading.finished(exit_at_end):
             _tell_held_back(reading)
     except RangeError as error:
         raise CliError(Problem.OUTSIDE_THE_LOG, str(error), "give another -o") from None
     finally:
         reading.close()
+        decode.finish()
     if options.verbose:
         _tell_read(read, time.monotonic() - started)
 
@@ -166,17 +178,20 @@ def _format(format_: str | None, key_delimiter: str | None) -> str:
     return rf"%k{escaped}%v\n"
 
 
-def _writer(source: str, null: bytes, reading: "RecordConsumer") -> "Callable[[Record], bytes]":
+def _writer(
+    source: str, null: bytes, reading: "RecordConsumer", kinds: "Kinds"
+) -> "Callable[[Record], bytes]":
     from pyrklog.cli.record_format import RecordFormat
     from pyrklog.cli.records import to_json
 
     if source in ("jsonl", "json"):
         return to_json
-    return RecordFormat(source, null=null, bounds=reading.bounds).write
+    return RecordFormat(source, null=null, bounds=reading.bounds, kinds=kinds).write
 
 
 def _copy(
     reading: "RecordConsumer",
+    decode: "RecordDecoder",
     write: "Callable[[Record], bytes]",
     conditions: "Sequence[Condition]",
     count: int | None,
@@ -198,16 +213,23 @@ def _copy(
         if messages:
             chosen: list[bytes] = []
             looked_at = 0
+            problem: CliError | None = None
             while looked_at < len(messages) and len(chosen) < left:
-                record = from_message(messages[looked_at])
+                try:
+                    record = decode(from_message(messages[looked_at]))
+                except CliError as error:
+                    problem = error  # what came before it is printed first
+                    break
                 looked_at += 1
-                if all_hold(conditions, record):
+                if record is not None and all_hold(conditions, record):
                     chosen.append(write(record))
             with held:  # the reader has seen these: commit them
                 out.write(b"".join(chosen))
                 out.flush()
                 reading.written(messages[:looked_at])
             read += len(chosen)
+            if problem is not None:
+                raise problem
         elif is_bounded:
             reading.check_progress()
     return read

@@ -32,23 +32,34 @@ def log() -> None:
 @app.command("dump")
 @guarded
 def dump(
-    paths: list[Path] = argument("PATH..."),
+    paths: list[str] = argument("PATH...", "Files, folders, or partitions as TOPIC:P."),
     records: bool = option("--records", "Each record of each batch too.", False),
+    index: bool = option(
+        "--index", "Of folders all but the segments: indexes, snapshots, leader epochs.", False
+    ),
     verify: bool = option(
         "--verify/--no-verify", "Check every checksum, and indexes against their segment.", True
     ),
+    data: Path | None = option("--data DIR", "Where TOPIC:P is: as given to pyrklog serve.", None),
+    config: Path | None = option("--config FILE", "The same, by the broker's options.", None),
+    set_: list[str] | None = option("--set K=V", "The same, as given to pyrklog serve.", None),
     output: Output = OutputFormat.TABLE,
 ) -> None:
-    """Print segments, indexes, snapshots and checkpoints; PATH is a file or a partition folder.
+    """Print segments, indexes, snapshots and checkpoints of files, folders or partitions.
 
-    If something is damaged, names the byte, and ends with exit code 8.
+    TOPIC:P is found in the directories of a broker on this machine, which may run: its files are
+    only read, and what it writes meanwhile is no damage. If something is damaged, names the byte,
+    and ends with exit code 8.
     """
     from pyrklog.cli.log_dump import Printer, files, rows
+    from pyrklog.cli.log_places import LivePartition, found_paths
 
+    given = found_paths(paths, data, config, set_ or ())
     printer = Printer(output, lines=records)
-    for path in files(paths):
+    for path in files(given, only_indexes=index):
         printer.begin(path)
-        for row in rows(path, records=records, verify=verify):
+        live = LivePartition(path)
+        for row in live.settled(rows, rows(path, records=records, verify=verify), verify=verify):
             printer.add(row)
         printer.end()
     printer.finish()

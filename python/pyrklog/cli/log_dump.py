@@ -44,10 +44,12 @@ _NARROW = {"batch": _BATCH.split()}
 """Columns of the narrow table by kind; other kinds show all columns."""
 
 
-def files(paths: list[Path]) -> Iterator[Path]:
+def files(paths: list[Path], *, only_indexes: bool = False) -> Iterator[Path]:
     for path in paths:
         if path.is_dir():
             found = sorted(one for one in path.iterdir() if one.is_file() and _is_ours(one))
+            if only_indexes:
+                found = [one for one in found if one.suffix != ".log"]
             if not found:
                 raise CliError(Problem.NO_DATA, f"{path} holds no log files", "name a partition")
             yield from found

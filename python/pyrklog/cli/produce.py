@@ -17,6 +17,7 @@ from pyrklog.cli.options import (
     option,
     with_settings,
 )
+from pyrklog.cli.schemas import PRODUCED, PRODUCED_KEY, REGISTER, encoders_of
 
 if TYPE_CHECKING:
     from pyrklog.cli.records import InputRecord
@@ -32,6 +33,10 @@ Key = Annotated[str | None, option("-k, --key KEY", "Key of every record.")]
 Partition = Annotated[
     int | None, option("-p, --partition N", "Partition; default: by key.", min=0, max=INT32_MAX)
 ]
+KeyDelimiter = Annotated[
+    str | None, option("-K TEXT", "Lines are key, this, value; one without it needs -k.")
+]
+Format = Annotated[str | None, option("-f, --format FORMAT", "jsonl: lines of `consume -f jsonl`.")]
 
 
 @with_settings(*CONNECTION, "verbose", "quiet")
@@ -42,18 +47,17 @@ def produce(
     values: Values = None,
     key: Key = None,
     headers: list[str] | None = option("-H, --header K=V", "Header; may be repeated.", None),
-    key_delimiter: str | None = option(
-        "-K TEXT", "Lines are key, this, value; one without it needs -k.", None
-    ),
+    key_delimiter: KeyDelimiter = None,
     partition: Partition = None,
     codec: str = option("-z, --compression CODEC", "none, gzip, snappy, lz4 or zstd.", "none"),
     acks: str = option("--acks ACKS", "all, 1 or 0.", "all"),
     tombstone: bool = option("--tombstone", "A null value for the key given with -k.", False),
     empty_is_null: bool = option("-Z, --null", "Empty keys and values are null.", False),
-    format_: str | None = option(
-        "-f, --format FORMAT", "jsonl: lines of `consume -f jsonl`.", None
-    ),
+    format_: Format = None,
     source: Path | None = option("--from FILE", "Read lines from a file.", None),
+    schema: str | None = PRODUCED,
+    key_schema: str | None = PRODUCED_KEY,
+    register: str | None = REGISTER,
     rate: float | None = option("--rate N", "At most so many records a second.", None),
     dry_run: OnlySaid = False,
 ) -> None:
@@ -77,14 +81,16 @@ def produce(
     )
     from pyrklog.cli.records import InputRecord
 
+    encoders = encoders_of(topic, schema, key_schema, register, options.timeout_s)
     template = InputRecord(
-        key=None if key is None else argument_bytes(key),
+        key=None if key is None else encoders.argument_key(argument_bytes(key)),
         value=None,
         headers=parse_headers(headers or []),
         partition=partition,
     )
     reader = LineReader(
         template,
+        encoders=encoders,
         key_delimiter=argument_bytes(key_delimiter or ""),
         empty_is_null=empty_is_null,
         json_lines=format_ == "jsonl",

@@ -20,6 +20,7 @@ from pyrklog.cli.failures import (
 from pyrklog.cli.interrupts import held
 from pyrklog.cli.options import Settings
 from pyrklog.cli.records import BadLineError, Headers, InputRecord, from_json
+from pyrklog.cli.schemas import NO_ENCODERS, Encoders
 
 ANY_PARTITION = -1
 DRAIN_S = 0.5
@@ -73,25 +74,27 @@ class LineReader:
         key_delimiter: bytes = b"",
         empty_is_null: bool = False,
         json_lines: bool = False,
+        encoders: Encoders = NO_ENCODERS,
     ) -> None:
         self._template = template
         self._delimiter = key_delimiter
         self._empty_is_null = empty_is_null
         self._json_lines = json_lines
+        self._encoders = encoders
         self.number = 0
         """Of the line that was read last."""
 
     def records(self, lines: Iterable[bytes]) -> Iterator[InputRecord]:
         for number, line in enumerate(lines, start=1):
             self.number = number
-            if not self._json_lines:
-                self._refuse_without_key(number, line)
-                yield self._plain(line)
-            elif line.strip():
-                try:
+            try:
+                if not self._json_lines:
+                    self._refuse_without_key(number, line)
+                    yield self._plain(line)
+                elif line.strip():
                     yield self._from_json(line)
-                except BadLineError as error:
-                    raise CliError(Problem.FILE_CONTENT, f"line {number} {error}") from None
+            except BadLineError as error:
+                raise CliError(Problem.FILE_CONTENT, f"line {number} {error}") from None
 
     def _refuse_without_key(self, number: int, line: bytes) -> None:
         if self._delimiter and self._delimiter not in line and self._template.key is None:
@@ -102,15 +105,20 @@ class LineReader:
             )
 
     def _plain(self, line: bytes) -> InputRecord:
-        key, value = self._template.key, line
+        key, text = self._template.key, line
         if self._delimiter and self._delimiter in line:
-            key, _, value = line.partition(self._delimiter)
-        if self._empty_is_null:
-            return self._template._replace(key=key or None, value=value or None)
+            key_text, _, text = line.partition(self._delimiter)
+            is_null = self._empty_is_null and not key_text
+            key = None if is_null else self._encoders.key_of_text(key_text)
+        elif self._empty_is_null:
+            key = key or None
+        is_null = self._empty_is_null and not text
+        value = None if is_null else self._encoders.value_of_text(text)
         return self._template._replace(key=key, value=value)
 
     def _from_json(self, line: bytes) -> InputRecord:
-        record, template = from_json(line), self._template
+        template, encoders = self._template, self._encoders
+        record = from_json(line, encoders.key, encoders.value)
         return record._replace(
             key=record.key if template.key is None else template.key,
             headers=record.headers + template.headers,

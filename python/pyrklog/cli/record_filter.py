@@ -5,7 +5,8 @@ the two compare so.
 
 =====================================  =========================================================
 ``key``, ``value``                     the text; null is as if it were missing
-``key.PATH``, ``value.PATH``           of JSON: names and, for lists, numbers, with dots between
+``key.PATH``, ``value.PATH``           of JSON, also such as a schema makes it: names and, for
+                                       lists, numbers, with dots between
 ``header:NAME``                        the last header of this name
 ``topic``                              the record's own topic
 ``partition``, ``offset``              numbers
@@ -23,6 +24,7 @@ import operator
 import re
 import time
 from collections.abc import Callable, Sequence
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 from pyrklog.base.problems import Problem
@@ -72,7 +74,10 @@ def conditions_of(texts: Sequence[str] | None, key: str | None = None) -> tuple[
     if key is None:
         return found
     wanted = key.encode("utf-8", "surrogateescape")
-    return (*found, Condition(f"key={key}", lambda record: record.key == wanted))
+    return (
+        *found,
+        Condition(f"key={key}", lambda record: wanted in (record.key, record.key_json)),
+    )
 
 
 def all_hold(conditions: Sequence[Condition], record: Record) -> bool:
@@ -113,8 +118,8 @@ def _field(name: str, text: str) -> Field:
         return lambda record: _text(last_header(record, header))
     whole, dot, path = name.partition(".")
     if whole in ("key", "value") and (path or not dot):
-        steps = path.split(".") if dot else []
-        return lambda record: _within(getattr(record, whole), steps)
+        steps, shown = path.split(".") if dot else [], attrgetter(f"shown_{whole}")
+        return lambda record: _within(shown(record), steps)
     raise FilterError(f"--filter {text!r} has an unknown field {name!r}: it takes {_KNOWN}")
 
 

@@ -18,7 +18,9 @@ r"""The format of ``consume -f``: verbs of kcat and rpk, compiled once into a li
 ``%%``     a percent sign
 =========  ==========================================================================
 
-``%k``, ``%v``, ``%s`` and ``%h`` take ``{hex}``, ``{base64}`` or ``{json}``. ``\n``, ``\t``,
+``%k``, ``%v``, ``%s`` and ``%h`` take ``{hex}``, ``{base64}`` or ``{json}``, keys and values that
+have a schema ``{avro}`` or ``{protobuf}``, too. With a schema ``%k`` and ``%v`` are the JSON that
+it makes of them; ``{hex}``, ``{base64}`` and lengths are always of the bytes. ``\n``, ``\t``,
 ``\r``, ``\0``, ``\\`` and ``\xHH`` are escapes.
 """
 
@@ -26,6 +28,7 @@ import base64
 import json
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from operator import attrgetter
 from typing import NamedTuple
 
 from pyrklog.cli.records import Record, json_value
@@ -49,14 +52,34 @@ class Bounds(NamedTuple):
 BoundsSource = Callable[[str, int], Bounds]
 
 
+class Kinds(NamedTuple):
+    """Formats of the schemas of keys and values: ``avro``, ``protobuf``, :data:`ANY` where each
+    record's schema tells it; None without a schema."""
+
+    key: str | None = None
+    value: str | None = None
+
+
+ANY = "any"
+_TYPED = ("avro", "protobuf")
+
+
 class FormatError(ValueError):
     """The message says where."""
 
 
 class RecordFormat:
-    def __init__(self, source: str, *, null: bytes = b"", bounds: BoundsSource) -> None:
+    def __init__(
+        self,
+        source: str,
+        *,
+        null: bytes = b"",
+        bounds: BoundsSource,
+        kinds: Kinds | None = None,
+    ) -> None:
         """``null`` stands for null keys and values; ``bounds`` gives ``%[``, ``%|``, ``%]``."""
         self._source = source
+        self._kinds = kinds or Kinds()
         self._null = null
         self._bounds = bounds
         self._writers: list[Writer] = []
@@ -102,7 +125,7 @@ class RecordFormat:
         if verb in _NUMBERS and option is None:
             self._writers.append(_NUMBERS[verb])
         elif verb in ("k", "v", "s"):
-            self._writers.append(self._payload(verb, self._encoder(position, option)))
+            self._writers.append(self._payload(verb, position, option))
         elif verb == "h":
             encode = self._encoder(position, option)
             self._writers.append(lambda record: _headers(record, encode))
@@ -127,17 +150,39 @@ class RecordFormat:
         if option is None:
             return lambda data: self._null if data is None else data
         if option not in _ENCODERS:
-            known = ", ".join(_ENCODERS)
+            if option in _TYPED:
+                raise self._error(position, f"{{{option}}} is for keys and values: %k, %v or %s")
+            known = ", ".join((*_ENCODERS, *_TYPED))
             raise self._error(position, f"unknown encoding {{{option}}}; known are {known}")
         encode = _ENCODERS[option]
         if option == "json":
             return encode
         return lambda data: self._null if data is None else encode(data)
 
-    def _payload(self, verb: str, encode: Encoder) -> Writer:
-        if verb == "k":
-            return lambda record: encode(record.key)
-        return lambda record: encode(record.value)
+    def _payload(self, verb: str, position: int, option: str | None) -> Writer:
+        name = "key" if verb == "k" else "value"
+        kind = self._kinds.key if verb == "k" else self._kinds.value
+        if option in _TYPED and kind not in (option, ANY):
+            why = f"no schema of the {name}" if kind is None else f"the {name}'s schema is {kind}"
+            given = "--key-schema" if verb == "k" else "--schema"
+            raise self._error(position, f"{{{option}}}, and {why}: give one with {given}")
+        if option in ("hex", "base64") or kind is None:
+            raw, encode = attrgetter(name), self._encoder(position, option)
+            return lambda record: encode(raw(record))
+        if option not in (None, "json", *_TYPED):
+            self._encoder(position, option)
+        return self._typed(name, option)
+
+    def _typed(self, name: str, option: str | None) -> Writer:
+        """What the schema makes of it; else as without a schema."""
+        raw, found = attrgetter(name), attrgetter(f"{name}_json")
+        otherwise = self._encoder(0, "json" if option == "json" else None)
+
+        def write(record: Record) -> bytes:
+            shown: bytes | None = found(record)
+            return otherwise(raw(record)) if shown is None else shown
+
+        return write
 
     def _bound(self, name: str) -> Writer:
         def write(record: Record) -> bytes:

@@ -2,18 +2,24 @@
 
 ``consume -f jsonl | produce -f jsonl`` copies records exactly: nulls, bytes, repeated headers and
 timestamps. Valid UTF-8 becomes a JSON string, other bytes an object ``{"base64": "..."}``.
+
+With ``--schema`` a value is the JSON that its schema makes of it, and null a tombstone. What that
+cannot say comes as ``"value_base64"`` beside a null ``"value"``: a value that does not fit, or one
+that its schema makes null of. Keys are the same with ``--key-schema``.
 """
 
 import base64
 import binascii
 import json
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 Headers = tuple[tuple[str, bytes | None], ...]
 
 
 class Record(NamedTuple):
-    """``leader_epoch`` and ``timestamp_ms`` are None if unknown."""
+    """``leader_epoch`` and ``timestamp_ms`` are None if unknown. ``key_json`` and ``value_json``
+    are what schemas make of key and value; without such a schema, and for null, they are None."""
 
     topic: str
     partition: int
@@ -24,6 +30,18 @@ class Record(NamedTuple):
     headers: Headers
     key: bytes | None
     value: bytes | None
+    key_json: bytes | None = None
+    value_json: bytes | None = None
+    has_key_schema: bool = False
+    has_value_schema: bool = False
+
+    @property
+    def shown_key(self) -> bytes | None:
+        return self.key if self.key_json is None else self.key_json
+
+    @property
+    def shown_value(self) -> bytes | None:
+        return self.value if self.value_json is None else self.value_json
 
 
 class InputRecord(NamedTuple):
@@ -65,10 +83,22 @@ def to_json(record: Record) -> bytes:
         "timestamp_type": record.timestamp_type,
         "leader_epoch": record.leader_epoch,
         "headers": [{"key": name, "value": json_value(value)} for name, value in record.headers],
-        "key": json_value(record.key),
-        "value": json_value(record.value),
     }
-    return json.dumps(fields, ensure_ascii=False, separators=(",", ":")).encode() + b"\n"
+    parts = [json.dumps(fields, ensure_ascii=False, separators=(",", ":")).encode()[:-1]]
+    parts += _members("key", record.key, record.key_json, record.has_key_schema)
+    parts += _members("value", record.value, record.value_json, record.has_value_schema)
+    return b",".join(parts) + b"}\n"
+
+
+def _members(name: str, data: bytes | None, shown: bytes | None, has_schema: bool) -> list[bytes]:
+    """Of a line's object."""
+    if shown is not None and shown != b"null":
+        return [b'"%s":%s' % (name.encode(), shown)]
+    if has_schema and data is not None:
+        raw = b'"%s_base64":"%s"' % (name.encode(), base64.b64encode(data))
+        return [b'"%s":null' % name.encode(), raw]
+    told = json.dumps(json_value(data), ensure_ascii=False).encode()
+    return [b'"%s":%s' % (name.encode(), told)]
 
 
 def json_value(data: bytes | None) -> str | dict[str, str] | None:
@@ -80,7 +110,13 @@ def json_value(data: bytes | None) -> str | dict[str, str] | None:
         return {"base64": base64.b64encode(data).decode()}
 
 
-def from_json(line: bytes) -> InputRecord:
+Encode = Callable[[Any], bytes]
+"""Bytes of a JSON value by a schema. Raises :class:`BadLineError`."""
+
+
+def from_json(
+    line: bytes, key_encode: Encode | None = None, value_encode: Encode | None = None
+) -> InputRecord:
     """Parses a line of :func:`to_json`; only ``value`` is required. Raises BadLineError."""
     try:
         fields = json.loads(line)
@@ -93,8 +129,8 @@ def from_json(line: bytes) -> InputRecord:
     if not isinstance(headers, list) or not all(_is_header(one) for one in headers):
         raise BadLineError('has "headers" that are no list of {"key", "value"}')
     return InputRecord(
-        key=_bytes(fields.get("key"), "key"),
-        value=_bytes(fields["value"], "value"),
+        key=_payload(fields, "key", key_encode),
+        value=_payload(fields, "value", value_encode),
         headers=tuple((one["key"], _bytes(one.get("value"), "header")) for one in headers),
         partition=_integer(fields, "partition", 0, 2**31 - 1),
         timestamp_ms=_integer(fields, "timestamp_ms", -(2**63), 2**63 - 1),
@@ -117,6 +153,17 @@ def _integer(fields: dict[str, Any], name: str, least: int, most: int) -> int | 
     if not least <= value <= most:
         raise BadLineError(f'has a "{name}" that is not within {least} to {most}')
     return value
+
+
+def _payload(fields: dict[str, Any], name: str, encode: Encode | None) -> bytes | None:
+    value, raw = fields.get(name), fields.get(f"{name}_base64")
+    if raw is not None:
+        if value is not None:
+            raise BadLineError(f'has both "{name}" and "{name}_base64"')
+        return _bytes({"base64": raw}, f"{name}_base64")
+    if encode is None or value is None:
+        return _bytes(value, name)
+    return encode(value)
 
 
 def _bytes(value: Any, name: str) -> bytes | None:

@@ -31,7 +31,7 @@ def test_without_a_number_all_are_listed() -> None:
     code, out, _ = invoke("explain")
     assert code == 0
     assert len(out.splitlines()) == 1 + len(Problem)
-    assert "PK60     4  there is no such topic\n" in out
+    assert "PK60      4  there is no such topic\n" in out
     assert invoke("explain", "-o", "name")[1].split() == [one.code for one in Problem]
 
 
