@@ -15,8 +15,10 @@ from pyrklog.cli.app import app
 from pyrklog.lag.history_saver import SAVE_SECONDS
 from pyrklog.lag.lag_format import parse
 from pyrklog.lag.lag_histories import SeriesKey
+from pyrklog.protocol.lag import GROUP_LAG, GroupLagRequest
 from pyrklog.testing import TestBroker
 from tests.support.groups import create_topic
+from tests.support.raw_client import RawClient
 from tests.support.waiting import wait_until
 
 RATE = 50
@@ -156,6 +158,12 @@ def test_kill_9_loses_the_last_seconds_only(broker: TestBroker) -> None:
     assert killed - at_s(gap) <= SAVE_SECONDS + 1
 
 
+def has_past(broker: TestBroker, group: str) -> bool:
+    with RawClient(broker.bootstrap) as raw:
+        [found] = raw.ask(GROUP_LAG, 0, GroupLagRequest([group], history_ms=60_000)).groups
+    return found.history is not None
+
+
 def test_a_deleted_group_has_no_past(broker: TestBroker) -> None:
     create_topic(broker.bootstrap, "t", 1)
     produce(broker, "t", 10)
@@ -165,6 +173,7 @@ def test_a_deleted_group_has_no_past(broker: TestBroker) -> None:
     assert done.exit_code == 0, done.stderr
     done = CliRunner().invoke(app, ["-b", broker.bootstrap, "group", "lag", "gone"])
     assert done.exit_code == 4
+    wait_until(lambda: not has_past(broker, "gone"), "the next round has not forgotten it")
     commit(broker, "gone", "t", 8)
 
     def begins_anew() -> bool:

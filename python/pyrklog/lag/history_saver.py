@@ -25,18 +25,17 @@ Result = TypeVar("Result")
 Key = TypeVar("Key")
 Value = TypeVar("Value")
 Points = TypeVar("Points")
-Points_co = TypeVar("Points_co", covariant=True)
 
 log = get_logger("lag")
 
 
-class Dumped(Protocol[Points_co]):
-    """A history."""
+class Dumped(Protocol):
+    """A history. Its points are of the type that its file takes."""
 
-    def dump(self) -> list[Points_co]: ...
+    def dump(self) -> list[Any]: ...
 
 
-Kept = TypeVar("Kept", bound=Dumped[Any])
+Kept = TypeVar("Kept", bound=Dumped)
 
 
 class Saved(Protocol[Key, Kept, Value]):

@@ -208,12 +208,13 @@ class LagTier:
 
     def columns(self, last: LagPoint) -> LagColumns:
         """Copies of all, with what is held and pending, and the last sample behind them."""
-        found = (self.times[:], self.lags[:], self.ms[:])
+        times, records, ms = self.times[:], self.lags[:], self.ms[:]
         for one in (self.held, self.pending, self._rest_began(last), last):
-            if one is not None and one.at_ms > found[0][-1]:
-                for column, value in zip(found, (one.at_ms, *one.lag), strict=True):
-                    column.append(value)
-        return LagColumns(*found)
+            if one is not None and one.at_ms > times[-1]:
+                times.append(one.at_ms)
+                records.append(one.lag.records)
+                ms.append(one.lag.ms)
+        return LagColumns(times, records, ms)
 
 
 class LagHistory:

@@ -81,7 +81,7 @@ def test_a_step_has_the_most_of_it() -> None:
 
 def test_seconds_that_are_unknown_stay_so() -> None:
     [found] = at_steps([[Point(NOW, 5, None)]], 10, NOW)
-    assert found == (NOW, 5, None)
+    assert found == Point(NOW, 5, None)
     assert at_steps([], 10, NOW) == []
 
 

@@ -1,5 +1,7 @@
 """Rounds of the coordinator, and the histories that they leave."""
 
+from collections.abc import Mapping
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -7,6 +9,7 @@ import pytest
 import trio
 from trio.testing import MockClock
 
+from pyrklog.base import logs
 from pyrklog.errors import ErrorCode
 from pyrklog.groups.messages import GroupDescription
 from pyrklog.lag import lag_recorder as module
@@ -52,7 +55,7 @@ async def coordinator(autojump_clock: MockClock) -> Coordinator:
     return found
 
 
-async def test_a_group_of_a_known_rate(coordinator: Coordinator) -> None:
+async def test_a_group_of_a_known_rate(coordinator: Coordinator, autojump_clock: MockClock) -> None:
     """Ten records a second, and it stands still: the lag rises by ten and by a second."""
     coordinator.manager.put("g", {("t", 0): 0})
     for _ in range(60):
@@ -64,7 +67,9 @@ async def test_a_group_of_a_known_rate(coordinator: Coordinator) -> None:
     assert past[0][:2] == (1000, 10)
 
 
-async def test_topics_have_histories_where_there_are_several(coordinator: Coordinator) -> None:
+async def test_topics_have_histories_where_there_are_several(
+    coordinator: Coordinator, autojump_clock: MockClock
+) -> None:
     coordinator.manager.put("one", {("t", 0): 0, ("t", 1): 0})
     coordinator.manager.put("two", {("t", 0): 0, ("u", 0): 0})
     for _ in range(10):
@@ -80,7 +85,7 @@ async def test_topics_have_histories_where_there_are_several(coordinator: Coordi
 
 
 async def test_few_topics_of_a_group_have_histories(
-    coordinator: Coordinator, monkeypatch: pytest.MonkeyPatch
+    coordinator: Coordinator, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "TOPICS_MAX", 1)
     coordinator.manager.put("two", {("u", 0): 0, ("t", 0): 0})
@@ -88,7 +93,9 @@ async def test_few_topics_of_a_group_have_histories(
     assert {key.topic for key in coordinator.histories.by_key} == {"", "t"}
 
 
-async def test_what_a_leader_does_not_tell_is_no_fall(coordinator: Coordinator) -> None:
+async def test_what_a_leader_does_not_tell_is_no_fall(
+    coordinator: Coordinator, autojump_clock: MockClock
+) -> None:
     offsets = coordinator.manager.put("g", {("t", 0): 0, ("u", 0): 0})
     await coordinator.second(t=10)
     offsets.committed["far", 0] = 0
@@ -99,13 +106,17 @@ async def test_what_a_leader_does_not_tell_is_no_fall(coordinator: Coordinator) 
     assert [lag for _, lag, _ in coordinator.past("g", "t")] == [10, 20, 30]
 
 
-async def test_a_group_without_offsets_has_none(coordinator: Coordinator) -> None:
+async def test_a_group_without_offsets_has_none(
+    coordinator: Coordinator, autojump_clock: MockClock
+) -> None:
     coordinator.manager.put("g", {})
     await coordinator.second()
     assert not coordinator.histories.by_key
 
 
-async def test_a_deleted_group_is_forgotten(coordinator: Coordinator) -> None:
+async def test_a_deleted_group_is_forgotten(
+    coordinator: Coordinator, autojump_clock: MockClock
+) -> None:
     coordinator.manager.put("g", {("t", 0): 0, ("u", 0): 0})
     await coordinator.second(t=1)
     del coordinator.manager.groups["g"]
@@ -118,7 +129,10 @@ async def test_a_deleted_group_is_forgotten(coordinator: Coordinator) -> None:
     "error", [ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS]
 )
 async def test_a_group_that_is_elsewhere_is_kept_with_a_gap(
-    coordinator: Coordinator, error: ErrorCode, monkeypatch: pytest.MonkeyPatch
+    coordinator: Coordinator,
+    error: ErrorCode,
+    autojump_clock: MockClock,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     coordinator.manager.put("g", {("t", 0): 0})
     await coordinator.second(t=1)
@@ -136,11 +150,17 @@ async def test_a_group_that_is_elsewhere_is_kept_with_a_gap(
     assert [lag for _, lag, _ in coordinator.past("g")] == [1, 2, -1, 8]
 
 
-async def test_groups_without_room_are_told_once(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_groups_without_room_are_told_once(
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
     coordinator = Coordinator(bytes_max=40)
     await coordinator.begin()
     told: list[str] = []
-    monkeypatch.setattr(module.log, "warning", lambda event, **_: told.append(event))
+
+    def tell(_: logs.Logger, level: str, event: str, fields: Mapping[str, Any]) -> None:
+        told.append(event)
+
+    monkeypatch.setattr(logs.Logger, "log", tell)
     for name in ("aaaa", "bbbb", "cccc"):
         coordinator.manager.put(name, {("t", 0): 0})
     for _ in range(3):
@@ -157,7 +177,11 @@ async def test_groups_without_room_are_told_once(monkeypatch: pytest.MonkeyPatch
     [(1, 1), (OFFSETS_A_SECOND, 2), (10 * OFFSETS_A_SECOND, ROUND_SECONDS)],
 )
 async def test_the_pace_of_rounds(
-    coordinator: Coordinator, groups: int, seconds: float, monkeypatch: pytest.MonkeyPatch
+    coordinator: Coordinator,
+    groups: int,
+    seconds: float,
+    autojump_clock: MockClock,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """As many offsets and groups a second, ten seconds at most."""
     for number in range(groups):
@@ -172,11 +196,13 @@ async def test_the_pace_of_rounds(
     monkeypatch.setattr(coordinator.lags, "look_at_all", counted)
     with trio.move_on_after(3.5 * seconds):
         await coordinator.lags.run()
-    steps = [later - one for one, later in zip(begun, begun[1:], strict=False)]
+    steps = [later - one for one, later in pairwise(begun)]
     assert steps == pytest.approx([seconds] * 3, rel=0.01)
 
 
-async def test_a_jumping_wall_clock_moves_nothing(coordinator: Coordinator) -> None:
+async def test_a_jumping_wall_clock_moves_nothing(
+    coordinator: Coordinator, autojump_clock: MockClock
+) -> None:
     """History time goes by another clock."""
     coordinator.manager.put("g", {("t", 0): 0})
     clock: Any = coordinator.broker.clock
