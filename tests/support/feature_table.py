@@ -108,11 +108,11 @@ SECTIONS: dict[str, tuple[Row, ...]] = {
         Row("Lag seconds", YES, NO, NO, NO, "`group describe`, of pyrklog's brokers"),
         Row(
             "Lag history built in",
-            PARTLY,
+            YES,
             NO,
             NO,
             NO,
-            "ages and trend from the brokers' history of log ends; no past lag",
+            "`group lag --since 6h`, of pyrklog's brokers: 14 days",
         ),
         Row("Seek to any offset", YES, YES, NO, YES, "`group seek --to`"),
         Row("Rebalance reasons", YES, NO, NO, NO, "`group history`, of pyrklog's brokers"),

@@ -108,9 +108,18 @@ GROUPS: Mapping[Problem, Explanation] = {
         ("`pyrklog group describe GROUP` shows what it has; name topics with --topic",),
     ),
     Problem.NO_HISTORY: Explanation(
-        "The log of groups has nothing about rebalances of this group.",
-        ("it has had no member since the log was compacted", "a mistyped name"),
-        ("`pyrklog group list` shows the groups",),
+        "The log of groups has nothing about rebalances of this group, or no broker has kept how "
+        "far it was behind.",
+        (
+            "it has had no member since the log was compacted",
+            "its past lag: it is new, or the brokers are not pyrklog's, or connected to by TLS or "
+            "SASL",
+            "a mistyped name",
+        ),
+        (
+            "`pyrklog group list` shows the groups",
+            "`pyrklog group lag GROUP --since 14d` goes back as far as lag is kept",
+        ),
     ),
 }
 TRANSACTIONS: Mapping[Problem, Explanation] = {

@@ -96,7 +96,7 @@ class Problem(Enum):
     GROUP_NOT_FOUND = (70, Exit.NOT_FOUND, "there is no such group")
     GROUP_ACTIVE = (71, Exit.FAILED, "the group has members")
     NO_OFFSETS = (72, Exit.NOT_FOUND, "the group has no such offsets")
-    NO_HISTORY = (73, Exit.NOT_FOUND, "nothing is known of the group's rebalances")
+    NO_HISTORY = (73, Exit.NOT_FOUND, "nothing is known of the group's past")
 
     # --- transactions ---
     TRANSACTION_NOT_FOUND = (74, Exit.NOT_FOUND, "there is no such transaction")

@@ -1,4 +1,4 @@
-"""``pyrklog group``: list, describe, seek, export, history, delete, delete-offsets."""
+"""``pyrklog group``: list, describe, lag, seek, export, history, delete, delete-offsets."""
 
 import sys
 import time
@@ -101,6 +101,31 @@ def describe(
         return found
 
     _repeat(once, watch)
+
+
+@command(app, "lag", *CONNECTION)
+def lag(
+    options: Settings,
+    name: Name,
+    since: str = option("--since TIME", "How far back, such as 6h; at most 14d.", "1h"),
+    every: str | None = option(
+        "--every TIME",
+        "A row for so long, with the most of it; default: at most 40 rows in a table, else all "
+        "points that are kept.",
+        None,
+    ),
+    topic: str | None = option("-t, --topic TOPIC", "Only the group's lag in it.", None),
+    output: Output = OutputFormat.TABLE,
+) -> None:
+    """Show how far a group was behind, if pyrklog coordinates it.
+
+    LAG_S: how long ago the first unread record had been appended. -: unknown, such as while the
+    coordinator was away.
+    """
+    from pyrklog.cli.group_lag import print_past
+
+    _refuse_empty(name)
+    print_past(connect(options), name, topic, since, every, output)
 
 
 def _refuse_empty(*names: str) -> None:

@@ -32,6 +32,7 @@ READING = frozenset(
         "group describe",
         "group export",
         "group history",
+        "group lag",
         "group list",
         "log merge-state",
         "log verify",

@@ -21,6 +21,7 @@ from pyrklog.protocol.lag import (
     GroupLagRequest,
     GroupLagResponse,
     PartitionLag,
+    PastLag,
     Trend,
 )
 
@@ -82,6 +83,23 @@ def told_group(connection: Connection, coordinator: int | None, name: str) -> To
     except (OSError, UnicodeError, ValueError):
         return None
     return _group(found) if found.error_code == ErrorCode.NONE else None
+
+
+def told_past(
+    connection: Connection, number: int, name: str, topic: str | None, back_s: float
+) -> PastLag | None:
+    """How far a group, or a topic of it, was behind while the broker coordinated it. None: it does
+    not tell."""
+    if connection.settings.security_protocol != "plaintext":
+        return None
+    broker = connection.metadata().brokers[number]
+    request = GroupLagRequest([name], history_ms=int(back_s * 1000), history_topic=topic or "")
+    try:
+        asking = _Asking(connection, number, (broker.host, broker.port))
+        [found] = asking.ask(request).groups
+    except (OSError, UnicodeError, ValueError):
+        return None
+    return found.history[0] if found.history else PastLag()
 
 
 def told_groups(

@@ -350,8 +350,9 @@ STORAGE = (
         "Start without the block cache that the last orderly end left, and free its memory."
     ),
     long("pyrklog.lag.history.max.bytes", 33554432, minimum=0).described(
-        "Most memory of the histories of log ends, which tell consumer lag in seconds; on the disk "
-        "twice as much. 0 = lag in records only."
+        "Most memory of the histories that tell consumer lag in seconds, half for log ends, half "
+        "for the past lag of groups; on the disk twice as much. 0 = lag in records only, no past "
+        "lag."
     ),
     integer("pyrklog.cache.flush.bytes", 1048576, minimum=1).described(
         "A partition's records are written from the block cache to its file once there are so many "

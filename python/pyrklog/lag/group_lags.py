@@ -17,17 +17,22 @@ import trio
 from pyrklog.base.logs import get_logger
 from pyrklog.groups.group_manager import GroupManager
 from pyrklog.lag.history import Age
+from pyrklog.lag.lag_history import NO_LAG, Lag
+from pyrklog.lag.lag_recorder import LagRecorder, topic_lag
 from pyrklog.lag.leader_offsets import Answers, LeaderOffsets, Questions, TopicPartition
 from pyrklog.lag.trends import LAGS_MAX, Trends
 from pyrklog.protocol.lag import UNKNOWN, PartitionLag, Trend
 
 ROUND_SECONDS = 10.0
+SHORT_ROUND_SECONDS = 1.0
+OFFSETS_A_SECOND = 200
+"""While these and the groups are so few, rounds come sooner than after ten seconds."""
 LONG_ROUND_SECONDS = 60.0
 SLICE_MAX = 500
 SLICE_SECONDS = 0.25
 """From one slice to the next at least."""
 GROUPS_MAX = 20_000
-GROUPS_A_TURN = 500
+GROUPS_A_TURN = 100
 ROWS_A_TURN = 200
 NEW_MAX = 100
 """New groups looked at before a page."""
@@ -69,6 +74,7 @@ class _Sum:
     """A group that is being looked at: the totals so far, and rows where they are wanted."""
 
     __slots__ = (
+        "at_ms",
         "group_id",
         "is_least",
         "is_partial",
@@ -78,6 +84,7 @@ class _Sum:
         "lost",
         "room",
         "rows",
+        "topics",
         "trends",
     )
 
@@ -89,6 +96,10 @@ class _Sum:
         self.left_out = 0
         self.lag = self.lag_ms = self.lost = UNKNOWN
         self.is_least = self.is_partial = False
+        self.topics: dict[str, Lag] | None = None
+        """Where they are wanted."""
+        self.at_ms = 0
+        """When it was looked at, for the history."""
 
     def totals(self, trend: Trend) -> Totals:
         return Totals(self.group_id, self.lag, self.lag_ms, self.is_least, self.lost, trend)
@@ -99,9 +110,20 @@ Committed = tuple[_Sum, TopicPartition, int]
 
 
 class GroupLags:
-    def __init__(self, manager: GroupManager, ask: Ask, *, groups_max: int = GROUPS_MAX) -> None:
+    def __init__(
+        self,
+        manager: GroupManager,
+        ask: Ask,
+        recorder: LagRecorder | None = None,
+        *,
+        groups_max: int = GROUPS_MAX,
+    ) -> None:
+        """``recorder`` None: no histories of groups are kept."""
         self._manager = manager
         self._ask = ask
+        self._recorder = recorder
+        self._work = 0
+        """Offsets and groups of the last round."""
         self._groups_max = groups_max
         self._trends: dict[str, Trends[TopicPartition]] = {}
         self._trend_lags = 0
@@ -136,7 +158,12 @@ class GroupLags:
                     consequence="lag of all groups, and its metrics, are so old at most",
                 )
             is_told = took > LONG_ROUND_SECONDS
-            await trio.sleep(max(SLICE_SECONDS, ROUND_SECONDS - took))
+            await trio.sleep(max(SLICE_SECONDS, self._round_seconds() - took))
+
+    def _round_seconds(self) -> float:
+        if self._recorder is None:
+            return ROUND_SECONDS
+        return min(max(SHORT_ROUND_SECONDS, self._work / OFFSETS_A_SECOND), ROUND_SECONDS)
 
     async def look_at_all(self) -> None:
         """One round."""
@@ -147,14 +174,17 @@ class GroupLags:
             del self._trends[group_id]
         self._trend_lags = sum(map(len, self._trends.values()))
         done: dict[str, _Sum] = {}
+        self._work = len(names)
         for some in _slices(self._manager, (self._begin(name, 0, done) for name in names)):
             began = trio.current_time()
             await self._look_at(some)
+            self._work += len(some)
             await trio.sleep_until(began + SLICE_SECONDS)
         totals: dict[str, Totals] = {}
         for count, (name, one) in enumerate(done.items()):
             if name in self._manager.groups:
                 totals[name] = self._whole(one)
+                self._record(one)
             if count % GROUPS_A_TURN == 0:
                 await trio.lowlevel.checkpoint()
         self._totals, self._names = totals, list(totals)
@@ -162,6 +192,15 @@ class GroupLags:
             WORST_MAX, (one for one in totals.values() if one.lag_ms > 0), lambda one: one.lag_ms
         )
         self.is_whole = True
+        if self._recorder is not None:
+            await self._recorder.end_round()
+
+    def _record(self, one: _Sum) -> None:
+        if self._recorder is None or not one.topics:
+            return  # a group without offsets
+        # What another broker does not tell for a while is no fall of the lag.
+        lag = NO_LAG if one.is_partial else Lag(one.lag, one.lag_ms)
+        self._recorder.record(one.group_id, one.at_ms, lag, one.topics)
 
     def _tell_left_out(self, left_out: int) -> None:
         left_out = max(0, left_out)
@@ -250,13 +289,16 @@ class GroupLags:
                 offsets.append(offset)
         answers = await self._ask(questions)
         await trio.lowlevel.checkpoint()
+        at_ms = 0 if self._recorder is None else self._recorder.now_ms()
         ages = {key: iter(told.ages) for key, told in answers.items() if not told.error}
         for count, (one, partition, offset) in enumerate(committed, 1):
+            one.at_ms = at_ms
             if partition in ages:
                 told = answers[partition]
                 self._take(one, partition, offset, told, next(ages[partition]))
             else:
                 one.is_partial = True
+                _add_topic(one, partition, UNKNOWN, UNKNOWN)
                 _note(one, PartitionLag(*partition, offset))
             if count % ROWS_A_TURN == 0:
                 await trio.lowlevel.checkpoint()
@@ -277,6 +319,7 @@ class GroupLags:
         lag_ms, is_least = (UNKNOWN, False) if age is None else age
         if lag_ms > one.lag_ms:
             one.lag_ms, one.is_least = lag_ms, is_least
+        _add_topic(one, partition, lag, lag_ms)
         trend = self._trend(one.trends, partition, lag)
         if one.room > 0:
             row = PartitionLag(*partition, offset, told.log_end, lag, lag_ms, is_least, lost, trend)
@@ -294,6 +337,7 @@ class GroupLags:
         found = _Sum(group_id, trends, rows_max)
         if among is not None:
             among[group_id] = found
+            found.topics = None if self._recorder is None else {}
         return found
 
     def _whole(self, one: _Sum) -> Totals:
@@ -319,6 +363,11 @@ def _note(one: _Sum, row: PartitionLag) -> None:
         one.room -= 1
     else:
         one.left_out += 1
+
+
+def _add_topic(one: _Sum, partition: TopicPartition, lag: int, lag_ms: int) -> None:
+    if one.topics is not None:
+        one.topics[partition[0]] = topic_lag(one.topics.get(partition[0]), lag, lag_ms)
 
 
 def _slices(

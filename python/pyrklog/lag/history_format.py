@@ -4,21 +4,23 @@ from __future__ import annotations
 
 import struct
 import zlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Generic, NamedTuple, Protocol, TypeVar
 
 from pyrklog.lag.histories import PARTITIONS_MAX, PartitionKey
 from pyrklog.lag.history import TIERS, History, restored
 
 MAGIC = b"pyrklag\x01"
+MAGIC_BYTES = len(MAGIC)
+"""Of either file."""
 FILE_BYTES_MAX = 2**30
 CHUNK_BYTES_MAX = 2**20
 """Far above any that is written."""
 NAMES_MAX = 2 * PARTITIONS_MAX
 _HEAD = struct.Struct("<II")
 _NAME = struct.Struct("<cI16siH")
-_POINTS = struct.Struct("<cIBI")
-_ROUND = struct.Struct("<cqqI")
+POINTS = struct.Struct("<cIBI")
+ROUND = struct.Struct("<cqqI")
 
 Columns = tuple[Sequence[int], Sequence[int]]
 """Times and log ends."""
@@ -32,11 +34,15 @@ class Round(NamedTuple):
     ends: Mapping[int, int]
 
 
-class Parsed(NamedTuple):
+Key = TypeVar("Key")
+Kept = TypeVar("Kept")
+
+
+class Parsed(NamedTuple, Generic[Key, Kept]):
     """``until_ms``: the time of the last round, as shifted. ``whole_bytes``: up to what is torn or
     damaged. ``damage``: what is wrong there, None where nothing is."""
 
-    histories: dict[PartitionKey, History]
+    histories: dict[Key, Kept]
     until_ms: int
     whole_bytes: int
     is_torn: bool
@@ -45,23 +51,23 @@ class Parsed(NamedTuple):
 
 def name_chunk(number: int, key: PartitionKey) -> bytes:
     name = key.topic.encode()
-    return _chunk(_NAME.pack(b"N", number, key.topic_id, key.partition, len(name)) + name)
+    return chunk(_NAME.pack(b"N", number, key.topic_id, key.partition, len(name)) + name)
 
 
 def points_chunk(number: int, tier: int, columns: Columns) -> bytes:
     times, ends = columns
     count = len(times)
-    head = _POINTS.pack(b"P", number, tier, count)
-    return _chunk(head + struct.pack(f"<{2 * count}q", *times, *ends))
+    head = POINTS.pack(b"P", number, tier, count)
+    return chunk(head + struct.pack(f"<{2 * count}q", *times, *ends))
 
 
 def round_chunk(at_ms: int, wall_ms: int, ends: Mapping[int, int]) -> bytes:
     count = len(ends)
-    head = _ROUND.pack(b"R", at_ms, wall_ms, count)
-    return _chunk(head + struct.pack(f"<{count}I{count}q", *ends, *ends.values()))
+    head = ROUND.pack(b"R", at_ms, wall_ms, count)
+    return chunk(head + struct.pack(f"<{count}I{count}q", *ends, *ends.values()))
 
 
-def _chunk(body: bytes) -> bytes:
+def chunk(body: bytes) -> bytes:
     return _HEAD.pack(len(body), zlib.crc32(body)) + body
 
 
@@ -72,14 +78,32 @@ def history_chunks(number: int, key: PartitionKey, history: History) -> Iterator
         yield points_chunk(number, tier, columns)
 
 
-def parse(content: bytes, wall_ms: int) -> Parsed:
+def parse(content: bytes, wall_ms: int) -> Parsed[PartitionKey, History]:
     """Reads a file's content at a start, when the wall clock says ``wall_ms``."""
-    if not content.startswith(MAGIC):
+    return parse_with(MAGIC, _Loader, content, wall_ms)
+
+
+class Loader(Protocol[Key, Kept]):
+    """Made with the shift of all times."""
+
+    until_ms: int
+
+    def take(self, body: memoryview) -> None:
+        """Raises :class:`ValueError` or :class:`struct.error` for a body that makes no sense."""
+
+    def histories(self) -> dict[Key, Kept]: ...
+
+
+def parse_with(
+    magic: bytes, load: Callable[[int], Loader[Key, Kept]], content: bytes, wall_ms: int
+) -> Parsed[Key, Kept]:
+    """A file of these chunks, of either kind."""
+    if not content.startswith(magic):
         return Parsed({}, 0, 0, is_torn=False, damage="another kind of file")
     bodies = _Bodies(content)
     read = list(bodies)
-    loader = _Loader(_shift_ms(read, wall_ms))
-    at = len(MAGIC)
+    loader = load(_shift_ms(read, wall_ms))
+    at = len(magic)
     damage = bodies.damage
     for body in read:
         try:
@@ -100,7 +124,7 @@ class _Bodies:
         self.damage: str | None = None
 
     def __iter__(self) -> Iterator[memoryview]:
-        content, at = memoryview(self._content), len(MAGIC)
+        content, at = memoryview(self._content), MAGIC_BYTES
         while at + _HEAD.size <= len(content):
             length, checksum = _HEAD.unpack_from(content, at)
             start = at + _HEAD.size
@@ -122,11 +146,11 @@ class _Bodies:
 def _shift_ms(bodies: Iterable[memoryview], wall_ms: int) -> int:
     last = None
     for body in bodies:
-        if bytes(body[:1]) == b"R" and len(body) >= _ROUND.size:
+        if bytes(body[:1]) == b"R" and len(body) >= ROUND.size:
             last = body
     if last is None:
         return 0
-    _, at_ms, was_ms, _ = _ROUND.unpack_from(last)
+    _, at_ms, was_ms, _ = ROUND.unpack_from(last)
     shift: int = min(was_ms, wall_ms) - at_ms
     return shift
 
@@ -160,20 +184,20 @@ class _Loader:
         self._keys.append(PartitionKey(bytes(name).decode(), topic_id, partition))
 
     def _take_points(self, body: memoryview) -> None:
-        _, number, tier, count = _POINTS.unpack_from(body)
+        _, number, tier, count = POINTS.unpack_from(body)
         columns = self._columns.get(number, [])
         if number >= len(self._keys) or tier != len(columns) or tier >= len(TIERS):
             raise ValueError(f"points of partition {number}")
-        if len(body) != _POINTS.size + 16 * count:
+        if len(body) != POINTS.size + 16 * count:
             raise ValueError(f"{count} points in {len(body)} bytes")
-        values = struct.unpack_from(f"<{2 * count}q", body, _POINTS.size)
+        values = struct.unpack_from(f"<{2 * count}q", body, POINTS.size)
         self._columns[number] = [*columns, (values[:count], values[count:])]
 
     def _take_round(self, body: memoryview) -> None:
-        _, at_ms, _, count = _ROUND.unpack_from(body)
-        if len(body) != _ROUND.size + 12 * count:
+        _, at_ms, _, count = ROUND.unpack_from(body)
+        if len(body) != ROUND.size + 12 * count:
             raise ValueError(f"a round of {count} in {len(body)} bytes")
-        values = struct.unpack_from(f"<{count}I{count}q", body, _ROUND.size)
+        values = struct.unpack_from(f"<{count}I{count}q", body, ROUND.size)
         at_ms += self._shift_ms
         unmoved_ms = self.until_ms
         for number, end in zip(values[:count], values[count:], strict=True):

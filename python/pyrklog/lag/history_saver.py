@@ -5,20 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import islice
-from typing import TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 import trio
 
 from pyrklog.base.logs import get_logger
-from pyrklog.lag.histories import Histories, PartitionKey
 from pyrklog.lag.history_file import HistoryFile
-from pyrklog.lag.history_format import (
-    NAMES_MAX,
-    Columns,
-    name_chunk,
-    points_chunk,
-    round_chunk,
-)
 from pyrklog.lag.steady_clock import SteadyClock
 
 SAVE_SECONDS = 10.0
@@ -30,21 +22,49 @@ ROUNDS_BYTES_MAX = 4 * 2**20
 DUMPED_A_TURN = 100
 
 Result = TypeVar("Result")
-Dump = tuple[PartitionKey, list[Columns]]
+Key = TypeVar("Key")
+Value = TypeVar("Value")
+Points = TypeVar("Points")
 
 log = get_logger("lag")
 
 
-class HistorySaver:
-    def __init__(self, file: HistoryFile, histories: Histories, clock: SteadyClock) -> None:
+class Dumped(Protocol):
+    """A history. Its points are of the type that its file takes."""
+
+    def dump(self) -> list[Any]: ...
+
+
+Kept = TypeVar("Kept", bound=Dumped)
+
+
+class Saved(Protocol[Key, Kept, Value]):
+    """Histories of partitions or of groups."""
+
+    @property
+    def by_key(self) -> Mapping[Key, Kept]: ...
+
+    def restore(self, loaded: Mapping[Key, Kept]) -> None: ...
+
+    def take_moved(self) -> dict[Key, Value]: ...
+
+
+class HistorySaver(Generic[Key, Kept, Points, Value]):
+    def __init__(
+        self,
+        file: HistoryFile[Key, Kept, Points, Value],
+        histories: Saved[Key, Kept, Value],
+        clock: SteadyClock,
+    ) -> None:
         self._file = file
+        self._form = file.form
         self._histories = histories
         self._clock = clock
         self._thread = trio.CapacityLimiter(1)
         self._is_saving = False
         self._is_failed = False
         # Only the thread touches these.
-        self._numbers: dict[PartitionKey, int] = {}
+        self._numbers: dict[Key, int] = {}
         self._base_bytes = 0
         self._rounds_bytes = ROUNDS_BYTES_MAX
         """At first so many that the file is written anew."""
@@ -83,23 +103,28 @@ class HistorySaver:
             await self._in_thread(self._file.give_up)
             if not self._is_failed:
                 consequence = "lag in seconds goes on; a restart would forget what is not saved"
-                log.warning("lag_history_unsaved", reason=str(error), consequence=consequence)
+                log.warning(
+                    "lag_history_unsaved",
+                    file=self._form.name,
+                    reason=str(error),
+                    consequence=consequence,
+                )
             self._is_failed = True
         else:
             if self._is_failed:
-                log.info("lag_history_saved")
+                log.info("lag_history_saved", file=self._form.name)
             self._is_failed = False
         self._is_saving = False
 
-    def _is_to_be_new(self, moved: Mapping[PartitionKey, int]) -> bool:
+    def _is_to_be_new(self, moved: Mapping[Key, Value]) -> bool:
         most = min(max(ROUNDS_BYTES_MIN, self._base_bytes), ROUNDS_BYTES_MAX)
         if self._rounds_bytes >= most:
             return True
         names = len(self._numbers)
-        if names + len(moved) <= NAMES_MAX:
+        if names + len(moved) <= self._form.names_max:
             return False
         # Few of those that have moved may be new.
-        return names + sum(key not in self._numbers for key in moved) > NAMES_MAX
+        return names + sum(key not in self._numbers for key in moved) > self._form.names_max
 
     def _times(self) -> tuple[int, int]:
         return self._clock.now_ms(), self._clock.wall_ms()
@@ -123,34 +148,34 @@ class HistorySaver:
         self._numbers = {}
         self._file.begin()
 
-    def _add(self, dumps: Sequence[Dump]) -> None:
+    def _add(self, dumps: Sequence[tuple[Key, list[Points]]]) -> None:
         self._file.add(b"".join(self._dumped(dumps)))
 
-    def _dumped(self, dumps: Sequence[Dump]) -> Iterator[bytes]:
+    def _dumped(self, dumps: Sequence[tuple[Key, list[Points]]]) -> Iterator[bytes]:
         for key, columns in dumps:
             number = self._numbers[key] = len(self._numbers)
-            yield name_chunk(number, key)
+            yield self._form.name_chunk(number, key)
             for tier, one in enumerate(columns):
-                yield points_chunk(number, tier, one)
+                yield self._form.points_chunk(number, tier, one)
 
-    def _finish(self, times: tuple[int, int], moved: dict[PartitionKey, int]) -> None:
+    def _finish(self, times: tuple[int, int], moved: dict[Key, Value]) -> None:
         self._file.add(self._round(times, moved))
         self._base_bytes = self._file.finish()
         self._rounds_bytes = 0
 
-    def _append(self, times: tuple[int, int], moved: dict[PartitionKey, int]) -> None:
+    def _append(self, times: tuple[int, int], moved: dict[Key, Value]) -> None:
         piece = self._round(times, moved)
         self._file.append(piece)
         self._rounds_bytes += len(piece)
 
-    def _round(self, times: tuple[int, int], moved: dict[PartitionKey, int]) -> bytes:
+    def _round(self, times: tuple[int, int], moved: dict[Key, Value]) -> bytes:
         """With the names of partitions that have none yet."""
         names: list[bytes] = []
-        ends: dict[int, int] = {}
-        for key, end in moved.items():
+        values: dict[int, Value] = {}
+        for key, value in moved.items():
             number = self._numbers.get(key)
             if number is None:
                 number = self._numbers[key] = len(self._numbers)
-                names.append(name_chunk(number, key))
-            ends[number] = end
-        return b"".join([*names, round_chunk(*times, ends)])
+                names.append(self._form.name_chunk(number, key))
+            values[number] = value
+        return b"".join([*names, self._form.round_chunk(*times, values)])

@@ -16,11 +16,14 @@ from pyrklog.errors import ApiError, ErrorCode
 from pyrklog.groups.group_manager import GroupManager
 from pyrklog.lag.group_lags import GroupLags, Totals
 from pyrklog.lag.histories import Histories
-from pyrklog.lag.history_file import HistoryFile
+from pyrklog.lag.history_file import GROUPS, LOG_ENDS, HistoryFile
 from pyrklog.lag.history_saver import HistorySaver
+from pyrklog.lag.lag_histories import LagHistories, SeriesKey
+from pyrklog.lag.lag_recorder import LagRecorder
 from pyrklog.lag.leader_offsets import AllOffsets, LeaderOffsets, LedOffsets, TopicPartition
 from pyrklog.lag.numbers import LagNumbers
 from pyrklog.lag.pace import Pace, Work
+from pyrklog.lag.past_lag import POINTS_AN_OFFSET, has_only, past_lag
 from pyrklog.lag.sampler import Sampler
 from pyrklog.lag.steady_clock import SteadyClock
 from pyrklog.plane.core_plane import Plane
@@ -67,13 +70,21 @@ class LagService:
         bytes_max = metadata.config.integer(HISTORY_BYTES)
         self._is_sampling = bytes_max > 0
         self._manager = manager
-        self._histories = Histories(bytes_max)
+        self._histories = Histories(bytes_max // 2)
         self._sampler = Sampler(metadata, plane, self._histories, clock)
-        self._saver = None
+        self._group_histories = LagHistories(bytes_max // 2)
+        self._clock = clock
+        recorder = None
+        if self._is_sampling:
+            recorder = LagRecorder(manager, self._group_histories, clock)
+        self._saver = self._group_saver = None
         if folder is not None and self._is_sampling:
-            self._saver = HistorySaver(HistoryFile(folder), self._histories, clock)
+            file, group_file = HistoryFile(folder, LOG_ENDS), HistoryFile(folder, GROUPS)
+            self._saver = HistorySaver(file, self._histories, clock)
+            self._group_saver = HistorySaver(group_file, self._group_histories, clock)
         self._led = LedOffsets(metadata, plane, self._histories, self._sampler, clock)
-        self.groups = GroupLags(manager, AllOffsets(metadata, self._led, calls).ask)
+        ask = AllOffsets(metadata, self._led, calls).ask
+        self.groups = GroupLags(manager, ask, recorder)
         self._forgotten = 0
         self._group_pace, self._group_places = Pace(), ClientPlaces(WAITING_MAX)
         self._offset_pace, self._offset_places = Pace(), ClientPlaces(WAITING_MAX)
@@ -86,6 +97,9 @@ class LagService:
                 if self._saver is not None:
                     self._sampler.looked_ms = await self._saver.load()
                     nursery.start_soon(self._saver.run)
+                if self._group_saver is not None:
+                    self._group_histories.begin(await self._group_saver.load())
+                    nursery.start_soon(self._group_saver.run)
                 nursery.start_soon(self._sampler.run)
                 nursery.start_soon(self._tell_shortened)
             nursery.start_soon(self.groups.run)
@@ -95,13 +109,13 @@ class LagService:
         is_told = False
         while True:
             await trio.sleep(SHORTENED_LOOK_SECONDS)
-            forgotten = self._histories.forgotten
+            forgotten = self._histories.forgotten + self._group_histories.forgotten
             is_shortened = forgotten > self._forgotten
             if is_shortened and not is_told:
                 log.warning(
                     "lag_history_shortened",
                     points=forgotten - self._forgotten,
-                    consequence="long lag may be told as a least one",
+                    consequence="long lag may be told as a least one, past lag less far back",
                     fix=f"set {HISTORY_BYTES} to more",
                 )
             is_told = is_shortened
@@ -162,6 +176,8 @@ class LagService:
         names = list(dict.fromkeys(request.groups))
         if len(names) > GROUPS_MAX:
             raise ApiError(ErrorCode.INVALID_REQUEST)
+        if request.history_ms > 0:
+            return await self._past(names, request, address)
         found: list[GroupLag] = []
         room = PARTITIONS_MAX
         with _place(self._group_places, address):
@@ -171,6 +187,26 @@ class LagService:
                     room -= len(one.partitions)
                     found.append(one)
         return GroupLagResponse(groups=found)
+
+    async def _past(
+        self, names: list[str], request: GroupLagRequest, address: str
+    ) -> GroupLagResponse:
+        if len(names) != 1:
+            raise ApiError(ErrorCode.INVALID_REQUEST)
+        [name] = names
+        answer = GroupLag(name, self._manager.describe_group(name).error)
+        with _place(self._group_places, address):
+            async with self._group_pace.turn() as work:
+                topic = request.history_topic
+                machine = self._manager.groups.get(name)
+                if topic and machine is not None and has_only(machine.group.offsets, topic):
+                    topic = ""
+                history = self._group_histories.by_key.get(SeriesKey(name, topic))
+                if history is not None:
+                    found = past_lag(history, self._clock.now_ms(), request.history_ms)
+                    work.offsets = 1 + len(found.ages_ms) // POINTS_AN_OFFSET
+                    answer.history = [found]
+        return GroupLagResponse(groups=[answer])
 
     async def _named(self, name: str, rows_max: int, work: Work) -> GroupLag:
         machine = self._manager.groups.get(name)

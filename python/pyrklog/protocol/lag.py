@@ -5,9 +5,20 @@ lag.md says how, and what the numbers mean. -1 stands for what is unknown.
 """
 
 from enum import IntEnum
+from typing import Annotated
 
 from pyrklog.protocol.api import Api
-from pyrklog.protocol.fields import Bool, Int8, Int16, Int32, Int64, Message, Str, empty_list
+from pyrklog.protocol.fields import (
+    Bool,
+    Int8,
+    Int16,
+    Int32,
+    Int64,
+    Message,
+    Str,
+    empty_list,
+    tagged,
+)
 
 UNKNOWN = -1
 OFFSETS_MAX = 5_000
@@ -75,6 +86,10 @@ class GroupLagRequest(Message):
     """To the coordinator. ``groups``: these, looked at anew, with their partitions. None: a page of
     all groups behind the name ``after``, at most ``limit``, as the coordinator last found them:
     those whose lag is over so many records *or* milliseconds; both -1: all.
+
+    ``history_ms``: how far the one group named, or a topic of it, was behind over so long; nothing
+    else of it is told then. Any broker that has been its coordinator may be asked. Brokers that do
+    not know the field tell no history.
     """
 
     groups: list[Str] | None = None
@@ -82,6 +97,18 @@ class GroupLagRequest(Message):
     limit: Int32 = PAGE_MAX
     over_records: Int64 = UNKNOWN
     over_ms: Int64 = UNKNOWN
+    history_ms: Annotated[Int64, tagged(0, since=0)] = 0
+    history_topic: Annotated[Str, tagged(1, since=0)] = ""
+
+
+class PastLag(Message):
+    """Points, the oldest first, in three columns. Between two points the lag was on a straight
+    line; where it is unknown at one of them, that of the earlier one held until the later. The
+    first one may be older than was asked for, so that the line from it is known."""
+
+    ages_ms: list[Int64] = empty_list()
+    lags: list[Int64] = empty_list()
+    lags_ms: list[Int64] = empty_list()
 
 
 class PartitionLag(Message):
@@ -112,6 +139,8 @@ class GroupLag(Message):
     trend: Int8 = Trend.UNKNOWN
     partitions: list[PartitionLag] = empty_list()
     left_out: Int32 = 0
+    history: Annotated[list[PastLag] | None, tagged(0, since=0)] = None
+    """At most one."""
 
 
 class GroupLagResponse(Message):

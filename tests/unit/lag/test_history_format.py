@@ -41,7 +41,7 @@ def written(
     return MAGIC + b"".join([*chunks, last])
 
 
-def ages(found: Parsed, key: PartitionKey, now_ms: int) -> list[float]:
+def ages(found: Parsed[PartitionKey, History], key: PartitionKey, now_ms: int) -> list[float]:
     history = found.histories[key]
     return [history.age(at * at, now_ms, now_ms).ms / 1000 for at in range(10, 90)]
 

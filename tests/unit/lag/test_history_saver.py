@@ -2,6 +2,7 @@
 
 import errno
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,14 +10,17 @@ import pytest
 import trio
 
 from pyrklog.base import logs
-from pyrklog.lag import history_format, history_saver
+from pyrklog.lag import history_format
 from pyrklog.lag.histories import Histories, PartitionKey
-from pyrklog.lag.history_file import FREE_BYTES_MIN, HistoryFile
+from pyrklog.lag.history import History
+from pyrklog.lag.history_file import FREE_BYTES_MIN, LOG_ENDS, HistoryFile
+from pyrklog.lag.history_format import Columns
 from pyrklog.lag.history_saver import ROUNDS_BYTES_MIN, HistorySaver
 from pyrklog.lag.steady_clock import SteadyClock
 
 START = 1_700_000_000_000
 ROOM = FREE_BYTES_MIN
+File = HistoryFile[PartitionKey, History, Columns, int]
 KEY = PartitionKey("orders", bytes(16), 0)
 
 
@@ -27,12 +31,13 @@ class World:
         self.folder = folder
         self.now_ms = START
         self.free = ROOM
+        self.form = LOG_ENDS
         self.begin_life()
 
     def begin_life(self) -> None:
         self.histories = Histories(1 << 20)
         self.clock = SteadyClock(lambda: self.now_ms, lambda: self.now_ms)
-        self.file = HistoryFile(self.folder, lambda _: self.free)
+        self.file = HistoryFile(self.folder, self.form, lambda _: self.free)
         self.saver = HistorySaver(self.file, self.histories, self.clock)
 
     def observe(self, end: int, key: PartitionKey = KEY) -> None:
@@ -133,7 +138,7 @@ async def test_a_write_that_fails_half_way_leaves_the_old_file(
     world.observe(1)
     await world.saver.save()
 
-    def fail(_self: HistoryFile, _piece: bytes = b"") -> None:
+    def fail(_self: File, _piece: bytes = b"") -> None:
         raise OSError(errno.EIO, "Input/output error")
 
     with monkeypatch.context() as broken:
@@ -226,8 +231,9 @@ async def test_no_file_has_more_names_than_are_read_back(
     world: World, told: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Many new partitions in one round."""
-    for module in (history_saver, history_format):
-        monkeypatch.setattr(module, "NAMES_MAX", 10)
+    monkeypatch.setattr(history_format, "NAMES_MAX", 10)
+    world.form = replace(LOG_ENDS, names_max=10)
+    world.begin_life()
     for start in range(0, 48, 6):
         keys = [PartitionKey("t", bytes(16), start + number) for number in range(6)]
         world.histories.keep_only(keys)
@@ -243,12 +249,13 @@ async def test_no_file_has_more_names_than_are_read_back(
 async def test_a_round_of_known_partitions_is_no_reason_to_write_anew(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(history_saver, "NAMES_MAX", 10)
+    world.form = replace(LOG_ENDS, names_max=10)
+    world.begin_life()
     keys = [PartitionKey("t", bytes(16), number) for number in range(6)]
-    begun: list[HistoryFile] = []
+    begun: list[File] = []
     begin = HistoryFile.begin
 
-    def count(file: HistoryFile) -> None:
+    def count(file: File) -> None:
         begun.append(file)
         begin(file)
 

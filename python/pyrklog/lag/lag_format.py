@@ -1,0 +1,120 @@
+"""The bytes of the file of groups' histories; lag.md draws them. Pure."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator, Mapping
+
+from pyrklog.lag.history_format import POINTS, ROUND, Parsed, chunk, parse_with
+from pyrklog.lag.lag_histories import SERIES_MAX, SeriesKey
+from pyrklog.lag.lag_history import LAG_TIERS, Lag, LagColumns, LagHistory, is_lag, restored
+
+MAGIC = b"pyrklgh\x01"
+NAMES_MAX = 2 * SERIES_MAX
+_NAME = struct.Struct("<cIHH")
+
+
+def name_chunk(number: int, key: SeriesKey) -> bytes:
+    group, topic = key.group.encode(), key.topic.encode()
+    return chunk(_NAME.pack(b"N", number, len(group), len(topic)) + group + topic)
+
+
+def points_chunk(number: int, tier: int, columns: LagColumns) -> bytes:
+    times, records, ms = columns
+    count = len(times)
+    head = POINTS.pack(b"P", number, tier, count)
+    return chunk(head + struct.pack(f"<{count}q{2 * count}f", *times, *records, *ms))
+
+
+def round_chunk(at_ms: int, wall_ms: int, lags: Mapping[int, Lag]) -> bytes:
+    count = len(lags)
+    head = ROUND.pack(b"R", at_ms, wall_ms, count)
+    records = (one.records for one in lags.values())
+    ms = (one.ms for one in lags.values())
+    return chunk(head + struct.pack(f"<{count}I{2 * count}f", *lags, *records, *ms))
+
+
+def history_chunks(number: int, key: SeriesKey, history: LagHistory) -> Iterator[bytes]:
+    """A series' name and all its points."""
+    yield name_chunk(number, key)
+    for tier, columns in enumerate(history.dump()):
+        yield points_chunk(number, tier, columns)
+
+
+def parse(content: bytes, wall_ms: int) -> Parsed[SeriesKey, LagHistory]:
+    """Reads a file's content at a start, when the wall clock says ``wall_ms``."""
+    return parse_with(MAGIC, _Loader, content, wall_ms)
+
+
+class _Loader:
+    def __init__(self, shift_ms: int) -> None:
+        self._shift_ms = shift_ms
+        self._keys: list[SeriesKey] = []
+        self._tiers: dict[int, list[LagColumns]] = {}
+        """Of series that no round has named yet."""
+        self._histories: dict[int, LagHistory] = {}
+        self.until_ms = 0
+
+    def take(self, body: memoryview) -> None:
+        """Raises :class:`ValueError` or :class:`struct.error` for a body that makes no sense."""
+        match bytes(body[:1]):
+            case b"N":
+                self._take_name(body)
+            case b"P":
+                self._take_points(body)
+            case b"R":
+                self._take_round(body)
+            case kind:
+                raise ValueError(f"a chunk of kind {kind!r}")
+
+    def _take_name(self, body: memoryview) -> None:
+        _, number, group, topic = _NAME.unpack_from(body)
+        names = bytes(body[_NAME.size :])
+        if number != len(self._keys) or number >= NAMES_MAX or len(names) != group + topic:
+            raise ValueError(f"the name of series {number}")
+        self._keys.append(SeriesKey(names[:group].decode(), names[group:].decode()))
+
+    def _take_points(self, body: memoryview) -> None:
+        _, number, tier, count = POINTS.unpack_from(body)
+        tiers = self._tiers.get(number, [])
+        if number >= len(self._keys) or tier != len(tiers) or tier >= len(LAG_TIERS):
+            raise ValueError(f"points of series {number}")
+        if len(body) != POINTS.size + 16 * count:
+            raise ValueError(f"{count} points in {len(body)} bytes")
+        times = struct.unpack_from(f"<{count}q", body, POINTS.size)
+        lags = struct.unpack_from(f"<{2 * count}f", body, POINTS.size + 8 * count)
+        self._tiers[number] = [*tiers, LagColumns(times, lags[:count], lags[count:])]
+
+    def _take_round(self, body: memoryview) -> None:
+        _, at_ms, _, count = ROUND.unpack_from(body)
+        if len(body) != ROUND.size + 12 * count:
+            raise ValueError(f"a round of {count} in {len(body)} bytes")
+        numbers = struct.unpack_from(f"<{count}I", body, ROUND.size)
+        lags = struct.unpack_from(f"<{2 * count}f", body, ROUND.size + 4 * count)
+        at_ms += self._shift_ms
+        for number, lag in zip(numbers, map(Lag, lags[:count], lags[count:]), strict=True):
+            if not (is_lag(lag.records) and is_lag(lag.ms)):
+                raise ValueError(f"the lag of series {number}")
+            history = self._history(number)
+            if history is not None:
+                history.observe(self.until_ms, history.last.lag)
+                history.observe(at_ms, lag)
+            elif number < len(self._keys):
+                self._histories[number] = LagHistory(at_ms, lag)
+            else:
+                raise ValueError(f"series {number} has no name")
+        self.until_ms = at_ms
+
+    def _history(self, number: int) -> LagHistory | None:
+        tiers = self._tiers.pop(number, None)
+        if tiers is not None:
+            self._histories[number] = restored(tiers, self._shift_ms)
+        return self._histories.get(number)
+
+    def histories(self) -> dict[SeriesKey, LagHistory]:
+        for number in list(self._tiers):
+            try:
+                self._history(number)
+            except ValueError:
+                continue  # the file ends within its points
+        return {self._keys[number]: one for number, one in self._histories.items()}
