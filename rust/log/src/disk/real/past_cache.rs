@@ -18,6 +18,12 @@ use crate::disk::PAGE_BYTES;
 /// kernel's read-ahead (Linux 6.14, by file system). Written pages leave it once they are on the disk.
 pub const RWF_DONTCACHE: ReadWriteFlags = ReadWriteFlags::from_bits_retain(0x80);
 
+/// The file system or kernel, or what runs programs in its place (an emulator, a sandbox), has no
+/// such reads and writes.
+pub fn is_unknown(error: Errno) -> bool {
+    matches!(error, Errno::OPNOTSUPP | Errno::INVAL | Errno::NOSYS)
+}
+
 /// Whether [`RWF_DONTCACHE`] is still accepted.
 static IS_KNOWN: AtomicBool = AtomicBool::new(true);
 
@@ -65,10 +71,7 @@ pub fn read(file: &File, apart: &Apart, buffer: &mut [u8], position: u64) -> io:
             position,
             RWF_DONTCACHE,
         ) {
-            // The file system or kernel does not support it.
-            Err(Errno::OPNOTSUPP | Errno::INVAL | Errno::NOSYS) => {
-                IS_KNOWN.store(false, Ordering::Relaxed);
-            }
+            Err(error) if is_unknown(error) => IS_KNOWN.store(false, Ordering::Relaxed),
             result => return Ok(result?),
         }
     }
@@ -83,7 +86,7 @@ pub fn read_nowait(file: &File, buffer: &mut [u8], position: u64) -> Result<usiz
     if IS_KNOWN.load(Ordering::Relaxed) {
         let flags = ReadWriteFlags::NOWAIT.union(RWF_DONTCACHE);
         match rustix::io::preadv2(file, &mut buffers, position, flags) {
-            Err(Errno::OPNOTSUPP | Errno::INVAL) => IS_KNOWN.store(false, Ordering::Relaxed),
+            Err(error) if is_unknown(error) => IS_KNOWN.store(false, Ordering::Relaxed),
             result => return result,
         }
     }
