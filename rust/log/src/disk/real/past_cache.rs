@@ -174,7 +174,10 @@ mod tests {
             let (file, content) = cold_file();
             let apart = reopen(&file).unwrap();
             let mut buffer = vec![0; LEN - 1000];
-            assert_eq!(read_and_drop(&apart, &mut buffer, 1000).unwrap(), LEN - 1000);
+            assert_eq!(
+                read_and_drop(&apart, &mut buffer, 1000).unwrap(),
+                LEN - 1000
+            );
             assert_eq!(buffer, content[1000..]);
             resident_pages(&file)
         };
