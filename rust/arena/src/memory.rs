@@ -300,13 +300,16 @@ impl Drop for Memory {
 
 #[cfg(test)]
 mod tests {
+    use rustix::fs::{MemfdFlags, memfd_create};
+
     use super::*;
     use crate::residence::resident_pages;
 
     #[test]
     fn a_range_that_begins_within_a_page_is_populated() {
         let page = page_size();
-        let file = tempfile::tempfile_in(env!("CARGO_MANIFEST_DIR")).unwrap();
+        // In memory, like an arena's file: nothing is read ahead.
+        let file = File::from(memfd_create("pages", MemfdFlags::CLOEXEC).unwrap());
         file.set_len(8 * page as u64).unwrap();
         let memory = Memory::map(&file, 8 * page).unwrap();
         memory.populate(0, page).unwrap();
