@@ -68,8 +68,10 @@ RPK ?=
 SERVICE_SECONDS ?= 600
 # Of `make fuzz`, each target.
 FUZZ_SECONDS ?= 60
+# Of `make wheels`: x86_64-gnu, aarch64-gnu, x86_64-musl, aarch64-musl; all of them without it.
+TARGETS ?=
 
-.PHONY: build run zookeeper test fetched lint check-alerts promtool-there test-rust test-python parity-answers test-faults test-checker test-long test-soak test-lag test-rpk rpk-there test-alerts simulate fuzz bench demo wheel clean help
+.PHONY: build run zookeeper test fetched lint check-alerts promtool-there test-rust test-python parity-answers test-faults test-checker test-long test-soak test-lag test-rpk rpk-there test-alerts simulate fuzz bench demo wheel wheels clean help
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -192,6 +194,9 @@ demo: $(CORE) .venv/.demo ## flight records through the broker into Spark
 
 wheel: dist/.made ## an installable wheel in dist/
 
+wheels: .venv/.wheel-tools ## in dist/wheels: for glibc and musl, x86-64 and aarch64, or TARGETS
+	VIRTUAL_ENV=$(CURDIR)/.venv $(BIN)/python -m ci.wheels dist/wheels $(TARGETS)
+
 clean: ## removes everything that these targets made, but not the broker's data
 	rm -rf .venv .cache dist target demo-out bench-out python/pyrklog/*.so
 	rm -rf .mypy_cache .ruff_cache .pytest_cache .hypothesis .benchmarks
@@ -218,6 +223,9 @@ endef
 .venv/.build-tools: .venv/.made pyproject.toml ci/requirements.py
 	$(call install,build)
 
+.venv/.wheel-tools: .venv/.made pyproject.toml ci/requirements.py
+	$(call install,wheels)
+
 .venv/.demo: .venv/.made pyproject.toml ci/requirements.py
 	$(call install,demo)
 
@@ -236,7 +244,7 @@ $(SIM_CORE): $(RUST)
 	touch $@
 
 dist/.made: $(RUST) $(PACKAGE) pyproject.toml .venv/.build-tools
-	rm -rf dist
+	rm -f dist/*.whl
 	VIRTUAL_ENV=$(CURDIR)/.venv $(BIN)/maturin build --release --locked --quiet --out dist
 	touch $@
 

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use rustix::fs::{FallocateFlags, fallocate};
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, mmap_anonymous, munmap};
+use rustix::param::page_size;
 
 use crate::sync::{step, stored};
 
@@ -225,6 +226,10 @@ impl Memory {
     /// system) leaves everything as it was.
     pub fn populate(&self, position: usize, len: usize) -> io::Result<()> {
         assert!(position + len <= self.len);
+        // The kernel refuses an address within a page. Pages of 16 or 64 KiB are larger than those
+        // of the layout.
+        let within = position % page_size();
+        let (position, len) = (position - within, len + within);
         // SAFETY: within the mapping; populating changes no content.
         let populated = unsafe {
             madvise(
@@ -290,5 +295,27 @@ impl Drop for Memory {
         // SAFETY: mapped by `map` or `anonymous`, and every borrow ended before this.
         let unmapped = unsafe { munmap(self.base.as_ptr().cast(), self.len) };
         debug_assert!(unmapped.is_ok());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rustix::fs::{MemfdFlags, memfd_create};
+
+    use super::*;
+    use crate::residence::resident_pages;
+
+    #[test]
+    fn a_range_that_begins_within_a_page_is_populated() {
+        let page = page_size();
+        // In memory, like an arena's file: nothing is read ahead.
+        let file = File::from(memfd_create("pages", MemfdFlags::CLOEXEC).unwrap());
+        file.set_len(8 * page as u64).unwrap();
+        let memory = Memory::map(&file, 8 * page).unwrap();
+        memory.populate(0, page).unwrap();
+        // None on kernels that cannot populate.
+        let by_whole_page = resident_pages(&file, 8 * page).unwrap();
+        memory.populate(2 * page + 512, page).unwrap();
+        assert_eq!(resident_pages(&file, 8 * page).unwrap(), 3 * by_whole_page);
     }
 }

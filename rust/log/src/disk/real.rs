@@ -18,7 +18,7 @@ use rustix::fs::{Advice, FallocateFlags, FlockOperation};
 use rustix::io::{Errno, ReadWriteFlags};
 
 use self::direct::Direct;
-use self::past_cache::RWF_DONTCACHE;
+use self::past_cache::{RWF_DONTCACHE, is_unknown};
 use super::{
     DirEntry, Disk, DiskFile, LockGuard, OpenMode, Space, Stamp, sync_failed, write_zeros,
 };
@@ -306,8 +306,7 @@ impl RealFile {
     ) -> Result<usize, Errno> {
         if drop_behind && DROPS_BEHIND.load(Ordering::Relaxed) {
             match rustix::io::pwritev2(&self.file, slices, position, RWF_DONTCACHE) {
-                // The file system or kernel does not support it.
-                Err(Errno::OPNOTSUPP) => DROPS_BEHIND.store(false, Ordering::Relaxed),
+                Err(error) if is_unknown(error) => DROPS_BEHIND.store(false, Ordering::Relaxed),
                 result => return result,
             }
         }

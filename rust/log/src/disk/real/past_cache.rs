@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::fs::Advice;
 use rustix::io::{Errno, ReadWriteFlags};
+use rustix::param::page_size;
 
 use super::direct::{open_direct, own_path};
 use crate::disk::PAGE_BYTES;
@@ -17,11 +18,18 @@ use crate::disk::PAGE_BYTES;
 /// kernel's read-ahead (Linux 6.14, by file system). Written pages leave it once they are on the disk.
 pub const RWF_DONTCACHE: ReadWriteFlags = ReadWriteFlags::from_bits_retain(0x80);
 
+/// The file system or kernel, or what runs programs in its place (an emulator, a sandbox), has no
+/// such reads and writes.
+pub fn is_unknown(error: Errno) -> bool {
+    matches!(error, Errno::OPNOTSUPP | Errno::INVAL | Errno::NOSYS)
+}
+
 /// Whether [`RWF_DONTCACHE`] is still accepted.
 static IS_KNOWN: AtomicBool = AtomicBool::new(true);
 
-/// One byte of each such piece tells whether it is in the page cache.
-const PIECE_BYTES: usize = 64 * 1024;
+/// One byte of each such piece of the file tells whether it is in the page cache. No kernel has
+/// larger pages, so pieces consist of whole pages.
+const PIECE_BYTES: u64 = 64 * 1024;
 
 /// A file's further descriptors, opened on demand.
 #[derive(Debug, Default)]
@@ -63,10 +71,7 @@ pub fn read(file: &File, apart: &Apart, buffer: &mut [u8], position: u64) -> io:
             position,
             RWF_DONTCACHE,
         ) {
-            // The file system or kernel does not support it.
-            Err(Errno::OPNOTSUPP | Errno::INVAL | Errno::NOSYS) => {
-                IS_KNOWN.store(false, Ordering::Relaxed);
-            }
+            Err(error) if is_unknown(error) => IS_KNOWN.store(false, Ordering::Relaxed),
             result => return Ok(result?),
         }
     }
@@ -81,7 +86,7 @@ pub fn read_nowait(file: &File, buffer: &mut [u8], position: u64) -> Result<usiz
     if IS_KNOWN.load(Ordering::Relaxed) {
         let flags = ReadWriteFlags::NOWAIT.union(RWF_DONTCACHE);
         match rustix::io::preadv2(file, &mut buffers, position, flags) {
-            Err(Errno::OPNOTSUPP | Errno::INVAL) => IS_KNOWN.store(false, Ordering::Relaxed),
+            Err(error) if is_unknown(error) => IS_KNOWN.store(false, Ordering::Relaxed),
             result => return result,
         }
     }
@@ -98,19 +103,27 @@ fn reopen(file: &File) -> Option<File> {
 
 /// Reads, then drops the pieces that were absent before.
 fn read_and_drop(file: &File, buffer: &mut [u8], position: u64) -> io::Result<usize> {
-    let pieces = (0..buffer.len()).step_by(PIECE_BYTES);
-    let absent: Vec<u64> = pieces
-        .map(|at| position + at as u64)
-        .filter(|at| !is_resident(file, *at))
-        .collect();
+    let asked = pieces(position, position + buffer.len() as u64);
+    let absent: Vec<u64> = asked.filter(|at| !is_resident(file, *at)).collect();
     let count = file.read_at(buffer, position)?;
     let end = position + count as u64;
     for at in absent.into_iter().filter(|at| *at < end) {
-        let len = NonZeroU64::new((end - at).min(PIECE_BYTES as u64));
+        // All of the page of the byte that was absent: the kernel drops whole pages only.
+        let start = at - at % page_size() as u64;
+        let len = NonZeroU64::new(end.min(next_piece(at)) - start);
         // If refused, the page cache ages as usual.
-        let _refused = rustix::fs::fadvise(file, at, len, Advice::DontNeed);
+        let _refused = rustix::fs::fadvise(file, start, len, Advice::DontNeed);
     }
     Ok(count)
+}
+
+/// Where the pieces between two positions begin; the first one at `from`.
+fn pieces(from: u64, to: u64) -> impl Iterator<Item = u64> {
+    std::iter::successors(Some(from), |at| Some(next_piece(*at))).take_while(move |at| *at < to)
+}
+
+fn next_piece(at: u64) -> u64 {
+    at - at % PIECE_BYTES + PIECE_BYTES
 }
 
 /// The question makes a page resident, so `file` must come from [`reopen`], which fetches no more.
@@ -145,6 +158,32 @@ mod tests {
         pyrklog_arena::resident_pages(file, LEN).unwrap()
     }
 
+    #[test]
+    fn pieces_of_a_file_are_whole_pages() {
+        let all = |from, to| pieces(from, to).collect::<Vec<_>>();
+        assert_eq!(all(0, PIECE_BYTES), [0]);
+        assert_eq!(all(100, PIECE_BYTES + 1), [100, PIECE_BYTES]);
+        assert_eq!(all(PIECE_BYTES - 1, PIECE_BYTES), [PIECE_BYTES - 1]);
+        assert!(all(7, 7).is_empty());
+        assert!(PIECE_BYTES.is_multiple_of(page_size() as u64));
+    }
+
+    #[test]
+    fn a_read_from_within_a_page_leaves_no_page() {
+        let left = || {
+            let (file, content) = cold_file();
+            let apart = reopen(&file).unwrap();
+            let mut buffer = vec![0; LEN - 1000];
+            assert_eq!(
+                read_and_drop(&apart, &mut buffer, 1000).unwrap(),
+                LEN - 1000
+            );
+            assert_eq!(buffer, content[1000..]);
+            resident_pages(&file)
+        };
+        assert_eq!(nearest(0, left), 0);
+    }
+
     fn read_all(read: impl Fn(&mut [u8], u64) -> io::Result<usize>) -> Vec<u8> {
         let mut all = vec![0; LEN];
         let mut done = 0;
@@ -175,7 +214,7 @@ mod tests {
     fn ordinary_reads_stay_in_the_page_cache() {
         let (file, content) = cold_file();
         assert_eq!(read_all(|buffer, at| file.read_at(buffer, at)), content);
-        assert_eq!(resident_pages(&file), LEN / PAGE_BYTES);
+        assert_eq!(resident_pages(&file), LEN / page_size());
     }
 
     #[test]
@@ -239,12 +278,12 @@ mod tests {
             let left = || {
                 let (file, content) = cold_file();
                 let apart = reopen(&file).unwrap();
-                let mut kept = vec![0; PIECE_BYTES];
+                let mut kept = vec![0; PIECE_BYTES as usize];
                 apart.read_exact_at(&mut kept, 1 << 20).unwrap();
                 assert_eq!(read_all(|buffer, at| read(&file, buffer, at)), content);
                 resident_pages(&file)
             };
-            let piece = PIECE_BYTES / PAGE_BYTES;
+            let piece = PIECE_BYTES as usize / page_size();
             assert_eq!(nearest(piece, left), piece);
         }
     }
