@@ -29,6 +29,7 @@ pub mod outcome;
 pub mod produce;
 pub mod reply_header;
 pub mod request;
+pub mod request_times;
 pub mod resume;
 pub mod services;
 pub mod zookeeper_offsets;

@@ -1,0 +1,236 @@
+//! How long requests take, phase by phase ([`Phase`]).
+//!
+//! The clock is read where a step ends, once: the next step of the thread begins then. A request
+//! arrives when its thread first looks for it. What is closed without a reply is not counted.
+
+use std::cmp::max;
+
+use crate::client::Client;
+use crate::context::Context;
+use crate::delayed::Delayed;
+use crate::outcome::Dispatched;
+use pyrklog_control::latency::{Group, Phase};
+use pyrklog_control::statistics::ThreadStatistics;
+use pyrklog_wire::api::{ApiRow, Owner, key};
+
+/// More replies on their way count as sent when they are ready.
+const UNSENT_MAX: usize = 256;
+
+/// Replies whose memory is kept by a connection that has sent everything.
+const UNSENT_KEPT: usize = 16;
+
+/// The group of an API's requests; `None` for those of this project's tools. Fetches of followers
+/// are told apart later.
+pub fn group_of(row: &ApiRow) -> Option<Group> {
+    match row.key {
+        key::PRODUCE | key::PRODUCE_AT => Some(Group::Produce),
+        _ if row.is_private => None,
+        key::FETCH => Some(Group::FetchConsumer),
+        key::JOIN_GROUP | key::SYNC_GROUP => Some(Group::JoinGroup),
+        _ if row.owner == Owner::Python => Some(Group::Control),
+        _ => Some(Group::Other),
+    }
+}
+
+/// What a request took so far.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct RequestTime {
+    group: Option<Group>,
+    arrived_ns: u64,
+    queue_ns: u64,
+    local_ns: u64,
+    /// If readers worked on it.
+    read_ns: Option<u64>,
+    /// If it waited for others.
+    remote_ns: Option<u64>,
+    /// When the last work on it ended.
+    left_ns: u64,
+}
+
+impl RequestTime {
+    fn spend(&mut self, phase: Phase, until_ns: u64) {
+        let spent_ns = until_ns.saturating_sub(self.left_ns);
+        match phase {
+            Phase::Read => self.read_ns = Some(self.read_ns.unwrap_or(0) + spent_ns),
+            Phase::Remote => self.remote_ns = Some(self.remote_ns.unwrap_or(0) + spent_ns),
+            _ => self.local_ns += spent_ns,
+        }
+        self.left_ns = until_ns;
+    }
+
+    /// Waited for replicas until now.
+    pub fn acknowledged(&mut self, now_ns: u64) {
+        self.spend(Phase::Remote, now_ns);
+    }
+
+    /// The reply is ready since the last work on it: counts what led to it.
+    fn ready(self, statistics: &ThreadStatistics) -> Option<Reply> {
+        let group = self.group?;
+        let record = |phase, time_ns| statistics.times.of(group, phase).record(time_ns);
+        record(Phase::Queue, self.queue_ns);
+        record(Phase::Local, self.local_ns);
+        if let Some(read_ns) = self.read_ns {
+            record(Phase::Read, read_ns);
+        }
+        if let Some(remote_ns) = self.remote_ns {
+            record(Phase::Remote, remote_ns);
+        }
+        let is_fetch = matches!(group, Group::FetchConsumer | Group::FetchFollower);
+        Some(Reply {
+            group,
+            arrived_ns: self.arrived_ns,
+            ready_ns: self.left_ns,
+            waited_ns: self.remote_ns.filter(|_| is_fetch).unwrap_or(0),
+        })
+    }
+}
+
+/// A reply that is ready.
+#[derive(Clone, Copy, Debug)]
+struct Reply {
+    group: Group,
+    arrived_ns: u64,
+    ready_ns: u64,
+    /// Of a fetch: for records.
+    waited_ns: u64,
+}
+
+impl Reply {
+    fn sent(self, statistics: &ThreadStatistics, now_ns: u64) {
+        let total_ns = now_ns.saturating_sub(self.arrived_ns);
+        let times = &statistics.times;
+        times.of(self.group, Phase::Total).record(total_ns);
+        let served_ns = total_ns.saturating_sub(self.waited_ns);
+        times.of(self.group, Phase::Served).record(served_ns);
+        let send_ns = now_ns.saturating_sub(self.ready_ns);
+        times.of(self.group, Phase::Send).record(send_ns);
+    }
+}
+
+/// Times of a client's requests.
+#[derive(Debug, Default)]
+pub struct ClientTimes {
+    /// Since when its next frame is there, if that had to wait.
+    held_since_ns: Option<u64>,
+    /// Of its delayed request.
+    delayed: RequestTime,
+    /// Replies on their way; without pipelining there is one.
+    first: Option<Reply>,
+    others: Vec<Reply>,
+}
+
+impl ClientTimes {
+    fn add(&mut self, reply: Reply, statistics: &ThreadStatistics) {
+        if self.first.is_none() {
+            self.first = Some(reply);
+        } else if self.others.len() < UNSENT_MAX {
+            self.others.push(reply);
+        } else {
+            reply.sent(statistics, reply.ready_ns);
+        }
+    }
+}
+
+/// Where work on a client's request began.
+#[derive(Clone, Copy, Debug)]
+pub struct Work {
+    began_ns: u64,
+    /// Of the next Produce request.
+    sequence: u64,
+}
+
+/// Work on a frame begins.
+pub fn begin(cx: &Context, client: &Client) -> Work {
+    Work {
+        began_ns: cx.lap_ns(),
+        sequence: client.produces.next_sequence(),
+    }
+}
+
+/// Work on a frame has ended.
+pub fn dispatched(cx: &mut Context, client: &mut Client, work: Work, done: Dispatched) {
+    let arrived_ns = client.times.held_since_ns.unwrap_or(cx.arrival_ns);
+    if done == Dispatched::Waits {
+        client.times.held_since_ns = Some(arrived_ns);
+        return;
+    }
+    client.times.held_since_ns = None;
+    let began_ns = max(work.began_ns, arrived_ns);
+    let mut time = RequestTime {
+        group: cx.group,
+        arrived_ns,
+        queue_ns: began_ns - arrived_ns,
+        left_ns: began_ns,
+        ..RequestTime::default()
+    };
+    time.spend(Phase::Local, cx.read_lap_ns());
+    settle(cx, client, work, time);
+}
+
+/// Goes on with a client's delayed request.
+///
+/// # Errors
+/// Those of `go_on`.
+pub fn resume<E>(
+    cx: &mut Context,
+    client: &mut Client,
+    go_on: impl FnOnce(&mut Context, &mut Client) -> Result<(), E>,
+) -> Result<(), E> {
+    let Some(delayed) = &client.delayed else {
+        return go_on(cx, client);
+    };
+    let mut time = client.times.delayed;
+    time.spend(waits_in(delayed, time.group), cx.lap_ns());
+    let work = begin(cx, client);
+    go_on(cx, client)?;
+    time.spend(Phase::Local, cx.read_lap_ns());
+    settle(cx, client, work, time);
+    Ok(())
+}
+
+/// What a delayed request waits for.
+fn waits_in(delayed: &Delayed, group: Option<Group>) -> Phase {
+    match delayed {
+        Delayed::Fetch(work) if work.is_reading() => Phase::Read,
+        Delayed::ListOffsets(_) => Phase::Read,
+        Delayed::Fetch(_) | Delayed::Verifying(_) => Phase::Remote,
+        Delayed::Control { .. } if group == Some(Group::JoinGroup) => Phase::Remote,
+        Delayed::Control { .. } | Delayed::Metadata { .. } | Delayed::Validating(_) => Phase::Local,
+    }
+}
+
+/// After some work: the request is delayed, appended or answered.
+fn settle(cx: &Context, client: &mut Client, work: Work, time: RequestTime) {
+    if client.delayed.is_some() {
+        client.times.delayed = time;
+    } else if client.produces.next_sequence() != work.sequence {
+        client.produces.set_time(time);
+    } else if let Some(reply) = time.ready(&cx.statistics) {
+        match time.group == Some(Group::Produce) {
+            // Without a reply (acks=0).
+            true => reply.sent(&cx.statistics, reply.ready_ns),
+            false => client.times.add(reply, &cx.statistics),
+        }
+    }
+}
+
+/// The reply of a Produce request is in the output.
+pub fn produced(cx: &Context, client: &mut Client, time: RequestTime) {
+    if let Some(reply) = time.ready(&cx.statistics) {
+        client.times.add(reply, &cx.statistics);
+    }
+}
+
+/// All output is sent.
+pub fn sent(cx: &mut Context, client: &mut Client) {
+    let times = &mut client.times;
+    let Some(first) = times.first.take() else {
+        return;
+    };
+    let now_ns = cx.read_lap_ns();
+    first.sent(&cx.statistics, now_ns);
+    for reply in times.others.drain(..) {
+        reply.sent(&cx.statistics, now_ns);
+    }
+    times.others.shrink_to(UNSENT_KEPT);
+}
