@@ -9,7 +9,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
-from math import inf
 
 from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
 from opentelemetry.sdk.metrics.export import (
@@ -107,8 +106,8 @@ class _Parts:
             sum=self.sum,
             bucket_counts=[count - before for before, count in pairwise(below)],
             explicit_bounds=bounds[:-1],
-            min=inf,  # not told
-            max=-inf,
+            min=None,  # type: ignore[arg-type] # not told
+            max=None,  # type: ignore[arg-type]
         )
 
 

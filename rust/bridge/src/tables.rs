@@ -1,7 +1,7 @@
 //! The tables of APIs and features, for Python.
 
 use pyo3::prelude::*;
-use pyrklog_control::latency::BOUNDS_NS;
+use pyrklog_dataplane::latency::BOUNDS_NS;
 use pyrklog_wire::api::{Owner, TABLE};
 use pyrklog_wire::features::{FEATURES, FeatureRow};
 

@@ -234,3 +234,91 @@ pub fn sent(cx: &mut Context, client: &mut Client) {
     }
     times.others.shrink_to(UNSENT_KEPT);
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use pyrklog_control::latency::Reading;
+    use pyrklog_wire::api;
+
+    fn reading(statistics: &ThreadStatistics, group: Group, phase: Phase) -> (u64, u64) {
+        let reading = Reading::of([statistics.times.of(group, phase)]);
+        (reading.count(), reading.sum_ns)
+    }
+
+    fn fetch_that_waited() -> RequestTime {
+        let mut time = RequestTime {
+            group: Some(Group::FetchConsumer),
+            arrived_ns: 100,
+            queue_ns: 10,
+            left_ns: 110,
+            ..RequestTime::default()
+        };
+        for (phase, until_ns) in [
+            (Phase::Local, 115),
+            (Phase::Remote, 1_115),
+            (Phase::Local, 1_118),
+            (Phase::Read, 1_168),
+            (Phase::Local, 1_170),
+        ] {
+            time.spend(phase, until_ns);
+        }
+        time
+    }
+
+    #[test]
+    fn phases_add_up_and_a_fetch_is_served_without_its_wait() {
+        let statistics = ThreadStatistics::default();
+        let reply = fetch_that_waited().ready(&statistics).unwrap();
+        reply.sent(&statistics, 1_200);
+        let of = |phase| reading(&statistics, Group::FetchConsumer, phase);
+        assert_eq!(of(Phase::Queue), (1, 10));
+        assert_eq!(of(Phase::Local), (1, 10));
+        assert_eq!(of(Phase::Remote), (1, 1_000));
+        assert_eq!(of(Phase::Read), (1, 50));
+        assert_eq!(of(Phase::Send), (1, 30));
+        assert_eq!(of(Phase::Total), (1, 1_100));
+        assert_eq!(of(Phase::Served), (1, 100));
+    }
+
+    #[test]
+    fn phase_that_a_request_did_not_have_is_not_counted() {
+        let statistics = ThreadStatistics::default();
+        let time = RequestTime {
+            group: Some(Group::Produce),
+            ..RequestTime::default()
+        };
+        assert!(time.ready(&statistics).is_some());
+        for phase in [Phase::Read, Phase::Remote] {
+            assert_eq!(reading(&statistics, Group::Produce, phase), (0, 0));
+        }
+        assert_eq!(reading(&statistics, Group::Produce, Phase::Local), (1, 0));
+        assert!(RequestTime::default().ready(&statistics).is_none());
+    }
+
+    #[test]
+    fn replies_that_nobody_takes_are_bounded_and_counted() {
+        let statistics = ThreadStatistics::default();
+        let mut times = ClientTimes::default();
+        let replies = UNSENT_MAX + 11;
+        for _ in 0..replies {
+            let reply = fetch_that_waited().ready(&statistics).unwrap();
+            times.add(reply, &statistics);
+        }
+        assert_eq!(times.others.len(), UNSENT_MAX);
+        let (counted, _) = reading(&statistics, Group::FetchConsumer, Phase::Total);
+        assert_eq!(counted as usize, replies - UNSENT_MAX - 1);
+    }
+
+    #[test]
+    fn each_api_has_its_group() {
+        let group = |key| group_of(api::lookup(key).unwrap());
+        assert_eq!(group(key::PRODUCE_AT), Some(Group::Produce));
+        assert_eq!(group(key::FETCH), Some(Group::FetchConsumer));
+        assert_eq!(group(key::SYNC_GROUP), Some(Group::JoinGroup));
+        assert_eq!(group(key::HEARTBEAT), Some(Group::Control));
+        assert_eq!(group(key::LEADER_AND_ISR), Some(Group::Control));
+        assert_eq!(group(key::LIST_OFFSETS), Some(Group::Other));
+        assert_eq!(group(key::BROKER_HEALTH), None);
+    }
+}
