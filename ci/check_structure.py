@@ -73,7 +73,7 @@ KAZOO_IMPORTERS = {
 LIBRARY_IMPORTERS = {
     "hypercorn": "python/pyrklog/observability/web.py",
     "starlette": "python/pyrklog/observability/web.py",
-    "prometheus_client": "python/pyrklog/observability/exposition.py",
+    "prometheus_client": "python/pyrklog/observability/client_exposition.py",
     "opentelemetry": "python/pyrklog/observability/report_otlp.py",
     "opentelemetry.proto": "python/pyrklog/telemetry/otlp.py",
     "google.protobuf": "python/pyrklog/telemetry/otlp.py",
@@ -158,6 +158,7 @@ CONNECTION_STATE_IMPORTERS = frozenset(
         "rust/requests/src/produce/back_pressure.rs",
         "rust/requests/src/produce/reply.rs",
         "rust/requests/src/resume.rs",
+        "rust/requests/src/timed_work.rs",
     }
 )
 # Crates that may contain ``unsafe``: memory of earlier processes has no other access. The binding's

@@ -1,6 +1,7 @@
 """Samples as text, in the format that the scraper asks for.
 
-Tests compare it with what prometheus-client writes, which only pushed metrics of clients go through.
+Tests compare it with what prometheus-client writes, which only renders what clients push
+(:mod:`.client_exposition`).
 """
 
 from __future__ import annotations

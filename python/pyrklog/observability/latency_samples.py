@@ -63,9 +63,7 @@ def all_of_times(times: Times, log_dirs: Mapping[int, str]) -> list[Sample]:
     return found
 
 
-def _by_label(
-    times: Times, name: str, log_dirs: Mapping[int, str]
-) -> dict[str, Sequence[int]]:
+def _by_label(times: Times, name: str, log_dirs: Mapping[int, str]) -> dict[str, Sequence[int]]:
     """Directories with the same label are added."""
     found: dict[str, Sequence[int]] = {}
     for number, label in log_dirs.items():
@@ -91,7 +89,7 @@ def _histogram(
             yield Sample(histogram.bucket, (*labels, _TEXTS[bound]), below)
     below += values[len(BOUNDS_NS)]
     yield Sample(histogram.bucket, (*labels, INFINITE), below)
-    yield Sample(histogram.count, labels, below)
+    yield Sample(histogram.number, labels, below)
     yield Sample(histogram.sum, labels, values[-1] * NS)
 
 

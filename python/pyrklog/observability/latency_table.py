@@ -36,7 +36,7 @@ PHASES = ("queue", "local", "read", "remote", "send")
 class Histogram(NamedTuple):
     bucket: Metric
     sum: Metric
-    count: Metric
+    number: Metric
 
 
 def _histogram(name: str, help_: str, *labels: str) -> Histogram:

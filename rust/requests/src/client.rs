@@ -12,7 +12,7 @@ use crate::delayed::Delayed;
 use crate::out_queue::OutQueue;
 use crate::outcome::Hold;
 use crate::produce::queue::ProduceQueue;
-use crate::request_times::ClientTimes;
+use crate::request_time::ClientTimes;
 use pyrklog_base::ids::NEVER_MS;
 
 /// See the module.

@@ -12,7 +12,7 @@ use crate::delayed::Delayed;
 use crate::outcome::Close;
 use crate::request::Request;
 use crate::services::Services;
-use crate::{admission, metadata, request_times};
+use crate::{admission, metadata, timed_work};
 
 /// The control plane answers the current request. Answers to earlier requests are ignored.
 pub fn reply(
@@ -28,7 +28,7 @@ pub fn reply(
     if !is_under_way {
         return Ok(());
     }
-    request_times::resume(cx, client, |cx, client| answer_with(cx, client, answer))
+    timed_work::resume(cx, client, |cx, client| answer_with(cx, client, answer))
 }
 
 fn answer_with(cx: &mut Context, client: &mut Client, answer: Answer) -> Result<(), Close> {

@@ -16,7 +16,7 @@ use crate::out_queue::OutQueue;
 use crate::outcome::{Close, Hold};
 use crate::produce::back_pressure;
 use crate::produce::validators::ValidateJob;
-use crate::{admission, control_replies, fetch, list_offsets, produce, request_times};
+use crate::{admission, control_replies, fetch, list_offsets, produce, timed_work};
 
 /// Work that another thread has done for a client's delayed request.
 #[derive(Debug)]
@@ -34,7 +34,7 @@ pub enum JobDone {
 /// # Errors
 /// Here and below: a reply that the protocol cannot carry.
 pub fn job_done(cx: &mut Context, client: &mut Client, job: JobDone) -> Result<(), Close> {
-    request_times::resume(cx, client, |cx, client| match job {
+    timed_work::resume(cx, client, |cx, client| match job {
         JobDone::Fetch(job) => fetch_read(cx, client, *job),
         JobDone::ListOffsets(job) => times_looked_up(cx, client, *job),
         JobDone::Produce(job) => validated(cx, client, *job),
@@ -48,7 +48,7 @@ pub fn wake(
     wait: u64,
     must_answer: bool,
 ) -> Result<(), Close> {
-    request_times::resume(cx, client, |cx, client| {
+    timed_work::resume(cx, client, |cx, client| {
         wake_delayed(cx, client, wait, must_answer)
     })
 }
@@ -91,7 +91,7 @@ pub fn look_at_list_offsets(cx: &mut Context, client: &mut Client) -> Result<(),
         work.forget_doubts(client.context.token);
         work.doubtful.clear();
         if work.is_done() || work.deadline_ms <= cx.now.mono_ms {
-            request_times::resume(cx, client, list_now)?;
+            timed_work::resume(cx, client, list_now)?;
         }
     }
     Ok(())
@@ -99,7 +99,7 @@ pub fn look_at_list_offsets(cx: &mut Context, client: &mut Client) -> Result<(),
 
 /// Answers a delayed fetch with what there is; gives up readers' reads.
 pub fn finish_fetch(cx: &mut Context, client: &mut Client) -> Result<(), Close> {
-    request_times::resume(cx, client, finish_delayed_fetch)
+    timed_work::resume(cx, client, finish_delayed_fetch)
 }
 
 fn finish_delayed_fetch(cx: &mut Context, client: &mut Client) -> Result<(), Close> {
@@ -182,7 +182,7 @@ pub fn verified(
 ) -> Result<(), Close> {
     match &client.delayed {
         Some(Delayed::Verifying(verifying)) if verifying.id == id => {
-            request_times::resume(cx, client, |cx, client| {
+            timed_work::resume(cx, client, |cx, client| {
                 finish_verifying(cx, client, errors)
             })
         }
@@ -194,7 +194,7 @@ pub fn verified(
 pub fn look_at_verification(cx: &mut Context, client: &mut Client) -> Result<(), Close> {
     match &client.delayed {
         Some(Delayed::Verifying(verifying)) if verifying.deadline_ms <= cx.now.mono_ms => {
-            request_times::resume(cx, client, |cx, client| finish_verifying(cx, client, &[]))
+            timed_work::resume(cx, client, |cx, client| finish_verifying(cx, client, &[]))
         }
         _ => Ok(()),
     }

@@ -109,7 +109,22 @@ class _Theirs(Collector):
         yield from families.values()
 
 
-NUMBERS = [0, 1, -1, 0.1, 1e-9, 999_999, 1e6, 1_234_567, 1_234_567.5, 1.7e9, 2**53, 1e16, 1e22, -1e8]
+NUMBERS = [
+    0,
+    1,
+    -1,
+    0.1,
+    1e-9,
+    999_999,
+    1e6,
+    1_234_567,
+    1_234_567.5,
+    1.7e9,
+    2**53,
+    1e16,
+    1e22,
+    -1e8,
+]
 
 
 @pytest.mark.parametrize(
@@ -129,4 +144,7 @@ def test_the_text_is_that_of_prometheus_client(samples: list[Sample]) -> None:
     assert plain.body.decode() == as_text(registry, escaping=ALLOWUTF8).decode()
     theirs: bytes = as_openmetrics(registry, escaping=ALLOWUTF8)  # type: ignore[no-untyped-call]
     assert told.body.decode() == theirs.decode()
-    assert (plain.content_type, told.content_type) == (CONTENT_TYPE_PLAIN_0_0_4, CONTENT_TYPE_LATEST)
+    assert (plain.content_type, told.content_type) == (
+        CONTENT_TYPE_PLAIN_0_0_4,
+        CONTENT_TYPE_LATEST,
+    )

@@ -48,9 +48,9 @@ def test_buckets_have_what_is_below_them() -> None:
     assert (below["0.0001"], below["0.0002"], below["0.002"], below["0.005"]) == (1, 3, 3, 4)
     assert (below["20.0"], below[INFINITE]) == (4, 5)
     assert len(below) == len(COARSE_BOUNDS_NS) + 1
-    assert told[REQUEST_SECONDS.count.name, "Produce"] == 5
+    assert told[REQUEST_SECONDS.number.name, "Produce"] == 5
     assert told[REQUEST_SECONDS.sum.name, "Produce"] == pytest.approx(60.00336)
-    assert told[REQUEST_SECONDS.count.name, "Control"] == 0
+    assert told[REQUEST_SECONDS.number.name, "Control"] == 0
 
 
 def test_counts_grow_from_bucket_to_bucket_up_to_the_count() -> None:
@@ -62,7 +62,7 @@ def test_counts_grow_from_bucket_to_bucket_up_to_the_count() -> None:
     ]
     assert told == sorted(told)
     assert len(told) == len(BOUNDS_NS) + 1
-    assert values(found, PHASE_SECONDS)[PHASE_SECONDS.count.name, "Other", "total"] == told[-1] == 4
+    assert values(found, PHASE_SECONDS)[PHASE_SECONDS.number.name, "Other", "total"] == told[-1] == 4
 
 
 def test_histograms_of_brokers_can_be_added() -> None:
@@ -71,7 +71,9 @@ def test_histograms_of_brokers_can_be_added() -> None:
 
 
 def test_each_phase_of_a_request_has_a_sum() -> None:
-    spent = {f"request.Produce.{phase}": histogram(10**9 * (n + 1)) for n, phase in enumerate(PHASES)}
+    spent = {
+        f"request.Produce.{phase}": histogram(10**9 * (n + 1)) for n, phase in enumerate(PHASES)
+    }
     found = of_times(times(spent), {})
     told = {one.labels: one.value for one in found if one.metric is REQUEST_TIME}
     assert told["Produce", "queue"] == 1
@@ -120,7 +122,7 @@ def test_statsd_gets_count_and_sum() -> None:
     found = [
         Sample(REQUEST_SECONDS.bucket, (*labels, "0.1"), 4),
         Sample(REQUEST_SECONDS.bucket, (*labels, INFINITE), 5),
-        Sample(REQUEST_SECONDS.count, labels, 5),
+        Sample(REQUEST_SECONDS.number, labels, 5),
         Sample(REQUEST_SECONDS.sum, labels, 0.75),
     ]
     grown = {(one.metric.name, one.labels): one.value for one in found}

@@ -3,6 +3,7 @@
 import os
 import resource
 import time
+from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any
 
@@ -43,7 +44,7 @@ class FakePlane:
     def pasts(self) -> list[None]:
         return [None]
 
-    def times(self) -> list[tuple[str, list[int]]]:
+    def times(self) -> list[tuple[str, Sequence[int]]]:
         return list(times({"request.Produce.served": histogram(10**6)}).items())
 
     def replica_offsets(self, partitions: list[tuple[str, int]]) -> list[ReplicaOffsets | None]:

@@ -168,7 +168,13 @@ def test_options_of_topics_in_sync_are_not_looked_up() -> None:
 
 
 def test_a_topic_and_a_group_in_detail() -> None:
-    found = of_topic("a", [partition(0, isr=(1,)), partition(1, leader=2)], 2, [ReplicaOffsets(17, 16, 5, 900), None], (7, 8))
+    found = of_topic(
+        "a",
+        [partition(0, isr=(1,)), partition(1, leader=2)],
+        2,
+        [ReplicaOffsets(17, 16, 5, 900), None],
+        (7, 8),
+    )
     assert values(found, "kafka_topic_partitions") == {("a",): 2}
     assert values(found, "kafka_topic_partition_in_sync_replica") == {("a", "0"): 1, ("a", "1"): 3}
     under = values(found, "kafka_topic_partition_under_replicated_partition")

@@ -14,7 +14,7 @@ use pyrklog_wire::produce::{
 
 use crate::produce::refused_batches::ProducerBatch;
 use crate::reply_header::ReplyHeader;
-use crate::request_times::RequestTime;
+use crate::request_time::RequestTime;
 use pyrklog_control::image::Image;
 use pyrklog_replica::partition::{ProduceWaiter, WaitFor};
 use pyrklog_storage::log_dir_state::Partition;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::produce::delayed_produce::DelayedProduce;
 use crate::produce::refused_batches::RefusedBatches;
-use crate::request_times::RequestTime;
+use crate::request_time::RequestTime;
 use pyrklog_storage::log_dir_state::LogDirState;
 
 /// Pending requests before the next one waits, too. The bound on unwritten bytes does not limit

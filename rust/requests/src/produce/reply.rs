@@ -3,7 +3,7 @@
 use crate::client::Client;
 use crate::context::{Context, borrow_memory};
 use crate::outcome::{Close, Hold};
-use crate::request_times;
+use crate::timed_work;
 
 /// Moves finished produce answers to the output, in order.
 ///
@@ -18,7 +18,7 @@ pub fn send_done(cx: &mut Context, client: &mut Client) -> Result<(), Close> {
         let time = produce.time;
         cx.spare_produce(produce);
         replied?;
-        request_times::produced(cx, client, time);
+        timed_work::produced(cx, client, time);
     }
     if client.produces.is_empty() && client.hold == Some(Hold::Order) {
         client.hold = None;

@@ -1,14 +1,8 @@
-//! How long requests take, phase by phase ([`Phase`]).
+//! How long a request took, phase by phase ([`Phase`]).
 //!
-//! The clock is read where a step ends, once: the next step of the thread begins then. A request
-//! arrives when its thread first looks for it. What is closed without a reply is not counted.
+//! A request arrives when its thread first looks for it. What is closed without a reply is not
+//! counted. [`crate::timed_work`] reads the clock.
 
-use std::cmp::max;
-
-use crate::client::Client;
-use crate::context::Context;
-use crate::delayed::Delayed;
-use crate::outcome::Dispatched;
 use pyrklog_control::latency::{Group, Phase};
 use pyrklog_control::statistics::ThreadStatistics;
 use pyrklog_wire::api::{ApiRow, Owner, key};
@@ -48,7 +42,24 @@ pub struct RequestTime {
 }
 
 impl RequestTime {
-    fn spend(&mut self, phase: Phase, until_ns: u64) {
+    /// Of a request that arrived at `arrived_ns` and is worked on since `began_ns`.
+    pub fn begun(group: Option<Group>, arrived_ns: u64, began_ns: u64) -> RequestTime {
+        RequestTime {
+            group,
+            arrived_ns,
+            queue_ns: began_ns - arrived_ns,
+            left_ns: began_ns,
+            ..RequestTime::default()
+        }
+    }
+
+    /// Its group.
+    pub fn group(&self) -> Option<Group> {
+        self.group
+    }
+
+    /// Since the last call it was in this phase.
+    pub fn spend(&mut self, phase: Phase, until_ns: u64) {
         let spent_ns = until_ns.saturating_sub(self.left_ns);
         match phase {
             Phase::Read => self.read_ns = Some(self.read_ns.unwrap_or(0) + spent_ns),
@@ -64,7 +75,7 @@ impl RequestTime {
     }
 
     /// The reply is ready since the last work on it: counts what led to it.
-    fn ready(self, statistics: &ThreadStatistics) -> Option<Reply> {
+    pub fn ready(self, statistics: &ThreadStatistics) -> Option<ReplyTime> {
         let group = self.group?;
         let record = |phase, time_ns| statistics.times.of(group, phase).record(time_ns);
         record(Phase::Queue, self.queue_ns);
@@ -76,7 +87,7 @@ impl RequestTime {
             record(Phase::Remote, remote_ns);
         }
         let is_fetch = matches!(group, Group::FetchConsumer | Group::FetchFollower);
-        Some(Reply {
+        Some(ReplyTime {
             group,
             arrived_ns: self.arrived_ns,
             ready_ns: self.left_ns,
@@ -87,7 +98,7 @@ impl RequestTime {
 
 /// A reply that is ready.
 #[derive(Clone, Copy, Debug)]
-struct Reply {
+pub struct ReplyTime {
     group: Group,
     arrived_ns: u64,
     ready_ns: u64,
@@ -95,7 +106,12 @@ struct Reply {
     waited_ns: u64,
 }
 
-impl Reply {
+impl ReplyTime {
+    /// Without waiting for the socket.
+    pub fn sent_at_once(self, statistics: &ThreadStatistics) {
+        self.sent(statistics, self.ready_ns);
+    }
+
     fn sent(self, statistics: &ThreadStatistics, now_ns: u64) {
         let total_ns = now_ns.saturating_sub(self.arrived_ns);
         let times = &statistics.times;
@@ -111,128 +127,39 @@ impl Reply {
 #[derive(Debug, Default)]
 pub struct ClientTimes {
     /// Since when its next frame is there, if that had to wait.
-    held_since_ns: Option<u64>,
+    pub held_since_ns: Option<u64>,
     /// Of its delayed request.
-    delayed: RequestTime,
+    pub delayed: RequestTime,
     /// Replies on their way; without pipelining there is one.
-    first: Option<Reply>,
-    others: Vec<Reply>,
+    first: Option<ReplyTime>,
+    others: Vec<ReplyTime>,
 }
 
 impl ClientTimes {
-    fn add(&mut self, reply: Reply, statistics: &ThreadStatistics) {
+    /// A reply is in the output.
+    pub fn add(&mut self, reply: ReplyTime, statistics: &ThreadStatistics) {
         if self.first.is_none() {
             self.first = Some(reply);
         } else if self.others.len() < UNSENT_MAX {
             self.others.push(reply);
         } else {
-            reply.sent(statistics, reply.ready_ns);
+            reply.sent_at_once(statistics);
         }
     }
-}
 
-/// Where work on a client's request began.
-#[derive(Clone, Copy, Debug)]
-pub struct Work {
-    began_ns: u64,
-    /// Of the next Produce request.
-    sequence: u64,
-}
-
-/// Work on a frame begins.
-pub fn begin(cx: &Context, client: &Client) -> Work {
-    Work {
-        began_ns: cx.lap_ns(),
-        sequence: client.produces.next_sequence(),
+    /// Whether replies are on their way.
+    pub fn has_unsent(&self) -> bool {
+        self.first.is_some()
     }
-}
 
-/// Work on a frame has ended.
-pub fn dispatched(cx: &mut Context, client: &mut Client, work: Work, done: Dispatched) {
-    let arrived_ns = client.times.held_since_ns.unwrap_or(cx.arrival_ns);
-    if done == Dispatched::Waits {
-        client.times.held_since_ns = Some(arrived_ns);
-        return;
-    }
-    client.times.held_since_ns = None;
-    let began_ns = max(work.began_ns, arrived_ns);
-    let mut time = RequestTime {
-        group: cx.group,
-        arrived_ns,
-        queue_ns: began_ns - arrived_ns,
-        left_ns: began_ns,
-        ..RequestTime::default()
-    };
-    time.spend(Phase::Local, cx.read_lap_ns());
-    settle(cx, client, work, time);
-}
-
-/// Goes on with a client's delayed request.
-///
-/// # Errors
-/// Those of `go_on`.
-pub fn resume<E>(
-    cx: &mut Context,
-    client: &mut Client,
-    go_on: impl FnOnce(&mut Context, &mut Client) -> Result<(), E>,
-) -> Result<(), E> {
-    let Some(delayed) = &client.delayed else {
-        return go_on(cx, client);
-    };
-    let mut time = client.times.delayed;
-    time.spend(waits_in(delayed, time.group), cx.lap_ns());
-    let work = begin(cx, client);
-    go_on(cx, client)?;
-    time.spend(Phase::Local, cx.read_lap_ns());
-    settle(cx, client, work, time);
-    Ok(())
-}
-
-/// What a delayed request waits for.
-fn waits_in(delayed: &Delayed, group: Option<Group>) -> Phase {
-    match delayed {
-        Delayed::Fetch(work) if work.is_reading() => Phase::Read,
-        Delayed::ListOffsets(_) => Phase::Read,
-        Delayed::Fetch(_) | Delayed::Verifying(_) => Phase::Remote,
-        Delayed::Control { .. } if group == Some(Group::JoinGroup) => Phase::Remote,
-        Delayed::Control { .. } | Delayed::Metadata { .. } | Delayed::Validating(_) => Phase::Local,
-    }
-}
-
-/// After some work: the request is delayed, appended or answered.
-fn settle(cx: &Context, client: &mut Client, work: Work, time: RequestTime) {
-    if client.delayed.is_some() {
-        client.times.delayed = time;
-    } else if client.produces.next_sequence() != work.sequence {
-        client.produces.set_time(time);
-    } else if let Some(reply) = time.ready(&cx.statistics) {
-        match time.group == Some(Group::Produce) {
-            // Without a reply (acks=0).
-            true => reply.sent(&cx.statistics, reply.ready_ns),
-            false => client.times.add(reply, &cx.statistics),
+    /// All output is sent.
+    pub fn sent(&mut self, statistics: &ThreadStatistics, now_ns: u64) {
+        let others = self.others.drain(..);
+        for reply in self.first.take().into_iter().chain(others) {
+            reply.sent(statistics, now_ns);
         }
+        self.others.shrink_to(UNSENT_KEPT);
     }
-}
-
-/// The reply of a Produce request is in the output.
-pub fn produced(cx: &Context, client: &mut Client, time: RequestTime) {
-    if let Some(reply) = time.ready(&cx.statistics) {
-        client.times.add(reply, &cx.statistics);
-    }
-}
-
-/// All output is sent.
-pub fn sent(cx: &mut Context, client: &mut Client) {
-    let times = &mut client.times;
-    let Some(first) = times.first.take() else {
-        return;
-    };
-    let now_ns = cx.read_lap_ns();
-    first.sent(&cx.statistics, now_ns);
-    for reply in times.others.drain(..) {
-        reply.sent(&cx.statistics, now_ns);
-    }
-    times.others.shrink_to(UNSENT_KEPT);
 }
 
 #[cfg(test)]
