@@ -26,8 +26,8 @@ from pyrklog.observability.health import Answer, BrokerHealth
 from pyrklog.observability.health_rules import MIN_INSYNC, ClusterState, Reason
 from pyrklog.observability.health_signs import signs
 from pyrklog.observability.health_watch import HealthWatch
-from pyrklog.observability.restart_rules import Restart
 from pyrklog.observability.latency_samples import all_of_times, of_times
+from pyrklog.observability.restart_rules import Restart
 from pyrklog.observability.samples import (
     DETAIL_SERIES_MAX,
     Detail,

@@ -62,7 +62,9 @@ def test_counts_grow_from_bucket_to_bucket_up_to_the_count() -> None:
     ]
     assert told == sorted(told)
     assert len(told) == len(BOUNDS_NS) + 1
-    assert values(found, PHASE_SECONDS)[PHASE_SECONDS.number.name, "Other", "total"] == told[-1] == 4
+    assert (
+        values(found, PHASE_SECONDS)[PHASE_SECONDS.number.name, "Other", "total"] == told[-1] == 4
+    )
 
 
 def test_histograms_of_brokers_can_be_added() -> None:
