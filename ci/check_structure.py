@@ -74,7 +74,7 @@ KAZOO_IMPORTERS = {
 LIBRARY_IMPORTERS: dict[str, str | tuple[str, ...]] = {
     "hypercorn": "python/pyrklog/observability/web.py",
     "starlette": "python/pyrklog/observability/web.py",
-    "prometheus_client": "python/pyrklog/observability/exposition.py",
+    "prometheus_client": "python/pyrklog/observability/client_exposition.py",
     "opentelemetry": "python/pyrklog/observability/report_otlp.py",
     "opentelemetry.proto": "python/pyrklog/telemetry/otlp.py",
     "google.protobuf": "python/pyrklog/serdes/protobuf.py",
@@ -163,6 +163,7 @@ CONNECTION_STATE_IMPORTERS = frozenset(
         "rust/requests/src/produce/back_pressure.rs",
         "rust/requests/src/produce/reply.rs",
         "rust/requests/src/resume.rs",
+        "rust/requests/src/timed_work.rs",
     }
 )
 # Crates that may contain ``unsafe``: memory of earlier processes has no other access. The binding's

@@ -7,6 +7,7 @@ the page differs from this output.
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+from pyrklog.observability import latency_table as times
 from pyrklog.observability import metric_table as table
 from pyrklog.observability.client_samples import CLIENT_METRICS
 from pyrklog.observability.metric_table import Metric
@@ -22,6 +23,8 @@ def reference() -> str:
             *_table(_scraped()),
             "## Metrics of /metrics/detail\n",
             *_table((metric, "") for metric in table.DETAIL.values()),
+            "## Metrics of /metrics/latencies\n",
+            *_table(_latencies()),
             "## Own metrics of /metrics/clients\n",
             *_table((metric, "control plane") for metric in CLIENT_METRICS.values()),
         ]
@@ -29,8 +32,9 @@ def reference() -> str:
 
 
 def metrics() -> list[Metric]:
-    """All of ``/metrics`` and ``/metrics/detail``, each once."""
-    return list(dict.fromkeys([*(one for one, _ in _scraped()), *table.DETAIL.values()]))
+    """All of ``/metrics``, ``/metrics/detail`` and ``/metrics/latencies``, each once."""
+    found = [*_scraped(), *_latencies()]
+    return list(dict.fromkeys([*(one for one, _ in found), *table.DETAIL.values()]))
 
 
 def _scraped() -> Iterator[tuple[Metric, str]]:
@@ -41,10 +45,20 @@ def _scraped() -> Iterator[tuple[Metric, str]]:
     for statistics, suffix in ((table.PLAIN, ""), (table.LOG_DIR, ".D"), (table.QUEUE, ".D.Q")):
         for name, taken in statistics.items():
             yield taken.metric, f"`{name}{suffix}`"
+    yield from ((part, "`request.R.served`") for part in times.REQUEST_SECONDS)
+    yield times.REQUEST_TIME, "`request.R.PHASE`"
+    yield from ((metric, "`write.D`") for metric in (times.WRITE_TIME, times.WRITES))
+    yield from ((metric, "`read.D`") for metric in (times.READ_TIME, times.READS))
     yield table.REQUESTS, f"`{table.REQUESTS_PREFIX}API`"
     yield table.FINDINGS, "[health](health.md#of-a-broker)"
     yield table.BUILD, "the package"
     yield table.LEFT_OUT_SERIES, "the answer"
+
+
+def _latencies() -> Iterator[tuple[Metric, str]]:
+    yield from ((part, "`request.R.PHASE`") for part in times.PHASE_SECONDS)
+    yield from ((part, "`write.D`") for part in times.WRITE_SECONDS)
+    yield from ((part, "`read.D`") for part in times.READ_SECONDS)
 
 
 def _table(found: Iterable[tuple[Metric, str]]) -> Iterator[str]:

@@ -509,6 +509,11 @@ class DataPlane:
     def become_leaders(self, specs: Sequence[LeaderSpec]) -> int: ...
     def become_followers(self, specs: Sequence[FollowerSpec]) -> int: ...
     def log_ends(self, partitions: Sequence[tuple[str, int]]) -> list[tuple[int, int] | None]: ...
+    def replica_offsets(
+        self, partitions: Sequence[tuple[str, int]]
+    ) -> list[tuple[int, int, int, int] | None]:
+        """Of each: log end, high watermark, log start offset, bytes."""
+    def served_bytes(self, topic: str) -> tuple[int, int]: ...
     def set_isr(
         self,
         topic: str,
@@ -606,6 +611,8 @@ class DataPlane:
         False: there is no memory for more that wait, and it is to be answered now. Unknown and
         answered requests are ignored."""
     def statistics(self) -> dict[str, int]: ...
+    def times(self) -> list[tuple[str, list[int]]]:
+        """Histograms by name: counts of each bucket, then the sum in nanoseconds."""
     def shutdown(self, grace_ms: int) -> int: ...
     def abandon(self) -> None:
         """Ends a start that failed: log directories are left as they had been."""
@@ -641,6 +648,9 @@ def decompress(codec: int, body: bytes, max_bytes: int) -> bytes:
     """``codec`` as in a batch's attributes. Raises ``ValueError`` for no such codec or corrupt
     bytes, ``OverflowError`` beyond ``max_bytes``.
     """
+
+def time_bounds_ns() -> list[int]:
+    """Upper bounds of the buckets of :meth:`DataPlane.times`; one more has what is longer."""
 
 def java_hash(utf16: bytes) -> int:
     """``String.hashCode`` of a text in UTF-16, big endian."""

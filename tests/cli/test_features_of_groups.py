@@ -22,6 +22,7 @@ from tests.support.kcat import needs_kcat
 from tests.support.lagging import lag_of
 from tests.support.mirroring import commit
 from tests.support.waiting import wait_until
+from tests.support.wire import Connection, fetch
 
 pytestmark = [
     pytest.mark.jvm,
@@ -213,8 +214,13 @@ def test_kip_714_exposed(
 
 
 def test_cache_and_disk_by_topic(
-    claim: Claims, broker: TestBroker, topic: str, tools: KafkaTools, others: OtherTools
+    claim: Claims,
+    new_broker: Callable[..., TestBroker],
+    topic: str,
+    tools: KafkaTools,
+    others: OtherTools,
 ) -> None:
+    broker = new_broker(options=ANY_PORT).start()
     run = runner(broker.bootstrap)
     create(run, topic)
     fill(broker.bootstrap, topic, 1, 100)
@@ -233,7 +239,12 @@ def test_cache_and_disk_by_topic(
         return sizes[0] == sizes[1] > 0
 
     wait_until(are_equal, lambda: f"the sizes are {sizes}")
-    assert not [name for name in found["partitions"][0] if "cache" in name]
+    with Connection(broker.bootstrap) as connection:
+        assert fetch(connection, topic, 0).records
+    told = scrape(broker, f"/metrics/detail?topic={topic}")
+    assert told["pyrklog_topic_fetched_bytes_total", "cache", topic] > 0
+    assert told["pyrklog_topic_fetched_bytes_total", "files", topic] == 0
+    assert told["pyrklog_partition_bytes", "0", topic] == sizes[0]
     others.kafka_lacks("cache hit", "disk read")
     others.kcat_lacks("size on disk", "cache")
-    claim(pyrklog=PARTLY, kafka=PARTLY, kcat=NO)
+    claim(pyrklog=YES, kafka=PARTLY, kcat=NO)

@@ -132,7 +132,7 @@ SECTIONS: dict[str, tuple[Row, ...]] = {
         Row("Replica verification", YES, PARTLY, NO, NO, "`log verify`, by digests"),
         Row("State-log merge", YES, PARTLY, NO, NO, "`log merge-state`, of brokers or files"),
         Row("KIP-714 exposed", YES, PARTLY, NO, NO, "`/metrics/clients`"),
-        Row("Cache and disk by topic", PARTLY, PARTLY, NO, PARTLY, "bytes on the disk; no cache"),
+        Row("Cache and disk by topic", YES, PARTLY, NO, PARTLY, "`/metrics/detail?topic=`"),
         Row("ACL explain", NO, NO, NO, NO, "there are no ACLs yet"),
         Row("Masking", NO, NO, NO, NO, "the console's; not there yet"),
         Row("Dialog shows command", NO, NO, NO, NO, "the console's; not there yet"),

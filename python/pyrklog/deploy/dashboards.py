@@ -18,6 +18,7 @@ _REQUESTS = "kafka_network_requestmetrics_requests_total"
 _BYTES_IN = "kafka_server_brokertopicmetrics_bytesin_total"
 _BYTES_OUT = "pyrklog_fetched_bytes_total"
 _GROUPS = "kafka_coordinator_group_groupmetadatamanager_numgroups"
+_REQUEST_SECONDS = "pyrklog_request_seconds_bucket"
 
 Metrics = str | Mapping[str, str]
 """One metric, or metrics by what tells their lines apart besides the broker."""
@@ -67,6 +68,18 @@ def _sums(title: str, unit: Unit, label: str, series: str, about: str = "") -> P
     return Panel(title, [query], unit, about=about, stacked=True)
 
 
+def _quantiles(title: str, share: float, labels: str, series: str) -> Panel:
+    """Below this time so large a share of the requests was answered."""
+    merged = _by(f"le, {labels}", _rate(series))
+    legend = " ".join(f"{{{{{label}}}}}" for label in labels.split(", "))
+    return Panel(
+        title,
+        [Query(f"histogram_quantile({share}, {merged})", legend)],
+        "s",
+        about="Fetches without their wait for records.",
+    )
+
+
 _FROM_DISKS = _by("instance", _rate(_of_job(_BYTES_OUT, 'path=~"copy|sendfile|window"')))
 _ALL_SENT = _by("instance", _rate(_of_job(_BYTES_OUT)))
 _IS_WELL = [
@@ -102,6 +115,8 @@ CLUSTER = Dashboard(
                 _sums("Produced", "Bps", "instance", _of_job(_BYTES_IN)),
                 _sums("Sent to consumers and followers", "Bps", "instance", _of_job(_BYTES_OUT)),
                 _sums("Requests", "reqps", "request", _of_job(_REQUESTS)),
+                _quantiles("Requests, p50", 0.5, "request", _of_job(_REQUEST_SECONDS)),
+                _quantiles("Requests, p99", 0.99, "request", _of_job(_REQUEST_SECONDS)),
                 Panel(
                     "Read from disks",
                     [Query(f"{_FROM_DISKS} / {_ALL_SENT}")],
@@ -202,6 +217,42 @@ _MEMORY = [
         },
     ),
 ]
+_TIMES = [
+    _quantiles("Requests, p50", 0.5, "instance, request", _chosen(_REQUEST_SECONDS)),
+    _quantiles("Requests, p99", 0.99, "instance, request", _chosen(_REQUEST_SECONDS)),
+    *(
+        _sums(
+            f"Time of {request}",
+            "s",
+            "phase",
+            _chosen("pyrklog_request_time_seconds_total", f'request="{request}"'),
+            "Of all requests together, a second: in which phase they are.",
+        )
+        for request in ("Produce", "FetchConsumer")
+    ),
+    Panel(
+        "Writes to files, the mean",
+        [
+            Query(
+                f"{_rate(_chosen('pyrklog_log_dir_write_time_seconds_total'))}"
+                f" / {_rate(_chosen('pyrklog_log_dir_writes_total'))}",
+                _legend(_DIR),
+            )
+        ],
+        "s",
+    ),
+    Panel(
+        "Reads by readers, the mean",
+        [
+            Query(
+                f"{_rate(_chosen('pyrklog_log_dir_read_time_seconds_total'))}"
+                f" / {_rate(_chosen('pyrklog_log_dir_reads_total'))}",
+                _legend(_DIR),
+            )
+        ],
+        "s",
+    ),
+]
 _NETWORK = [
     _rates("Received", "Bps", "pyrklog_received_bytes_total"),
     _rates("Sent", "Bps", "pyrklog_sent_bytes_total"),
@@ -273,6 +324,7 @@ BROKERS = Dashboard(
     "One broker, or several beside each other: disks, memory, network, control plane.",
     [_JOB, _INSTANCE],
     [
+        Row("Requests", _TIMES),
         Row("Disks", _DISKS),
         Row("Memory and block cache", _MEMORY),
         Row("Network", _NETWORK),

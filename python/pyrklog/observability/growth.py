@@ -1,4 +1,4 @@
-"""How counters grow from one report to the next. Pure."""
+"""How counters and histograms grow from one report to the next. Pure."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ SeriesKey = tuple[str, tuple[str, ...]]
 
 
 class Growth:
-    """By how much counters have grown from one report to the next."""
+    """By how much counters and parts of histograms have grown from one report to the next."""
 
     def __init__(self) -> None:
         self._last: Mapping[SeriesKey, float] = {}
@@ -21,7 +21,7 @@ class Growth:
         now = {
             (one.metric.name, one.labels): one.value
             for one in samples
-            if one.metric.kind == "counter"
+            if one.metric.kind != "gauge"
         }
         grown = {key: value - self._last.get(key, 0.0) for key, value in now.items()}
         self._last = now

@@ -12,12 +12,12 @@ from typing import Literal, NamedTuple
 MS = 1e-3
 NS = 1e-9
 
-Kind = Literal["counter", "gauge"]
+Kind = Literal["counter", "gauge", "histogram"]
 
 
 class Metric(NamedTuple):
-    """``name`` as samples have it: counters end in ``_total``. ``help`` is shown without those of
-    other metrics, so it names what it is of."""
+    """``name`` as samples have it: counters end in ``_total``, and each part of a histogram has its
+    own. ``help`` is shown without those of other metrics, so it names what it is of."""
 
     name: str
     kind: Kind
@@ -27,6 +27,8 @@ class Metric(NamedTuple):
     @property
     def family(self) -> str:
         """The name of the family in OpenMetrics."""
+        if self.kind == "histogram":
+            return self.name.rpartition("_")[0]
         return self.name.removesuffix("_total") if self.kind == "counter" else self.name
 
 
@@ -501,6 +503,12 @@ _PARTITION = ("topic", "partition")
 DETAIL: Mapping[str, Metric] = MappingProxyType(
     {
         "partitions": _gauge("kafka_topic_partitions", "Partitions of the topic.", "topic"),
+        "served_bytes": _counter(
+            "pyrklog_topic_fetched_bytes_total",
+            "Bytes of records of the topic that this broker found for fetches: in the block cache, "
+            "or in files.",
+            *("topic", "source"),
+        ),
         "leader": _gauge(
             "kafka_topic_partition_leader",
             "Broker id of the partition's leader; -1: none.",
@@ -527,6 +535,21 @@ DETAIL: Mapping[str, Metric] = MappingProxyType(
         "log_end": _gauge(
             "pyrklog_partition_log_end_offset",
             "Log end offset of this broker's replica of the partition.",
+            *_PARTITION,
+        ),
+        "high_watermark": _gauge(
+            "kafka_topic_partition_current_offset",
+            "High watermark of this broker's replica of the partition.",
+            *_PARTITION,
+        ),
+        "log_start": _gauge(
+            "kafka_topic_partition_oldest_offset",
+            "Log start offset of this broker's replica of the partition.",
+            *_PARTITION,
+        ),
+        "size_bytes": _gauge(
+            "pyrklog_partition_bytes",
+            "Bytes of records of this broker's replica of the partition.",
             *_PARTITION,
         ),
         "members": _gauge("kafka_consumergroup_members", "Members of the group.", "consumergroup"),

@@ -26,6 +26,7 @@ from pyrklog.observability.health import Answer, BrokerHealth
 from pyrklog.observability.health_rules import MIN_INSYNC, ClusterState, Reason
 from pyrklog.observability.health_signs import signs
 from pyrklog.observability.health_watch import HealthWatch
+from pyrklog.observability.latency_samples import all_of_times, of_times
 from pyrklog.observability.restart_rules import Restart
 from pyrklog.observability.samples import (
     DETAIL_SERIES_MAX,
@@ -36,7 +37,7 @@ from pyrklog.observability.samples import (
 )
 from pyrklog.observability.sources import Sources
 from pyrklog.observability.tally import Tally, TopicPartitions, count
-from pyrklog.plane.values import PartitionImage
+from pyrklog.plane.values import PartitionImage, ReplicaOffsets
 from pyrklog.protocol.lag import PartitionLag
 
 REUSE_SECONDS = 0.1
@@ -47,7 +48,8 @@ together take a fifth of a core at most, those to BrokerHealth another fifth."""
 HEALTHS_WAITING_MAX = 32
 """BrokerHealth requests about the cluster; one address has a quarter of these places."""
 TOPICS_A_TURN = 1000
-SERIES_A_PARTITION = 6
+SERIES_A_TOPIC = 3
+SERIES_A_PARTITION = 5 + len(ReplicaOffsets._fields)
 SERIES_AN_OFFSET = 4
 
 Topics = Sequence[TopicPartitions]
@@ -110,6 +112,18 @@ class BrokerObserver:
 
             return await self._turn.apart(answer)
 
+    async def latencies(self, accept: str) -> Exposition:
+        """All histograms of times."""
+        async with self._turn.taken():
+            times = dict(self._sources.plane.times())
+            labels = samples.log_dir_labels(self._named_log_dirs())
+
+            def answer() -> Exposition:
+                found = samples.bounded(all_of_times(times, labels), DETAIL_SERIES_MAX)
+                return render(found, accept)
+
+            return await self._turn.apart(answer)
+
     async def clients(self, accept: str) -> Exposition:
         """What clients have pushed to this broker."""
         async with self._turn.taken():
@@ -169,10 +183,17 @@ class BrokerObserver:
         worst_groups = self._lag_numbers().worst
         log_dirs = self._named_log_dirs()
         tally = await self._count()
+        times = dict(self._sources.plane.times())
 
         def read() -> list[Sample]:
             found = samples.of_broker(
-                statistics, tally, readings, log_dirs, worst_groups, health.counted(reasons)
+                statistics,
+                tally,
+                readings,
+                log_dirs,
+                worst_groups,
+                health.counted(reasons),
+                of_times(times, samples.log_dir_labels(log_dirs)),
             )
             self._read = now, found
             return found
@@ -306,15 +327,19 @@ class BrokerObserver:
         if entry is None:
             raise DetailUnknownError(f"there is no topic {topic}")
         partitions = [entry.partitions[one] for one in sorted(entry.partitions)]
-        shown = partitions[: (share - 1) // SERIES_A_PARTITION]
+        shown = partitions[: (share - SERIES_A_TOPIC) // SERIES_A_PARTITION]
         rest = partitions[len(shown) :]
-        ends = self._sources.plane.log_ends([(topic, one.partition) for one in shown])
+        keys = [(topic, one.partition) for one in shown]
+        replicas = self._sources.plane.replica_offsets(keys)
+        served = self._sources.plane.served_bytes(topic)
         node_id = self._sources.metadata.node_id
 
         def read() -> Detail:
             unread = SERIES_A_PARTITION * len(rest)
-            unread -= sum(node_id not in one.replicas for one in rest)  # without a log end
-            return Detail(samples.of_topic(topic, shown, len(partitions), ends), unread)
+            not_here = sum(node_id not in one.replicas for one in rest)
+            unread -= len(ReplicaOffsets._fields) * not_here
+            found = samples.of_topic(topic, shown, len(partitions), replicas, served)
+            return Detail(found, unread)
 
         return read
 

@@ -1,4 +1,4 @@
-"""A line of the log each interval: the main metrics, counters as rates."""
+"""A line of the log each interval: the main metrics, counters as rates, quantiles of times."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from types import MappingProxyType
 
 from pyrklog.base.logs import get_logger
 from pyrklog.observability.growth import Growth
+from pyrklog.observability.latency_samples import quantile
+from pyrklog.observability.latency_table import REQUEST_SECONDS
 from pyrklog.observability.samples import Sample
 
 VALUES: Mapping[str, str] = MappingProxyType(
@@ -38,6 +40,11 @@ RATES: Mapping[str, str] = MappingProxyType(
 )
 """Field of the line: the counter, summed over its labels."""
 
+P99: Mapping[str, str] = MappingProxyType(
+    {"produce_p99_seconds": "Produce", "fetch_p99_seconds": "FetchConsumer"}
+)
+"""Field of the line: the requests whose time it is, of the interval. Left out without any."""
+
 log = get_logger("metrics")
 
 
@@ -54,8 +61,12 @@ class LogReporter:
         now = self._clock()
         elapsed, self._last = max(now - self._last, 1e-3), now
         grown: dict[str, float] = {}
-        for (name, _), growth in self._growth.take(samples).items():
+        buckets: dict[str, dict[str, float]] = {}
+        for (name, labels), growth in self._growth.take(samples).items():
             grown[name] = grown.get(name, 0) + growth
+            if name == REQUEST_SECONDS.bucket.name:
+                request, bound = labels
+                buckets.setdefault(request, {})[bound] = growth
         values: dict[str, float] = {}
         for metric, _, value in samples:
             values[metric.name] = values.get(metric.name, 0) + value
@@ -63,7 +74,12 @@ class LogReporter:
         rates = {
             field: round(grown[name] / elapsed, 3) for field, name in RATES.items() if name in grown
         }
-        log.info("metrics", seconds=round(elapsed, 3), **fields, **rates)
+        longest = {
+            field: round(found, 6)
+            for field, request in P99.items()
+            if (found := quantile(0.99, buckets.get(request, {}))) is not None
+        }
+        log.info("metrics", seconds=round(elapsed, 3), **fields, **rates, **longest)
 
     def close(self) -> None:
         """Nothing is open."""

@@ -7,12 +7,15 @@ Its variables of the environment hold (``OTEL_EXPORTER_OTLP_METRICS_HEADERS``, `
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
 
 from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
 from opentelemetry.sdk.metrics.export import (
     AggregationTemporality,
     Gauge,
+    Histogram,
+    HistogramDataPoint,
     MetricExportResult,
     MetricsData,
     NumberDataPoint,
@@ -61,13 +64,17 @@ class OtlpReporter:
 
     def _data(self, at: float, samples: Sequence[Sample]) -> MetricsData:
         points: dict[Metric, list[NumberDataPoint]] = {}
+        started_ns, at_ns = int(self._started_at * NS), int(at * NS)
         for metric, labels, value in samples:
+            if metric.kind == "histogram":
+                continue
             attributes = dict(zip(metric.labels, labels, strict=True))
-            start = int(self._started_at * NS) if metric.kind == "counter" else 0
+            start_ns = started_ns if metric.kind == "counter" else 0
             points.setdefault(metric, []).append(
-                NumberDataPoint(attributes, start, int(at * NS), value)
+                NumberDataPoint(attributes, start_ns, at_ns, value)
             )
         found = [_metric(metric, of_metric) for metric, of_metric in points.items()]
+        found += _histograms(samples, started_ns, at_ns)
         scope = ScopeMetrics(InstrumentationScope("pyrklog", __version__), found, "")
         return MetricsData([ResourceMetrics(self._resource, [scope], "")])
 
@@ -77,3 +84,46 @@ def _metric(metric: Metric, points: Sequence[NumberDataPoint]) -> OtlpMetric:
         total = Sum(points, AggregationTemporality.CUMULATIVE, is_monotonic=True)
         return OtlpMetric(metric.name, metric.help, "", total)
     return OtlpMetric(metric.name, metric.help, "", Gauge(points))
+
+
+class _Parts:
+    """Of one series of a histogram."""
+
+    def __init__(self) -> None:
+        self.buckets: list[tuple[float, int]] = []
+        """Bound, and how many times are not above it."""
+        self.sum = 0.0
+        self.attributes: dict[str, str] = {}
+
+    def point(self, started_ns: int, at_ns: int) -> HistogramDataPoint:
+        bounds = [bound for bound, _ in self.buckets]
+        below = [0, *(count for _, count in self.buckets)]
+        return HistogramDataPoint(
+            self.attributes,
+            started_ns,
+            at_ns,
+            count=below[-1],
+            sum=self.sum,
+            bucket_counts=[count - before for before, count in pairwise(below)],
+            explicit_bounds=bounds[:-1],
+            min=None,  # type: ignore[arg-type] # not told
+            max=None,  # type: ignore[arg-type]
+        )
+
+
+def _histograms(samples: Sequence[Sample], started_ns: int, at_ns: int) -> Iterator[OtlpMetric]:
+    found: dict[tuple[str, str], dict[tuple[str, ...], _Parts]] = {}
+    for metric, labels, value in samples:
+        if metric.kind != "histogram":
+            continue
+        is_bucket = metric.labels[-1:] == ("le",)
+        key = labels[:-1] if is_bucket else labels
+        parts = found.setdefault((metric.family, metric.help), {}).setdefault(key, _Parts())
+        if is_bucket:
+            parts.buckets.append((float(labels[-1]), int(value)))
+        elif metric.name.endswith("_sum"):
+            parts.sum = value
+            parts.attributes = dict(zip(metric.labels, labels, strict=True))
+    for (name, help_), series in found.items():
+        points = [parts.point(started_ns, at_ns) for parts in series.values()]
+        yield OtlpMetric(name, help_, "s", Histogram(points, AggregationTemporality.CUMULATIVE))

@@ -1,6 +1,7 @@
 """StatsD: UDP datagrams of lines ``name:value|type``.
 
 Counters are sent as what was added since the last interval (``|c``), gauges as they are (``|g``).
+Of histograms there are ``_count`` and ``_sum``, as counters: their quotient is the mean.
 Names are ``broker.ID.METRIC.LABELS``, or ``METRIC`` with the labels and the broker as tags of
 DogStatsD. Datagrams that get lost are lost: what they counted is missing there.
 """
@@ -48,6 +49,8 @@ def lines(
 ) -> Iterator[bytes]:
     """``grown``: by how much counters have grown; those that have not are left out."""
     for metric, labels, value in samples:
+        if metric.kind == "histogram" and metric.name.endswith("_bucket"):
+            continue
         if tags:
             named = zip(("broker", *metric.labels), (str(broker), *labels), strict=True)
             told = [f"{label}:{_NOT_IN_TAGS.sub('_', text)}" for label, text in named]
@@ -55,7 +58,7 @@ def lines(
         else:
             parts = [_NOT_IN_NAMES.sub("_", text) for text in labels]
             name, end = ".".join(("broker", str(broker), metric.name, *parts)), ""
-        if metric.kind == "counter":
+        if metric.kind != "gauge":
             growth = grown[metric.name, labels]
             if growth > 0:
                 yield f"{name}:{_number(growth)}|c{end}".encode()

@@ -24,7 +24,7 @@ from pyrklog.observability.metric_table import (
     StatisticMetric,
 )
 from pyrklog.observability.tally import Tally
-from pyrklog.plane.values import PartitionImage
+from pyrklog.plane.values import PartitionImage, ReplicaOffsets
 from pyrklog.protocol.lag import UNKNOWN, PartitionLag
 
 SERIES_MAX = 500
@@ -86,11 +86,13 @@ def of_broker(
     log_dirs: Sequence[str],
     worst_groups: Sequence[tuple[str, int]] = (),
     findings: Mapping[str, int] = MappingProxyType({}),
+    times: Iterable[Sample] = (),
 ) -> list[Sample]:
     """All samples of ``/metrics`` but the build's.
 
     ``log_dirs``: names of the directories that statistics number. ``worst_groups``: those most
     behind, and by how many milliseconds. ``findings``: of the broker's health, counted by kind.
+    ``times``: :func:`.latency_samples.of_times`.
     """
     found = [Sample(metric, (), getattr(tally, name)) for name, metric in CLUSTER.items()]
     found += [Sample(metric, (), getattr(readings, name)) for name, metric in BROKER.items()]
@@ -102,6 +104,7 @@ def of_broker(
         if name in statistics
     ]
     found += _of_log_dirs(statistics, log_dirs)
+    found += times
     found += [
         Sample(REQUESTS, (name.removeprefix(REQUESTS_PREFIX),), value)
         for name, value in statistics.items()
@@ -130,14 +133,14 @@ def detail(parts: Sequence[Detail], share: int) -> list[Sample]:
 
 def _of_log_dirs(statistics: Mapping[str, int], log_dirs: Sequence[str]) -> list[Sample]:
     """Waits of series that are put together are the longest, everything else is added."""
-    apart = len(log_dirs) <= LOG_DIRS_APART_MAX
+    labels_of = log_dir_labels(log_dirs)
     sums: dict[tuple[Metric, tuple[str, ...]], float] = {}
     for name, value in statistics.items():
         statistic, *places = name.split(".")
         taken = _taken(statistic, len(places))
         if taken is None or not places[0].isdecimal():
             continue
-        labels = [_log_dir_name(places[0], log_dirs) if apart else ALL_LOG_DIRS]
+        labels = [labels_of.get(int(places[0]), places[0])]
         labels += [_HASHED if one.startswith(f"{_HASHED}-") else one for one in places[1:]]
         key = (taken.metric, tuple(labels))
         scaled = value * taken.scale
@@ -154,25 +157,34 @@ def _taken(statistic: str, places: int) -> StatisticMetric | None:
     return QUEUE.get(statistic) if places == 2 else None
 
 
-def _log_dir_name(number: str, log_dirs: Sequence[str]) -> str:
-    position = int(number)
-    return log_dirs[position] if position < len(log_dirs) else number
+def log_dir_labels(log_dirs: Sequence[str]) -> dict[int, str]:
+    """The label of each directory, by its number."""
+    apart = len(log_dirs) <= LOG_DIRS_APART_MAX
+    return {number: name if apart else ALL_LOG_DIRS for number, name in enumerate(log_dirs)}
 
 
 def of_topic(
     topic: str,
     partitions: Sequence[PartitionImage],
     partition_count: int,
-    log_ends: Iterable[tuple[int, int] | None],
+    replicas: Iterable[ReplicaOffsets | None],
+    served_bytes: tuple[int, int],
 ) -> list[Sample]:
-    """``partitions`` are those to show, of so many; ``log_ends``: (leader epoch, log end offset) of
-    this broker's replicas of them, in order."""
+    """``partitions`` are those to show, of so many; ``replicas``: this broker's of them, in
+    order; ``served_bytes``: of the topic, out of the block cache and out of files."""
     found = [Sample(DETAIL["partitions"], (topic,), partition_count)]
-    for one, end in zip(partitions, log_ends, strict=True):
-        found += _of_partition((topic, str(one.partition)), one)
-        if end is not None:
-            labels = (topic, str(one.partition))
-            found.append(Sample(DETAIL["log_end"], labels, end[1]))
+    found += [
+        Sample(DETAIL["served_bytes"], (topic, source), bytes_)
+        for source, bytes_ in zip(("cache", "files"), served_bytes, strict=True)
+    ]
+    for one, replica in zip(partitions, replicas, strict=True):
+        labels = (topic, str(one.partition))
+        found += _of_partition(labels, one)
+        if replica is not None:
+            found += [
+                Sample(DETAIL[name], labels, value)
+                for name, value in zip(ReplicaOffsets._fields, replica, strict=True)
+            ]
     return found
 
 

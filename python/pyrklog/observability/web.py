@@ -87,6 +87,7 @@ class _Paths:
         self._all: dict[str, Endpoint] = {
             "/metrics": self._metrics,
             "/metrics/detail": self._detail,
+            "/metrics/latencies": self._latencies,
             "/metrics/clients": self._clients,
             "/health/live": self._live,
             "/health/ready": self._ready,
@@ -130,6 +131,9 @@ class _Paths:
             return _text(await self._observer.detail(topic, group, accept))
         except DetailUnknownError as error:
             return _error(404, str(error))
+
+    async def _latencies(self, request: Request) -> Response:
+        return _text(await self._observer.latencies(request.headers.get("accept", "")))
 
     async def _clients(self, request: Request) -> Response:
         return _text(await self._observer.clients(request.headers.get("accept", "")))

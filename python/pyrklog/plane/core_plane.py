@@ -48,7 +48,7 @@ from pyrklog.plane.start_errors import (
     refused_log_dir,
     with_holder,
 )
-from pyrklog.plane.values import FollowerSpec, ImageDelta, LeaderSpec
+from pyrklog.plane.values import FollowerSpec, ImageDelta, LeaderSpec, ReplicaOffsets
 
 if TYPE_CHECKING:
     from pyrklog import _core
@@ -148,6 +148,18 @@ class Plane:
         none is open.
         """
         return self._plane.log_ends(partitions)
+
+    def replica_offsets(
+        self, partitions: Sequence[tuple[str, int]]
+    ) -> Sequence[ReplicaOffsets | None]:
+        """Of each replica here; None where no log is open. Waits for nothing."""
+        found = self._plane.replica_offsets(partitions)
+        return [None if one is None else ReplicaOffsets(*one) for one in found]
+
+    def served_bytes(self, topic: str) -> tuple[int, int]:
+        """Record bytes of the topic's replicas here that fetches got: out of the block cache, and
+        out of files."""
+        return self._plane.served_bytes(topic)
 
     def set_isr(
         self,
@@ -426,6 +438,10 @@ class Plane:
     def statistics(self) -> Mapping[str, int]:
         """Counters."""
         return self._plane.statistics()
+
+    def times(self) -> Sequence[tuple[str, Sequence[int]]]:
+        """Histograms by name: counts of each bucket, then the sum in nanoseconds."""
+        return self._plane.times()
 
     async def shutdown(self, grace_ms: int) -> bool:
         """Refuses new work, drains, writes, syncs; True when everything is marked clean."""

@@ -71,3 +71,12 @@ class FollowerSpec(NamedTuple):
     replicas: Sequence[int]
     isr: Sequence[int]
     is_new: bool
+
+
+class ReplicaOffsets(NamedTuple):
+    """Where a replica of this broker stands."""
+
+    log_end: int
+    high_watermark: int
+    log_start: int
+    size_bytes: int

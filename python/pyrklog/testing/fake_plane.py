@@ -45,7 +45,14 @@ from pyrklog.plane.seam import (
     Session,
     VerifyTransaction,
 )
-from pyrklog.plane.values import FollowerSpec, ImageDelta, LeaderSpec, PartitionImage, TopicImage
+from pyrklog.plane.values import (
+    FollowerSpec,
+    ImageDelta,
+    LeaderSpec,
+    PartitionImage,
+    ReplicaOffsets,
+    TopicImage,
+)
 from pyrklog.testing.fake_offsets import FakeLog
 from pyrklog.testing.fake_transactions import FakeTransactions
 
@@ -329,6 +336,15 @@ class FakePlane(Plane):
     def log_ends(self, partitions: Sequence[tuple[str, int]]) -> Sequence[tuple[int, int] | None]:
         return [self.ends.get(key) for key in partitions]
 
+    def replica_offsets(
+        self, partitions: Sequence[tuple[str, int]]
+    ) -> Sequence[ReplicaOffsets | None]:
+        ends = map(self.ends.get, partitions)
+        return [end and ReplicaOffsets(end[1], end[1], 0, 0) for end in ends]
+
+    def served_bytes(self, topic: str) -> tuple[int, int]:
+        return 0, 0
+
     def lagging_followers(self, max_lag_ms: int) -> Sequence[LaggingFollowers]:
         return self.lagging
 
@@ -538,6 +554,9 @@ class FakePlane(Plane):
 
     def statistics(self) -> Mapping[str, int]:
         return {"led_partitions": len(self.led)}
+
+    def times(self) -> Sequence[tuple[str, Sequence[int]]]:
+        return []
 
     async def shutdown(self, grace_ms: int) -> bool:
         with trio.move_on_after(grace_ms / 1000) as scope:

@@ -88,7 +88,7 @@ mod _core {
     #[pymodule_export]
     use crate::security::check_access;
     #[pymodule_export]
-    use crate::tables::{ApiRow, api_table, feature_table, java_hash};
+    use crate::tables::{ApiRow, api_table, feature_table, java_hash, time_bounds_ns};
     #[pymodule_export]
     use crate::telemetry::{Pattern, crc32c, decompress};
     #[pymodule_export]

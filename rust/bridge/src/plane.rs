@@ -99,6 +99,18 @@ impl DataPlane {
         py.detach(|| self.0.log_ends(&partitions))
     }
 
+    fn replica_offsets(
+        &self,
+        py: Python<'_>,
+        partitions: Vec<(String, i32)>,
+    ) -> Vec<Option<(i64, i64, i64, u64)>> {
+        py.detach(|| self.0.replica_offsets(&partitions))
+    }
+
+    fn served_bytes(&self, py: Python<'_>, topic: &str) -> (u64, u64) {
+        py.detach(|| self.0.served_bytes(topic))
+    }
+
     #[expect(clippy::too_many_arguments, reason = "one a field, as in the stub")]
     fn set_isr(
         &self,
@@ -443,6 +455,10 @@ impl DataPlane {
 
     fn statistics(&self, py: Python<'_>) -> BTreeMap<String, u64> {
         py.detach(|| self.0.statistics()).into_iter().collect()
+    }
+
+    fn times(&self, py: Python<'_>) -> Vec<(String, Vec<u64>)> {
+        py.detach(|| self.0.times())
     }
 
     fn shutdown(&self, py: Python<'_>, grace_ms: i64) -> seam::TicketId {

@@ -1,6 +1,7 @@
 //! The tables of APIs and features, for Python.
 
 use pyo3::prelude::*;
+use pyrklog_dataplane::latency::BOUNDS_NS;
 use pyrklog_wire::api::{Owner, TABLE};
 use pyrklog_wire::features::{FEATURES, FeatureRow};
 
@@ -43,4 +44,10 @@ pub fn api_table() -> Vec<ApiRow> {
 #[pyfunction]
 pub fn java_hash(utf16: &[u8]) -> i32 {
     pyrklog_wire::java_hash::java_hash(utf16)
+}
+
+/// The bounds of all histograms of times.
+#[pyfunction]
+pub fn time_bounds_ns() -> Vec<u64> {
+    BOUNDS_NS.to_vec()
 }

@@ -11,6 +11,7 @@ pub mod heartbeat;
 pub mod image;
 pub mod image_delta;
 pub mod internal_read_work;
+pub mod latency;
 pub mod live_records;
 pub mod marker_batch;
 pub mod offset_commit;

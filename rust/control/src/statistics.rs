@@ -2,6 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use crate::latency::{Group, Phase, Reading, RequestTimes};
 use crate::seam::InternalRead;
 
 /// API keys below this have their own counter.
@@ -66,6 +67,8 @@ pub struct ThreadStatistics {
     pub protocol_errors: Counter,
     /// Connections closed as idle.
     pub idle_closed: Counter,
+    /// How long requests took.
+    pub times: RequestTimes,
     requests: Requests,
 }
 
@@ -167,6 +170,12 @@ impl Statistics {
             .iter()
             .map(|thread| counter(thread).get())
             .sum()
+    }
+
+    /// How long a phase of requests took, over all network threads.
+    pub fn times(&self, group: Group, phase: Phase) -> Reading {
+        let threads = self.threads.iter();
+        Reading::of(threads.map(|thread| thread.times.of(group, phase)))
     }
 
     /// Requests of an API over all network threads.

@@ -34,4 +34,4 @@ pub use pyrklog_control::offset_commit::OffsetCommit;
 pub use pyrklog_control::offset_table::{
     CommittedOffset, OffsetExpiry, OffsetTable, TopicPartition,
 };
-pub use pyrklog_control::{image, seam};
+pub use pyrklog_control::{image, latency, seam};

@@ -523,6 +523,11 @@ impl DataPlane {
         report::statistics(&self.network)
     }
 
+    /// Histograms by name ([`report::times`]).
+    pub fn times(&self) -> Vec<(String, Vec<u64>)> {
+        report::times(&self.network)
+    }
+
     /// Ends in order, within `grace_ms` for what is in flight. Completes as
     /// [`TicketOutcome::Shutdown`]. A second call has no effect.
     pub fn shutdown(&self, grace_ms: i64) -> TicketId {

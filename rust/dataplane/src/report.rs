@@ -7,6 +7,7 @@ use pyrklog_wire::api::TABLE;
 
 use crate::net::network::Network;
 use pyrklog_base::clock::mono_ms;
+use pyrklog_control::latency::{Group, Phase, Reading};
 use pyrklog_control::statistics::{Counter, ThreadStatistics};
 
 /// All of them; `requests.<API>` for each API of the table.
@@ -21,6 +22,38 @@ pub fn statistics(network: &Network) -> Vec<(String, u64)> {
     let apis = TABLE.iter().filter(|row| !row.is_private);
     all.extend(apis.map(|row| (format!("requests.{}", row.name), counters.requests(row.key))));
     all
+}
+
+/// Histograms: `request.<group>.<phase>`, and `write.<log directory>` and `read.<log directory>`. Each
+/// with the counts of its buckets, whose bounds are [`pyrklog_control::latency::BOUNDS_NS`], and the
+/// sum in nanoseconds.
+pub fn times(network: &Network) -> Vec<(String, Vec<u64>)> {
+    let mut all = Vec::new();
+    let counters = &network.statistics;
+    for (group, name) in Group::ALL {
+        for (phase, of) in Phase::ALL {
+            all.push((
+                format!("request.{name}.{of}"),
+                values(counters.times(group, phase)),
+            ));
+        }
+    }
+    for dir in &network.dirs {
+        let (write, read) = (&dir.write_times, network.readers.read_times(dir.index));
+        for (name, times) in [("write", write), ("read", read)] {
+            all.push((
+                format!("{name}.{}", dir.index),
+                values(Reading::of([times])),
+            ));
+        }
+    }
+    all
+}
+
+fn values(reading: Reading) -> Vec<u64> {
+    let mut values = reading.buckets.to_vec();
+    values.push(reading.sum_ns);
+    values
 }
 
 fn gauges(network: &Network, all: &mut Vec<(String, u64)>) {

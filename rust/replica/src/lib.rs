@@ -9,5 +9,6 @@ pub mod internal_waiters;
 pub mod partition;
 pub mod replica_progress;
 pub mod replica_selector;
+pub mod served_bytes;
 pub mod unreachable_leaders;
 pub mod waiters;

@@ -28,6 +28,7 @@ use crate::directory::Directory;
 use crate::fetch_watch::FetchWatchers;
 use crate::internal_waiters::InternalWaiters;
 use crate::replica_progress::{Follower, high_watermark_limit};
+use crate::served_bytes::ServedBytes;
 use pyrklog_base::hash::FastMap;
 use pyrklog_base::ids::{Token, TopicId};
 use pyrklog_base::injected_faults::{Fault, is_injected};
@@ -137,6 +138,8 @@ pub struct Partition<D> {
     /// Exchanged under the lock of the state.
     dir: ArcSwap<D>,
     state: Mutex<PartitionState>,
+    /// What fetches got of it.
+    pub served: ServedBytes,
 }
 
 /// Topic and index, for messages.
@@ -249,6 +252,7 @@ impl<D: Directory> Partition<D> {
             index,
             dir: ArcSwap::new(dir),
             state: Mutex::new(state),
+            served: ServedBytes::default(),
         }
     }
 

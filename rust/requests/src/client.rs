@@ -12,6 +12,7 @@ use crate::delayed::Delayed;
 use crate::out_queue::OutQueue;
 use crate::outcome::Hold;
 use crate::produce::queue::ProduceQueue;
+use crate::request_time::ClientTimes;
 use pyrklog_base::ids::NEVER_MS;
 
 /// See the module.
@@ -35,6 +36,8 @@ pub struct Client {
     pub is_closing: bool,
     /// Its earliest timer.
     pub timer_ms: i64,
+    /// How long its requests take.
+    pub times: ClientTimes,
 }
 
 impl Client {
@@ -50,6 +53,7 @@ impl Client {
             has_turn: false,
             is_closing: false,
             timer_ms: NEVER_MS,
+            times: ClientTimes::default(),
         }
     }
 

@@ -56,9 +56,14 @@ impl ClientTimer {
         match self {
             ClientTimer::Produce => {
                 let now_ms = cx.now.mono_ms;
-                let is_due = |produce: &&mut DelayedProduce| produce.deadline_ms <= now_ms;
+                let is_due = |produce: &&mut DelayedProduce| {
+                    produce.deadline_ms <= now_ms && !produce.is_done()
+                };
                 let due = client.produces.pending.iter_mut().filter(is_due);
-                due.for_each(DelayedProduce::time_out);
+                due.for_each(|produce| {
+                    produce.time_out();
+                    produce.time.acknowledged(cx.lap_ns());
+                });
                 Ok(())
             }
             ClientTimer::Fetch => resume::look_at_fetch(cx, client),

@@ -12,10 +12,11 @@ use crate::out_queue::OutQueue;
 use crate::produce::delayed_produce::DelayedProduce;
 use crate::produce::verdicts::Verdict;
 use crate::services::Services;
-use pyrklog_base::clock::Now;
+use pyrklog_base::clock::{Now, mono_ns};
 use pyrklog_base::ids::{Place, Token};
 use pyrklog_base::timers::Timers;
 use pyrklog_control::image::Image;
+use pyrklog_control::latency::Group;
 use pyrklog_control::outbox::Outbox;
 use pyrklog_control::statistics::ThreadStatistics;
 use pyrklog_storage::log_dir_state::{HostedPartitions, Partition};
@@ -38,6 +39,11 @@ pub struct Context {
     pub thread: usize,
     /// The clocks, read once per turn.
     pub now: Now,
+    /// When the frames that are worked on now arrived, monotonic nanoseconds.
+    pub arrival_ns: u64,
+    lap_ns: u64,
+    /// The group of the current request.
+    pub group: Option<Group>,
     /// The image as of this turn.
     pub image: Arc<Image>,
     /// Hosted partitions as of this turn.
@@ -80,10 +86,14 @@ impl Context {
         let hosted = services.registry.load();
         let statistics = Arc::clone(&services.statistics.threads[thread]);
         let outbox = services.outbox().of_network_thread(thread);
+        let now = Now::read();
         Context {
             services,
             thread,
-            now: Now::read(),
+            arrival_ns: now.mono_ns,
+            lap_ns: now.mono_ns,
+            now,
+            group: None,
             image,
             hosted,
             hosted_version,
@@ -108,6 +118,8 @@ impl Context {
     /// Starts a turn: reads clocks, image and hosted partitions.
     pub fn refresh(&mut self) {
         self.now = Now::read();
+        self.lap_ns = self.now.mono_ns;
+        self.arrival_ns = self.now.mono_ns;
         // The version first: a change in between is seen next time.
         let version = self.services.registry.version();
         if version != self.hosted_version {
@@ -118,6 +130,17 @@ impl Context {
         if !Arc::ptr_eq(&image, &self.image) {
             self.image = Arc::clone(&image);
         }
+    }
+
+    /// When the thread's last step ended, monotonic nanoseconds.
+    pub fn lap_ns(&self) -> u64 {
+        self.lap_ns
+    }
+
+    /// A step ends now.
+    pub fn read_lap_ns(&mut self) -> u64 {
+        self.lap_ns = mono_ns();
+        self.lap_ns
     }
 
     /// Versions of the image and of the hosted partitions: with the same versions a look-up finds

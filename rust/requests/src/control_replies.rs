@@ -12,7 +12,7 @@ use crate::delayed::Delayed;
 use crate::outcome::Close;
 use crate::request::Request;
 use crate::services::Services;
-use crate::{admission, metadata};
+use crate::{admission, metadata, timed_work};
 
 /// The control plane answers the current request. Answers to earlier requests are ignored.
 pub fn reply(
@@ -28,6 +28,10 @@ pub fn reply(
     if !is_under_way {
         return Ok(());
     }
+    timed_work::resume(cx, client, |cx, client| answer_with(cx, client, answer))
+}
+
+fn answer_with(cx: &mut Context, client: &mut Client, answer: Answer) -> Result<(), Close> {
     let Some(delayed) = client.delayed.take() else {
         return Ok(());
     };

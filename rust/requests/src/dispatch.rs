@@ -13,7 +13,8 @@ use crate::reply_header::ReplyHeader;
 use crate::request::Request;
 use crate::{
     admission, api_versions, broker_connections, control_replies, control_requests, fetch, heavy,
-    list_offsets, metadata, offset_for_leader_epoch, produce, zookeeper_offsets,
+    list_offsets, metadata, offset_for_leader_epoch, produce, request_time, timed_work,
+    zookeeper_offsets,
 };
 
 /// Only Produce carries bulk data. Any other request above this size could only serve to make small
@@ -26,8 +27,12 @@ pub fn dispatch(
     client: &mut Client,
     frame: &mut [u8],
 ) -> Result<Dispatched, Close> {
+    let work = timed_work::begin(cx, client);
     let handled = handle(cx, client, frame);
     let dispatched = carry_out(cx, client, handled);
+    if let Ok(done) = dispatched {
+        timed_work::dispatched(cx, client, work, done);
+    }
     if matches!(dispatched, Ok(Dispatched::Taken)) {
         if cx.heavy.end_request() {
             cx.statistics.heavy_requests.add(1);
@@ -51,6 +56,7 @@ fn handle(cx: &mut Context, client: &mut Client, frame: &mut [u8]) -> Handled {
     let Some(row) = served else {
         return Err(Close::Protocol(format!("API key {api_key} is unknown")).into());
     };
+    cx.group = request_time::group_of(row);
     broker_connections::recognise(cx, client, row, api_version, &frame[body_start..]);
     let (old_clients, events) = (&cx.services.old_clients, &cx.services.events);
     old_clients.note(&mut client.context, &header, events, cx.now.mono_ms);

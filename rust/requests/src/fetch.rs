@@ -42,6 +42,7 @@ use crate::out_queue::OutQueue;
 use crate::outcome::Close;
 use crate::request::Request;
 use pyrklog_base::clock::mono_ms;
+use pyrklog_control::latency::Group;
 use pyrklog_control::seam::{CaughtUp, Event};
 use pyrklog_replica::fetch_watch::WatchTerms;
 use pyrklog_replica::partition::{FollowerFetch, PartitionState, Role};
@@ -69,6 +70,9 @@ pub fn handle(cx: &mut Context, arrived: Request<'_>, out: &mut OutQueue) -> Han
     let mut request = std::mem::take(&mut cx.fetch_request);
     if let Err(error) = request.decode(frame, arrived.body_start, api_version) {
         return Err(Close::Protocol(format!("Fetch v{api_version}: {error}")).into());
+    }
+    if request.replica_id >= 0 {
+        cx.group = Some(Group::FetchFollower);
     }
     let now_ms = cx.now.mono_ms;
     let services = Arc::clone(&cx.services);

@@ -29,6 +29,8 @@ pub mod outcome;
 pub mod produce;
 pub mod reply_header;
 pub mod request;
+pub mod request_time;
 pub mod resume;
 pub mod services;
+pub mod timed_work;
 pub mod zookeeper_offsets;

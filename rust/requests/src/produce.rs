@@ -358,6 +358,9 @@ pub fn complete_partition(
     };
     let refused = produce.complete_partition(index, error);
     let is_done = produce.is_done();
+    if is_done {
+        produce.time.acknowledged(cx.lap_ns());
+    }
     if let Some(refused) = refused {
         let at = at(cx, &refused.topic, refused.index);
         queue.refused.add_late(at, refused.batch, error);

@@ -16,7 +16,7 @@ use crate::out_queue::OutQueue;
 use crate::outcome::{Close, Hold};
 use crate::produce::back_pressure;
 use crate::produce::validators::ValidateJob;
-use crate::{admission, control_replies, fetch, list_offsets, produce};
+use crate::{admission, control_replies, fetch, list_offsets, produce, timed_work};
 
 /// Work that another thread has done for a client's delayed request.
 #[derive(Debug)]
@@ -34,15 +34,26 @@ pub enum JobDone {
 /// # Errors
 /// Here and below: a reply that the protocol cannot carry.
 pub fn job_done(cx: &mut Context, client: &mut Client, job: JobDone) -> Result<(), Close> {
-    match job {
+    timed_work::resume(cx, client, |cx, client| match job {
         JobDone::Fetch(job) => fetch_read(cx, client, *job),
         JobDone::ListOffsets(job) => times_looked_up(cx, client, *job),
         JobDone::Produce(job) => validated(cx, client, *job),
-    }
+    })
 }
 
 /// A watched partition has news, or demands the next fetch.
 pub fn wake(
+    cx: &mut Context,
+    client: &mut Client,
+    wait: u64,
+    must_answer: bool,
+) -> Result<(), Close> {
+    timed_work::resume(cx, client, |cx, client| {
+        wake_delayed(cx, client, wait, must_answer)
+    })
+}
+
+fn wake_delayed(
     cx: &mut Context,
     client: &mut Client,
     wait: u64,
@@ -80,7 +91,7 @@ pub fn look_at_list_offsets(cx: &mut Context, client: &mut Client) -> Result<(),
         work.forget_doubts(client.context.token);
         work.doubtful.clear();
         if work.is_done() || work.deadline_ms <= cx.now.mono_ms {
-            list_now(cx, client)?;
+            timed_work::resume(cx, client, list_now)?;
         }
     }
     Ok(())
@@ -88,6 +99,10 @@ pub fn look_at_list_offsets(cx: &mut Context, client: &mut Client) -> Result<(),
 
 /// Answers a delayed fetch with what there is; gives up readers' reads.
 pub fn finish_fetch(cx: &mut Context, client: &mut Client) -> Result<(), Close> {
+    timed_work::resume(cx, client, finish_delayed_fetch)
+}
+
+fn finish_delayed_fetch(cx: &mut Context, client: &mut Client) -> Result<(), Close> {
     if let Some(Delayed::Fetch(work)) = &mut client.delayed {
         // Only readers convert: reading anew would find nothing, and lose what they have made.
         let go_on: GoOn = match work.is_reading() && work.is_converted() {
@@ -167,7 +182,9 @@ pub fn verified(
 ) -> Result<(), Close> {
     match &client.delayed {
         Some(Delayed::Verifying(verifying)) if verifying.id == id => {
-            finish_verifying(cx, client, errors)
+            timed_work::resume(cx, client, |cx, client| {
+                finish_verifying(cx, client, errors)
+            })
         }
         _ => Ok(()),
     }
@@ -177,7 +194,7 @@ pub fn verified(
 pub fn look_at_verification(cx: &mut Context, client: &mut Client) -> Result<(), Close> {
     match &client.delayed {
         Some(Delayed::Verifying(verifying)) if verifying.deadline_ms <= cx.now.mono_ms => {
-            finish_verifying(cx, client, &[])
+            timed_work::resume(cx, client, |cx, client| finish_verifying(cx, client, &[]))
         }
         _ => Ok(()),
     }

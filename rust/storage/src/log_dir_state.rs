@@ -12,6 +12,7 @@ use crate::closing_logs::ClosingLogs;
 use crate::muted_queue::MutedQueue;
 use crate::syncer_queue::SyncerQueue;
 use crate::writer_queue::{Backlog, WriterQueue};
+use pyrklog_control::latency::Histogram;
 use pyrklog_control::outbox::Outbox;
 use pyrklog_control::seam::PlaneConfig;
 use pyrklog_replica::directory::Directory;
@@ -75,6 +76,8 @@ pub struct LogDirState {
     pub files: LogDir,
     /// Partitions with something to write.
     pub writer: WriterQueue<Arc<Partition>>,
+    /// How long its writes took.
+    pub write_times: Histogram,
     /// Slow work.
     pub syncer: SyncerQueue<Arc<Partition>>,
     /// Produce requests that wait for room.
@@ -126,6 +129,7 @@ impl LogDirState {
             files,
             writer: WriterQueue::new(config.writer_threads_per_dir, config.cache.flush_ms),
             flush_bytes: config.cache.flush_bytes.max(1),
+            write_times: Histogram::default(),
             syncer: SyncerQueue::default(),
             partitions: AtomicUsize::new(0),
             unwritten_bytes: AtomicUsize::new(0),

@@ -27,10 +27,11 @@ use pyrklog_log::disk::{LeftOpen, LogDirKey};
 
 use crate::page_cache_limit;
 use crate::reader_queue::{IDLE_MS, Job, Kind, ReaderQueue, ReaderQueueDepth, ReaderWorker};
-use pyrklog_base::clock::mono_ms;
+use pyrklog_base::clock::{mono_ms, mono_ns};
 use pyrklog_base::hash::WordHash;
 use pyrklog_base::ids::QueueId;
 use pyrklog_control::event_queue::EventQueue;
+use pyrklog_control::latency::Histogram;
 
 const START_RETRY_MS: u64 = 1_000;
 
@@ -51,6 +52,8 @@ pub struct ReaderPool {
     running: Mutex<usize>,
     ended: Condvar,
     jobs_done: AtomicU64,
+    /// How long jobs that read took, by log directory.
+    read_times: Vec<Histogram>,
 }
 
 /// Queues of a directory besides those of fetches.
@@ -78,6 +81,7 @@ impl ReaderPool {
         }
         ReaderPool {
             queues,
+            read_times: dirs.iter().map(|_| Histogram::default()).collect(),
             dirs,
             fetch_queues,
             starter: Mutex::default(),
@@ -174,6 +178,20 @@ impl ReaderPool {
     /// Counts a done job.
     pub fn count_done(&self) {
         self.jobs_done.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// How long jobs that read in a log directory took.
+    pub fn read_times(&self, dir: usize) -> &Histogram {
+        &self.read_times[dir]
+    }
+
+    fn count_time(&self, id: QueueId, took_ns: u64) {
+        match self.queue(id).kind {
+            Kind::Fetch(_) | Kind::Ahead | Kind::LookUp | Kind::Internal => {
+                self.read_times[usize::from(id.dir)].record_shared(took_ns);
+            }
+            Kind::Expand | Kind::Digest | Kind::Close => {}
+        }
     }
 
     /// Waiting jobs of all queues.
@@ -286,10 +304,14 @@ fn run(pool: &ReaderPool, id: QueueId) {
             continue;
         }
         page_cache_limit::update();
-        let is_counted = job.is_counted();
+        let (is_counted, sends) = (job.is_counted(), job.sends());
+        let began_ns = mono_ns();
         job.run(&worker, &mut buffer);
         if is_counted {
             pool.count_done();
+        }
+        if !sends {
+            pool.count_time(id, mono_ns().saturating_sub(began_ns));
         }
     }
     // A surplus thread ends although jobs wait.

@@ -47,6 +47,11 @@ pub trait Job: Debug + Send {
         true
     }
 
+    /// Whether it also waits for other things than disks.
+    fn sends(&self) -> bool {
+        false
+    }
+
     /// Called when the plane shuts down before a thread took the job.
     fn fail(&self) {}
 }

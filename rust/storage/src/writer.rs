@@ -18,7 +18,7 @@ use crate::log_dir_state::{LogDirState, Partition};
 use crate::log_manager::LogManager;
 use crate::shortage::Shortage;
 use crate::writer_queue::Turn;
-use pyrklog_base::clock::mono_ms;
+use pyrklog_base::clock::{mono_ms, mono_ns};
 use pyrklog_control::outbox::Outbox;
 use pyrklog_replica::partition::PartitionState;
 
@@ -176,7 +176,10 @@ impl Writer {
 
     fn carry_out(&mut self, partition: Arc<Partition>, mut job: WriteJob) {
         self.dir.writer.jobs[self.index].begin();
+        let began_ns = mono_ns();
         let result = self.shortage.execute(&mut job);
+        let took_ns = mono_ns().saturating_sub(began_ns);
+        self.dir.write_times.record_shared(took_ns);
         self.dir.writer.jobs[self.index].end();
         if result.as_ref().is_err_and(may_pass) && !self.dir.has_failed() {
             self.shortage

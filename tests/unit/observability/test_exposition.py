@@ -1,18 +1,35 @@
 """Both formats are read by prometheus-client's own parsers, whatever the labels are."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from math import inf, nan
+from typing import Any
 
 import pytest
+from prometheus_client import CollectorRegistry
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    InfoMetricFamily,
+)
+from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
+from prometheus_client.exposition import generate_latest as as_text
 from prometheus_client.metrics_core import Metric as Family
+from prometheus_client.openmetrics.exposition import ALLOWUTF8, CONTENT_TYPE_LATEST
+from prometheus_client.openmetrics.exposition import generate_latest as as_openmetrics
 from prometheus_client.openmetrics.parser import (
     text_string_to_metric_families as parse_openmetrics,
 )
 from prometheus_client.parser import text_string_to_metric_families as parse_text
+from prometheus_client.registry import Collector
 
 from pyrklog.observability.exposition import render
-from pyrklog.observability.samples import GroupReadings, Readings, of_broker, of_group
+from pyrklog.observability.latency_samples import all_of_times, of_times
+from pyrklog.observability.metric_table import BUILD, DETAIL
+from pyrklog.observability.samples import GroupReadings, Readings, Sample, of_broker, of_group
 from pyrklog.observability.tally import Tally
 from pyrklog.protocol.lag import PartitionLag
+from tests.support.latencies import histogram, times
 
 OPENMETRICS = "application/openmetrics-text; version=1.0.0"
 SAMPLES = of_broker(
@@ -20,6 +37,7 @@ SAMPLES = of_broker(
     Tally(*range(11)),
     Readings(2, 1, 1, 3, 1.5, 4096, 1.7e9),
     ["/data"],
+    times=of_times(times({"request.Produce.served": histogram(60_000, 10**9)}), {0: "/data"}),
 )
 Parse = Callable[[str], Iterable[Family]]
 
@@ -64,3 +82,69 @@ def test_hostile_names_stay_labels(name: str, parse: Parse) -> None:
         "kafka_consumergroup_current_offset",
     ]
     assert {one.labels["consumergroup"] for family in families for one in family.samples} == {name}
+
+
+class _Theirs(Collector):
+    """The same samples for prometheus-client."""
+
+    def __init__(self, samples: Iterable[Sample], version: str) -> None:
+        self._samples = samples
+        self._version = version
+
+    def collect(self) -> Iterator[Family]:
+        yield InfoMetricFamily(
+            BUILD.name.removesuffix("_info"), BUILD.help, {"version": self._version}
+        )
+        families: dict[str, Any] = {}
+        makers: dict[str, Any] = {
+            "counter": CounterMetricFamily,
+            "gauge": GaugeMetricFamily,
+            "histogram": HistogramMetricFamily,
+        }
+        for metric, labels, value in self._samples:
+            if metric.family not in families:
+                families[metric.family] = makers[metric.kind](metric.family, metric.help)
+            named = dict(zip(metric.labels, labels, strict=True))
+            families[metric.family].add_sample(metric.name, named, value)
+        yield from families.values()
+
+
+NUMBERS = [
+    0,
+    1,
+    -1,
+    0.1,
+    1e-9,
+    999_999,
+    1e6,
+    1_234_567,
+    1_234_567.5,
+    1.7e9,
+    2**53,
+    1e16,
+    1e22,
+    -1e8,
+]
+
+
+@pytest.mark.parametrize(
+    "samples",
+    [
+        SAMPLES,
+        all_of_times(times({"write.0": histogram(1, 10**7)}), {0: "/a"}),
+        of_group(GroupReadings('g"\\\n', 1, [PartitionLag("t", 0, 7), PartitionLag("t", 1, 8)])),
+        [Sample(DETAIL["members"], (f"g{one}",), one) for one in (*NUMBERS, inf, -inf, nan)],
+        [],
+    ],
+)
+def test_the_text_is_that_of_prometheus_client(samples: list[Sample]) -> None:
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(_Theirs(samples, "1.2.3"))
+    plain, told = render(samples, "", "1.2.3"), render(samples, OPENMETRICS, "1.2.3")
+    assert plain.body.decode() == as_text(registry, escaping=ALLOWUTF8).decode()
+    theirs: bytes = as_openmetrics(registry, escaping=ALLOWUTF8)  # type: ignore[no-untyped-call]
+    assert told.body.decode() == theirs.decode()
+    assert (plain.content_type, told.content_type) == (
+        CONTENT_TYPE_PLAIN_0_0_4,
+        CONTENT_TYPE_LATEST,
+    )

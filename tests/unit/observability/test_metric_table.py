@@ -8,15 +8,26 @@ from pathlib import Path
 import pytest
 
 from ci import metric_reference
+from pyrklog.observability import latency_table
 from pyrklog.observability import metric_table as table
 from pyrklog.observability.client_samples import CLIENT_METRICS
+from pyrklog.observability.latency_table import Histogram
 from pyrklog.observability.metric_table import Metric
 from pyrklog.observability.samples import Readings
 from pyrklog.observability.tally import Tally
 
 REPORT = Path(__file__).parents[3] / "rust" / "dataplane" / "src" / "report.rs"
+
+
+def latency_metrics() -> list[Metric]:
+    found = [one for one in vars(latency_table).values() if isinstance(one, Metric)]
+    histograms = [one for one in vars(latency_table).values() if isinstance(one, Histogram)]
+    return [*found, *(part for one in histograms for part in one)]
+
+
 TAKEN = {**table.PLAIN, **table.LOG_DIR, **table.QUEUE}
 METRICS: list[Metric] = [
+    *latency_metrics(),
     *table.CLUSTER.values(),
     *table.BROKER.values(),
     *dict.fromkeys(taken.metric for taken in TAKEN.values()),

@@ -3,6 +3,7 @@
 import os
 import resource
 import time
+from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any
 
@@ -25,8 +26,9 @@ from pyrklog.observability.observer import (
     resident_bytes,
 )
 from pyrklog.observability.samples import DETAIL_SERIES_MAX
-from pyrklog.plane.values import PartitionImage
+from pyrklog.plane.values import PartitionImage, ReplicaOffsets
 from pyrklog.protocol.lag import PartitionLag
+from tests.support.latencies import histogram, times
 
 TABLE = [((topic, number), number) for topic in ("a", "b", "c") for number in range(5)]
 
@@ -42,9 +44,18 @@ class FakePlane:
     def pasts(self) -> list[None]:
         return [None]
 
-    def log_ends(self, partitions: list[tuple[str, int]]) -> list[tuple[int, int] | None]:
+    def times(self) -> list[tuple[str, Sequence[int]]]:
+        return list(times({"request.Produce.served": histogram(10**6)}).items())
+
+    def replica_offsets(self, partitions: list[tuple[str, int]]) -> list[ReplicaOffsets | None]:
         """Partition 99 is not here."""
-        return [(0, number) if number != 99 else None for _, number in partitions]
+        return [
+            ReplicaOffsets(number, number - 1, 0, 100) if number != 99 else None
+            for _, number in partitions
+        ]
+
+    def served_bytes(self, _topic: str) -> tuple[int, int]:
+        return 7, 8
 
 
 class FakeImage:
@@ -179,10 +190,10 @@ async def test_only_a_topics_offsets_are_read_with_both() -> None:
     one = Observed()
     one.image.topics["b"] = one.image.topics["t0"]
     told = await one.detail("b", "g")
-    offsets = [line for line in told.splitlines() if "current_offset{" in line]
+    offsets = [line for line in told.splitlines() if "group_current_offset{" in line]
     assert len(offsets) == 5
     assert all('topic="b"' in line for line in offsets)
-    assert (await one.detail(None, "g")).count("current_offset{") == len(TABLE)
+    assert (await one.detail(None, "g")).count("group_current_offset{") == len(TABLE)
 
 
 async def test_details_are_bounded_and_counted(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -197,8 +208,21 @@ async def test_before_lag_is_known_offsets_are_left_out() -> None:
     one = Observed()
     one.lag = None
     told = (await one.detail(None, "g")).splitlines()
-    assert "current_offset{" not in told
+    assert "group_current_offset{" not in told
     assert told[-1] == f"pyrklog_metrics_left_out_series {4.0 * len(TABLE)}"
+
+
+async def test_histograms_are_scraped_and_all_of_them_apart() -> None:
+    one = Observed()
+    found = await one.observer.samples()
+    values = {(sample.metric.name, *sample.labels): sample.value for sample in found}
+    assert values["pyrklog_request_seconds_count", "Produce"] == 1
+    assert values["pyrklog_request_seconds_bucket", "Produce", "0.0005"] == 0
+    assert values["pyrklog_request_seconds_bucket", "Produce", "0.001"] == 1
+    told = (await one.observer.latencies("")).body.decode()
+    assert 'phase_seconds_count{phase="served",request="Produce"} 1.0' in told
+    assert 'phase_seconds_count{phase="total",request="JoinGroup"} 0.0' in told
+    assert told.endswith("pyrklog_metrics_left_out_series 0.0\n")
 
 
 async def test_lag_is_scraped() -> None:
@@ -222,20 +246,20 @@ async def test_a_large_topic_is_cut_and_leaves_a_group_its_half(
         found = [line for line in lines if not line.startswith("#")]
         assert len(found) <= bound
         left_out = float(found[-1].removeprefix("pyrklog_metrics_left_out_series "))
-        committed = sum("current_offset{" in line for line in found)
+        committed = sum("group_current_offset{" in line for line in found)
         ends = sum("log_end_offset{" in line for line in found)
         partitions = sum('partition="' in line for line in found) - 4 * committed
         return partitions, ends, committed, left_out
 
     bound = DETAIL_SERIES_MAX
-    assert await counted("g") == (599, 99, 5, 0)
+    assert await counted("g") == (896, 99, 5, 0)
     bound = 63
     monkeypatch.setattr(module, "DETAIL_SERIES_MAX", bound)
-    assert await counted(None) == (60, 10, 0, 90 * 6 - 1)
-    assert await counted("g") == (30, 5, 5, 95 * 6 - 1)
+    assert await counted(None) == (54, 6, 0, 94 * 9 - 4)
+    assert await counted("g") == (27, 3, 5, 97 * 9 - 4)
     bound = 9
     monkeypatch.setattr(module, "DETAIL_SERIES_MAX", bound)
-    assert await counted("g") == (0, 0, 0, 100 * 6 - 1 + 5 * 4)
+    assert await counted("g") == (0, 0, 0, 100 * 9 - 4 + 5 * 4)
 
 
 async def test_unknown_names_are_told() -> None:

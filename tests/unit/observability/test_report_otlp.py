@@ -11,16 +11,19 @@ from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
     ExportMetricsServiceRequest,
 )
 
+from pyrklog.observability.latency_samples import of_times
 from pyrklog.observability.metric_table import Metric
 from pyrklog.observability.report_otlp import NS, OtlpReporter
 from pyrklog.observability.samples import Sample
 from pyrklog.observability.sources import Origin
+from tests.support.latencies import histogram, times
 
 COUNTER = Metric("pyrklog_sent_bytes_total", "counter", "Bytes sent.")
 GAUGE = Metric("pyrklog_queue_waiting", "gauge", "Waiting.", ("queue",))
 SAMPLES = [Sample(COUNTER, (), 7), Sample(GAUGE, ("a",), 1.5), Sample(GAUGE, ("b",), 2)]
 ORIGIN = Origin("the-cluster", 3, 1_700_000_000.5)
 AT = 1_700_000_060.0
+CUMULATIVE = 2
 
 
 class Collector(ThreadingHTTPServer):
@@ -84,6 +87,28 @@ def test_a_collector_gets_sums_and_gauges(collector: Collector) -> None:
         attributes(one.attributes)["queue"]: one.as_double or one.as_int
         for one in gauge.gauge.data_points
     } == {"a": 1.5, "b": 2}
+
+
+def test_a_collector_gets_histograms(collector: Collector) -> None:
+    found = of_times(times({"request.Produce.served": histogram(60_000, 150_000, 10**11)}), {})
+    OtlpReporter(collector.url, ORIGIN).report(AT, found)
+    ((_, request),) = collector.got
+    ((scope,),) = ([*one.scope_metrics] for one in request.resource_metrics)
+    told = {one.name: one for one in scope.metrics}
+    assert set(told) == {"pyrklog_request_seconds", "pyrklog_request_time_seconds_total"}
+    seconds = told["pyrklog_request_seconds"]
+    assert seconds.unit == "s"
+    assert seconds.histogram.aggregation_temporality == CUMULATIVE
+    points = {attributes(one.attributes)["request"]: one for one in seconds.histogram.data_points}
+    point = points["Produce"]
+    assert attributes(point.attributes) == {"request": "Produce"}
+    assert (point.count, point.sum) == (3, pytest.approx(100.00021))
+    assert len(point.explicit_bounds) == len(point.bucket_counts) - 1
+    assert list(point.explicit_bounds[:2]) == [0.0001, 0.0002]
+    assert list(point.bucket_counts) == [1, 1, *[0] * 10, 1]
+    assert not point.HasField("min")
+    assert not point.HasField("max")
+    assert points["Control"].count == 0
 
 
 def test_a_collector_that_refuses_is_an_error(collector: Collector) -> None:

@@ -17,6 +17,7 @@ import trio.testing
 from pyrklog.base import logs
 from pyrklog.observability import report_csv
 from pyrklog.observability.growth import Growth
+from pyrklog.observability.latency_samples import of_times
 from pyrklog.observability.metric_table import Metric
 from pyrklog.observability.report_csv import CsvReporter
 from pyrklog.observability.report_log import RATES, VALUES, LogReporter
@@ -24,6 +25,7 @@ from pyrklog.observability.report_statsd import PACKET_BYTES_MAX, StatsdReporter
 from pyrklog.observability.reporting import run_reporters
 from pyrklog.observability.samples import Readings, Sample, of_broker
 from pyrklog.observability.tally import Tally
+from tests.support.latencies import histogram, times
 
 REQUESTS = Metric(
     "kafka_network_requestmetrics_requests_total", "counter", "Requests.", ("request",)
@@ -91,6 +93,22 @@ def test_the_line_of_the_log_has_rates_of_the_interval(monkeypatch: pytest.Monke
     assert second["fetched_bytes_per_second"] == 20
     assert (second["connections"], second["unwritten_bytes"], second["ready"]) == (4, 30, 1)
     assert json.dumps(second)
+
+
+def test_the_line_of_the_log_has_quantiles_of_the_interval(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    told: list[dict[str, float]] = []
+    monkeypatch.setattr(logs.Logger, "info", lambda _, _event, **kw: told.append(kw))
+    reporter = LogReporter(100.0)
+    slow, fast = histogram(*[15_000_000] * 100), histogram(*[15_000_000] * 100, *[150_000] * 100)
+    for found in (slow, fast, fast):
+        reporter.report(AT, of_times(times({"request.Produce.served": found}), {}))
+    first, second, third = told
+    assert 0.01 < first["produce_p99_seconds"] <= 0.05
+    assert 0.0001 < second["produce_p99_seconds"] <= 0.0002
+    assert "produce_p99_seconds" not in third
+    assert "fetch_p99_seconds" not in first
 
 
 # --- CSV -----------------------------------------------------------------------------------------

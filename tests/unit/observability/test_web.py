@@ -18,7 +18,7 @@ from pyrklog.observability.observer import DetailUnknownError
 from pyrklog.observability.web import HttpServer
 
 PATHS = ["/metrics", "/metrics/detail", "/health/live", "/health/ready", "/health/cluster"]
-PATHS += ["/metrics/clients", "/health/restart-safe"]
+PATHS += ["/metrics/latencies", "/metrics/clients", "/health/restart-safe"]
 
 
 class FakeObserver:
@@ -47,6 +47,9 @@ class FakeObserver:
         if topic == "gone":
             raise DetailUnknownError("there is no topic gone")
         return Exposition(b"detail 1\n", "text/plain")
+
+    async def latencies(self, accept: str) -> Exposition:
+        return Exposition(f"latencies {accept}".encode(), "text/plain")
 
     async def clients(self, accept: str) -> Exposition:
         return Exposition(f"clients {accept}".encode(), "text/plain")
@@ -104,6 +107,7 @@ async def test_each_path_answers() -> None:
         assert await running.ask("/metrics", accept="x/y") == (200, b"up 1\n")
         assert await running.ask("/metrics/detail?topic=a&group=b%20c") == (200, b"detail 1\n")
         assert running.observer.asked == [("x/y",), ("a", "b c", "")]
+        assert await running.ask("/metrics/latencies", accept="x/y") == (200, b"latencies x/y")
         assert await running.ask("/metrics/clients", accept="x/y") == (200, b"clients x/y")
         status, body = await running.ask("/health/live")
         assert (status, json.loads(body)) == (200, {"live": True})

@@ -292,6 +292,7 @@ impl NetworkThread {
         if std::mem::take(&mut conn.is_flush_postponed) {
             self.flush(conn)?;
         }
+        self.cx.arrival_ns = self.cx.now.mono_ns;
         for round in 0.. {
             borrow_memory(&mut self.cx, &mut conn.client.out);
             pump(&mut self.cx, conn, &mut self.receive_buffer)?;
@@ -311,6 +312,7 @@ impl NetworkThread {
             if !has_work {
                 break;
             }
+            self.cx.arrival_ns = self.cx.lap_ns();
             if round == ROUNDS_PER_VISIT || self.cx.has_looked_at_many() {
                 self.cx.again.push(conn.client.context.token);
                 return Ok(());

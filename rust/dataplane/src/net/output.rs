@@ -11,6 +11,7 @@ use crate::net::send_path::{Method, Sender, Sent, Stop, choose, copy_out, file_m
 use pyrklog_base::ids::{NEVER_MS, Place};
 use pyrklog_requests::context::Context;
 use pyrklog_requests::outcome::{Close, Hold};
+use pyrklog_requests::timed_work;
 
 /// A reader at one step for this long hangs with its disk. Its reply cannot be finished without it:
 /// the connection closes, so that the client can ask for something else.
@@ -51,6 +52,7 @@ pub fn flush(
     }
     match stop {
         Stop::Done => {
+            timed_work::sent(cx, &mut conn.client);
             let memory = conn.client.out.take_memory();
             cx.spare_memory(memory);
             if conn.client.hold == Some(Hold::Output) {
@@ -139,6 +141,7 @@ pub fn take_back(cx: &mut Context, conn: &mut Connection, work: SendWork) -> Res
     conn.sending = Sending::Own;
     match work.stop {
         Stop::Done => {
+            timed_work::sent(cx, &mut conn.client);
             if conn.client.hold == Some(Hold::Output) {
                 conn.client.hold = None;
             }

@@ -74,6 +74,10 @@ impl Job for SendWork {
         // Counted once, in its last queue.
         false
     }
+
+    fn sends(&self) -> bool {
+        true
+    }
 }
 
 /// Reads what a consumer of old data will ask for next: bytes from a position on.

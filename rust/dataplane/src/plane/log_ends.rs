@@ -5,6 +5,9 @@ use pyrklog_wire::ErrorCode;
 
 use crate::DataPlane;
 
+/// Of a replica here: log end, high watermark and log start offset, and its bytes.
+pub type ReplicaOffsets = (i64, i64, i64, u64);
+
 /// Of this broker's log, and of each follower's (broker, offset; -1 unknown).
 pub type LogStarts = (i64, Vec<(i32, i64)>);
 
@@ -19,6 +22,36 @@ impl DataPlane {
             Some((log.latest_epoch().unwrap_or(-1), log.log_end_offset()))
         };
         partitions.iter().map(end_of).collect()
+    }
+
+    /// Of each replica where it stands; `None` if its log is not open here. Memory only.
+    pub fn replica_offsets(&self, partitions: &[(String, i32)]) -> Vec<Option<ReplicaOffsets>> {
+        let hosted = self.network.registry.load();
+        let offsets_of = |(topic, partition): &(String, i32)| {
+            let state = hosted.partition(topic, *partition)?.lock();
+            let log = state.log.as_ref()?;
+            Some((
+                log.log_end_offset(),
+                log.high_watermark(),
+                log.log_start_offset(),
+                log.size_bytes(),
+            ))
+        };
+        partitions.iter().map(offsets_of).collect()
+    }
+
+    /// Record bytes of a topic's replicas here that fetches got: out of the block cache, and out of
+    /// files.
+    pub fn served_bytes(&self, topic: &str) -> (u64, u64) {
+        let hosted = self.network.registry.load();
+        let partitions = hosted.topic(topic).into_iter();
+        let served = partitions.flat_map(|topic| topic.partitions());
+        served.map(|partition| partition.served.get()).fold(
+            (0, 0),
+            |(cached, from_files), (more_cached, more_from_files)| {
+                (cached + more_cached, from_files + more_from_files)
+            },
+        )
     }
 
     /// The log start offset of each partition that this broker leads, and those last reported by

@@ -24,7 +24,7 @@ use pyrklog_requests::context::{Context, borrow_memory};
 use pyrklog_requests::dispatch::dispatch;
 use pyrklog_requests::out_queue::FileRange;
 use pyrklog_requests::outcome::{Close, Dispatched, Hold};
-use pyrklog_requests::{client_timers, control_replies, produce, resume};
+use pyrklog_requests::{client_timers, control_replies, produce, resume, timed_work};
 
 /// How often clients that wait for memory are checked.
 const SWEEP_MS: i64 = 50;
@@ -257,6 +257,7 @@ impl FrameThread {
         while let Some(reply) = take_reply(&mut found.client) {
             self.replies.push((token, Some(reply)));
         }
+        timed_work::sent(&mut self.cx, &mut found.client);
         admission::count(&mut self.cx, &mut found.client);
         let is_over = found.client.is_closing && found.client.is_quiet();
         let served = match is_over {

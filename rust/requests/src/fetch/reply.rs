@@ -85,6 +85,7 @@ pub fn encode(cx: &Context, listener: &str, work: &mut DelayedFetch, out: &mut O
             }
             if let (Some(slice), Ok(partition)) = (&read.slice, &part.partition) {
                 let queue = readers_of(cx, partition);
+                partition.served.count(slice.len(), is_cached(slice));
                 let is_inline = put_records(writer.out(), slice, queue, inline_max, &mut files);
                 inline_bytes += if is_inline { slice.len() } else { 0 };
             }
@@ -142,6 +143,16 @@ fn partition_head<'a>(
 fn readers_of(cx: &Context, partition: &Partition) -> QueueId {
     let readers = &cx.services.readers;
     readers.for_fetch(partition.dir().index, &partition.topic.name)
+}
+
+/// Whether the block cache has the records: it gives up a segment's first bytes first.
+fn is_cached(slice: &Slice) -> bool {
+    let Ok(position) = u32::try_from(slice.file_position()) else {
+        return false;
+    };
+    let bytes = slice.bytes();
+    let cached = bytes.as_ref().and_then(|bytes| bytes.cached());
+    cached.is_some_and(|cached| cached.holds(position, position.saturating_add(1)))
 }
 
 /// Copies few and resident record bytes into the reply (true), else adds a file range.

@@ -14,6 +14,7 @@ use pyrklog_wire::produce::{
 
 use crate::produce::refused_batches::ProducerBatch;
 use crate::reply_header::ReplyHeader;
+use crate::request_time::RequestTime;
 use pyrklog_control::image::Image;
 use pyrklog_replica::partition::{ProduceWaiter, WaitFor};
 use pyrklog_storage::log_dir_state::Partition;
@@ -194,6 +195,8 @@ pub struct DelayedProduce {
     pub deadline_ms: i64,
     /// Partitions in request order.
     pub answers: Vec<PartitionAnswer>,
+    /// What it took so far.
+    pub time: RequestTime,
     waiting: usize,
     record_errors: usize,
     memory_bytes: usize,

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use crate::produce::delayed_produce::DelayedProduce;
 use crate::produce::refused_batches::RefusedBatches;
+use crate::request_time::RequestTime;
 use pyrklog_storage::log_dir_state::LogDirState;
 
 /// Pending requests before the next one waits, too. The bound on unwritten bytes does not limit
@@ -64,6 +65,13 @@ impl ProduceQueue {
     pub fn push(&mut self, produce: DelayedProduce) {
         self.bytes += produce.memory_bytes();
         self.pending.push_back(produce);
+    }
+
+    /// Sets what the last one took so far.
+    pub fn set_time(&mut self, time: RequestTime) {
+        if let Some(last) = self.pending.back_mut() {
+            last.time = time;
+        }
     }
 
     /// Takes the first request if its reply may leave.

@@ -3,6 +3,7 @@
 use crate::client::Client;
 use crate::context::{Context, borrow_memory};
 use crate::outcome::{Close, Hold};
+use crate::timed_work;
 
 /// Moves finished produce answers to the output, in order.
 ///
@@ -14,8 +15,10 @@ pub fn send_done(cx: &mut Context, client: &mut Client) -> Result<(), Close> {
         let replied = produce.header.reply(&mut client.out, |out| {
             produce.encode(&cx.image, &client.context.listener, out);
         });
+        let time = produce.time;
         cx.spare_produce(produce);
         replied?;
+        timed_work::produced(cx, client, time);
     }
     if client.produces.is_empty() && client.hold == Some(Hold::Order) {
         client.hold = None;
