@@ -208,7 +208,10 @@ class Consumer(Caller):
             reader.take(4 + 4)
             records = reader.blob() or b""
             rewound = self.world.checker.rewound(self._index)
-            if error == OFFSET_OUT_OF_RANGE and rewound is not None:
+            deleted_below = self.world.checker.partitions[self._index].deleted_below
+            if error == OFFSET_OUT_OF_RANGE and self._offset < deleted_below:
+                self._offset = deleted_below
+            elif error == OFFSET_OUT_OF_RANGE and rewound is not None:
                 self._offset = min(self._offset, rewound)
             elif error == OFFSET_OUT_OF_RANGE:
                 name = f"consumer {self._name}"

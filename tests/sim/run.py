@@ -12,6 +12,7 @@ from typing import NamedTuple
 from tests.sim.clients import Consumer, Producer
 from tests.sim.cluster import Violation
 from tests.sim.coordinator_faults import draw_coordinators
+from tests.sim.expansion_faults import delete_records, draw_expansions
 from tests.sim.faults import Action, draw, draw_cut, heal_everything, schedule
 from tests.sim.move_faults import draw_moves
 from tests.sim.option_faults import draw_minimums, draw_unclean
@@ -27,6 +28,10 @@ WHOLE_AFTER_US = 60_000_000
 LOOK_US = 500_000
 MINIMUM_SHARE, UNCLEAN_SHARE, HANG_SHARE, CACHE_SHARE = 0.25, 0.2, 0.25, 0.25
 """Shares of seeds."""
+EXPAND_SHARE = 0.4
+"""Share of the seeds with moves."""
+FILL_SHARE = 0.6
+"""Of those, with back-fills."""
 TRANSACTION_SHARE = 0.2
 """Share of the seeds in which nothing promised may be lost."""
 TRANSACTION_FAULT_SHARE = 0.4
@@ -67,6 +72,7 @@ def script_of(seed: int, settings: Settings) -> list[Action]:
         script += draw_cut(seed, settings.brokers, CALM_US, FAULTS_UNTIL_US)
     drawn = {
         draw_moves: settings.moves,
+        draw_expansions: settings.expands,
         draw_topics: settings.makes_topics,
         draw_minimums: settings.changes_minimum,
         draw_unclean: settings.allows_unclean,
@@ -115,6 +121,8 @@ def plain_settings_of(seed: int) -> Settings:
         settings = settings._replace(min_insync_replicas=1)
     return settings._replace(
         moves=moves,
+        expands=moves and random.Random(f"{seed}/expands").random() < EXPAND_SHARE,
+        fills=random.Random(f"{seed}/fills").random() < FILL_SHARE,
         makes_topics=round_ % 4 == 3,
         cuts_power=cuts_power,
         changes_minimum=dice.random() < MINIMUM_SHARE,
@@ -179,6 +187,11 @@ def _play(world: World, settings: Settings, script: Sequence[Action]) -> int:
     while (unsettled := _unsettled(world, load)) is not None:
         if world.heap.now_us >= deadline_us:
             world.violated(f"it does not heal: {unsettled}")
+        if settings.expands and (not settings.fills or "different logs" in unsettled):
+            # As retention does: partial replicas become whole, and moves end. A follower that knew
+            # of deletions which its leader has forgotten in a crash begins later than it.
+            for index in settings.partitions:
+                delete_records(world, index)
         world.run_until(world.heap.now_us + LOOK_US)
         # Starts processes that exited or were killed late.
         heal_everything(world)

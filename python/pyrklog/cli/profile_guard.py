@@ -41,13 +41,11 @@ READING = frozenset(
     }
 )
 """Commands that only read from the cluster of a profile."""
-_CHANGES_WITH = {
-    "cluster reassign status": ("file", "FILE"),
-    "consume": ("group", "-g"),
-    "doctor": ("fix", "--fix"),
-}
-"""Commands that read unless this argument, shown so, is given: the throttle of a plan that is done
-goes, a group's member commits offsets."""
+_CHANGES_WITH = {"cluster reassign status": "file", "consume": "group", "doctor": "fix"}
+"""Commands that read unless this argument is given: the throttle of a plan that is done goes, a
+group's member commits offsets."""
+_READS_WITH = {"cluster expand": "status"}
+"""Commands that change a cluster unless this argument is given."""
 
 
 def is_changing(command: str, arguments: Mapping[str, Any]) -> bool:
@@ -55,8 +53,9 @@ def is_changing(command: str, arguments: Mapping[str, Any]) -> bool:
     if arguments.get("dry_run"):
         return False
     if command not in READING:
-        return True
-    decisive, _ = _CHANGES_WITH.get(command, (None, ""))
+        decisive = _READS_WITH.get(command)
+        return decisive is None or not arguments.get(decisive)
+    decisive = _CHANGES_WITH.get(command)
     return decisive is not None and bool(arguments.get(decisive))
 
 
@@ -68,12 +67,10 @@ def check(
     if not (profile.read_only or profile.confirm) or not is_changing(command, arguments):
         return
     if profile.read_only:
-        _, decisive = _CHANGES_WITH.get(command, (None, ""))
-        said = f"{command} {decisive}".rstrip()
-        what = f"profile {profile.name} is read-only, and `pyrklog {said}` changes a cluster"
-        instead = f"leave {decisive} out, " if decisive else ""
-        fix = f"{instead}choose another profile with -p, or none with -p none"
-        raise CliError(Problem.PROFILE_GUARD, what, fix)
+        what = f"profile {profile.name} is read-only, and `pyrklog {command}` changes a cluster"
+        raise CliError(
+            Problem.PROFILE_GUARD, what, "choose another profile with -p, or none with -p none"
+        )
     _confirm(command, profile.name, confirmed)
 
 
