@@ -1,5 +1,6 @@
 """``pyrklog cluster expand`` against real brokers."""
 
+import itertools
 import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -14,14 +15,19 @@ from pyrklog.cli.app import app
 from pyrklog.cli.throttles import FILL_RATE
 from tests.support.cluster import BrokerCluster
 from tests.support.cluster_clients import consume, in_sync
-from tests.support.waiting import wait_until
+from tests.support.waiting import PATIENCE_S, wait_until
 from tests.support.zookeeper_server import ZooKeeperServer
 
-pytestmark = pytest.mark.jvm
+pytestmark = [pytest.mark.jvm, pytest.mark.timeout(600)]
 
 NEW = 4
 PARTITIONS = 4
 RECORDS = 10
+MAY_PASS = {
+    KafkaError.NOT_LEADER_FOR_PARTITION,
+    KafkaError.REQUEST_TIMED_OUT,
+    KafkaError._TIMED_OUT,
+}
 
 
 @pytest.fixture(scope="module")
@@ -30,11 +36,11 @@ def cluster(
 ) -> Iterator[BrokerCluster]:
     """Broker 4 has nothing but what tests move to it."""
     folder = tmp_path_factory.mktemp("expanded")
-    # The controller stays where the clients have found it.
+    # A busy machine passes for no dead broker, and the controller stays where clients found it.
     options: dict[str, Any] = {
         "pyrklog.expansion.rate": 0,
-        "pyrklog.expansion.window.ms": 1_000,
-        "zookeeper.session.timeout.ms": 18_000,
+        "pyrklog.expansion.window.ms": 10_000,
+        "zookeeper.session.timeout.ms": 30_000,
     }
     cluster = BrokerCluster(f"{zookeeper.address}/expand", folder, count=4, **options)
     yield cluster.start()
@@ -104,7 +110,7 @@ def delete_all(cluster: BrokerCluster, topic: str) -> None:
         done = admin.delete_records(places).values()
         errors = [one.exception(30) for one in done]
         codes = {error.args[0].code() for error in errors if error is not None}
-        assert codes <= {KafkaError.NOT_LEADER_FOR_PARTITION}
+        assert codes <= MAY_PASS
         return not codes
 
     wait_until(is_done, "the records are not deleted")
@@ -151,8 +157,13 @@ def test_new_broker_starts_at_the_ends_and_joins_when_retention_has_passed(
     assert replicas(cluster, topic) == before | wanted
     out, _ = command(cluster, "reassign", "status", str(plan))
     assert out.endswith("done: 2 partitions are where the plan wants them\n")
-    out, _ = command(cluster, *words)
-    assert out == "nothing to do: the brokers have their share\n"
+
+    def has_its_share() -> bool:
+        # Some brokers hear of the new replicas later than others.
+        out, _ = command(cluster, *words, "--dry-run")
+        return out == "nothing to do: the brokers have their share\n"
+
+    wait_until(has_its_share, "it has more to do")
 
 
 def test_a_cancellation_leaves_the_earlier_replicas(
@@ -264,19 +275,24 @@ def test_promotion_is_refused_with_reasons_until_nobody_needs_the_records(
     _, told = command(cluster, *promote, "-y", code=8)
     why = f"group {group} has committed 3, 7 below 10; nobody is in it: --without-group {group}"
     assert told.count(why) == 2
-    consume(cluster, topic, PARTITIONS * RECORDS, f"of {topic}")
     promote += ["--without-group", group]
-    _, told = command(cluster, *promote, "-y", code=8)
-    assert "a consumer has fetched 0 from broker" in told
-    assert group not in told
-    assert replicas(cluster, topic).keys() == set(range(PARTITIONS))
+    look = ["-b", cluster.bootstrap, "cluster", *promote, "--dry-run"]
+    readers = itertools.count()
+
+    def is_refused_for_a_fetch() -> bool:
+        # On a busy machine the fetch may be forgotten before the command looks.
+        consume(cluster, topic, PARTITIONS * RECORDS, f"of {topic} {next(readers)}")
+        done = CliRunner().invoke(app, look)
+        assert group not in done.stderr
+        return done.exit_code == 8 and "a consumer has fetched 0 from broker" in done.stderr
+
+    wait_until(is_refused_for_a_fetch, "nobody tells of the fetches")
     assert len(partial(cluster, topic)) == 2
 
     def is_clear() -> bool:
-        done = CliRunner().invoke(app, ["-b", cluster.bootstrap, "cluster", *promote, "--dry-run"])
-        return done.exit_code == 0
+        return CliRunner().invoke(app, look).exit_code == 0
 
-    wait_until(is_clear, "the fetches are not forgotten")
+    wait_until(is_clear, "the fetches are not forgotten", 2 * PATIENCE_S)
     assert len(partial(cluster, topic)) == 2, "a dry run deletes nothing"
     out, _ = command(cluster, *promote, "-y")
     assert out.count(f"{RECORDS} records below {RECORDS} deleted") == 2

@@ -4,7 +4,7 @@ import json
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -14,6 +14,7 @@ from pyrklog.cli.app import app
 from tests.support import reassigning
 from tests.support.cluster import BrokerCluster
 from tests.support.cluster_clients import consume, create, produce
+from tests.support.knowing import told_by
 from tests.support.waiting import PATIENCE_S, wait_until
 from tests.support.zookeeper_server import ZooKeeperServer
 
@@ -21,6 +22,8 @@ pytestmark = pytest.mark.jvm
 
 RATE = "leader.replication.throttled.rate"
 SLOW = ("--throttle", "10kB/s")
+BRIEF = {"zookeeper.session.timeout.ms": 10_000}
+"""A busy machine passes for no dead broker; yet that of one that is stopped ends."""
 
 
 @pytest.fixture(scope="module")
@@ -130,9 +133,20 @@ def to_a_third_broker(
     return old, controller, third, file
 
 
+def wait_for_another_controller(cluster: BrokerCluster, dead: int, asked: str) -> None:
+    """Until the broker that is asked tells of it, too."""
+
+    def is_told() -> bool:
+        number = cluster.json("/controller").get("brokerid", dead)
+        return bool(number != dead and told_by(asked).controller_id == number)
+
+    wait_until(is_told, "no other controller")
+
+
 def test_the_watch_outlives_the_controller_and_the_broker_that_was_named(
-    cluster: BrokerCluster, topic: str, tmp_path: Path
+    new_cluster: Callable[..., BrokerCluster], topic: str, tmp_path: Path
 ) -> None:
+    cluster = new_cluster(**BRIEF).start()
     old, controller, third, file = to_a_third_broker(cluster, topic, tmp_path)
     bootstrap = cluster.brokers[controller].bootstrap
     arguments = ["cluster", "reassign", "apply", str(file), "-w", "-b", bootstrap, *SLOW]
@@ -143,9 +157,10 @@ def test_the_watch_outlives_the_controller_and_the_broker_that_was_named(
         assert watching.stdout.readline() == "each broker copies at most 10 kB/s\n"
         assert watching.stdout.readline() == f"{topic}-0: {old} -> {third}\n"
         assert watching.stdout.readline().startswith("TOPIC"), "it watches"
+        alive = cluster.brokers[third].bootstrap
         if controller != old:
             cluster.brokers[controller].kill()
-        alive = cluster.brokers[third].bootstrap
+            wait_for_another_controller(cluster, controller, alive)
         out, _ = run(cluster, "apply", str(file), "--throttle", "500MB/s", bootstrap=alive)
         assert out.endswith("each broker copies at most 500 MB/s\n"), "a second one at once"
         watching.communicate(timeout=2 * PATIENCE_S)
@@ -155,8 +170,9 @@ def test_the_watch_outlives_the_controller_and_the_broker_that_was_named(
 
 
 def test_ongoing_reassignment_is_shown_and_cancelled(
-    cluster: BrokerCluster, topic: str, tmp_path: Path
+    new_cluster: Callable[..., BrokerCluster], topic: str, tmp_path: Path
 ) -> None:
+    cluster = new_cluster(**BRIEF).start()
     old, controller, still, file = to_a_third_broker(cluster, topic, tmp_path)
     bootstrap = cluster.brokers[controller].bootstrap
     run(cluster, "apply", str(file), *SLOW, bootstrap=bootstrap)

@@ -41,9 +41,13 @@ READING = frozenset(
     }
 )
 """Commands that only read from the cluster of a profile."""
-_CHANGES_WITH = {"cluster reassign status": "file", "consume": "group", "doctor": "fix"}
-"""Commands that read unless this argument is given: the throttle of a plan that is done goes, a
-group's member commits offsets."""
+_CHANGES_WITH = {
+    "cluster reassign status": ("file", "FILE"),
+    "consume": ("group", "-g"),
+    "doctor": ("fix", "--fix"),
+}
+"""Commands that read unless this argument, shown so, is given: the throttle of a plan that is done
+goes, a group's member commits offsets."""
 _READS_WITH = {"cluster expand": "status"}
 """Commands that change a cluster unless this argument is given."""
 
@@ -53,9 +57,8 @@ def is_changing(command: str, arguments: Mapping[str, Any]) -> bool:
     if arguments.get("dry_run"):
         return False
     if command not in READING:
-        decisive = _READS_WITH.get(command)
-        return decisive is None or not arguments.get(decisive)
-    decisive = _CHANGES_WITH.get(command)
+        return not arguments.get(_READS_WITH.get(command, ""))
+    decisive, _ = _CHANGES_WITH.get(command, (None, ""))
     return decisive is not None and bool(arguments.get(decisive))
 
 
@@ -67,10 +70,12 @@ def check(
     if not (profile.read_only or profile.confirm) or not is_changing(command, arguments):
         return
     if profile.read_only:
-        what = f"profile {profile.name} is read-only, and `pyrklog {command}` changes a cluster"
-        raise CliError(
-            Problem.PROFILE_GUARD, what, "choose another profile with -p, or none with -p none"
-        )
+        _, decisive = _CHANGES_WITH.get(command, (None, ""))
+        said = f"{command} {decisive}".rstrip()
+        what = f"profile {profile.name} is read-only, and `pyrklog {said}` changes a cluster"
+        instead = f"leave {decisive} out, " if decisive else ""
+        fix = f"{instead}choose another profile with -p, or none with -p none"
+        raise CliError(Problem.PROFILE_GUARD, what, fix)
     _confirm(command, profile.name, confirmed)
 
 

@@ -75,6 +75,13 @@ def test_a_read_only_profile_refuses_every_change(command: str, path: Path) -> N
     assert invoke("-p", "none", *command.split())[0] != 6
 
 
+def test_what_makes_a_reading_command_change_is_named(path: Path) -> None:
+    guarded(path, "read_only = true")
+    _, _, err = invoke("consume", "a", "-g", "b", "-e")
+    assert "`pyrklog consume -g` changes a cluster\n" in err
+    assert "fix: leave -g out, choose another profile" in err
+
+
 @pytest.mark.parametrize("command", READS)
 def test_reading_is_never_refused(command: str, path: Path) -> None:
     for line in ("read_only = true", 'confirm = "name"'):
