@@ -17,6 +17,7 @@ ONLY = (
     "transactions",
     "expands",
     "fills",
+    "promotes",
 )
 """Switches of :class:`Settings` that seeds can be chosen by."""
 

@@ -48,7 +48,7 @@ class Checker:
         """Registration znode -> owning session."""
         self._deposed: tuple[int, znodes.Deposed] | None = None
         """Time and content of the last deposition."""
-        self.suspicions = self.deposals = self.cuts = 0
+        self.suspicions = self.deposals = self.cuts = self.promotions = 0
         self.silent_suspicions = self.silent_deposals = 0
         """Those caused by silence, included above."""
         self.forgives_losses = False
@@ -322,6 +322,11 @@ class Checker:
         """Records below the offset are about to be deleted."""
         self._heap.note(f"t-{index} is to begin at {offset}")
         self.partitions[index].delete_below(offset)
+
+    def promotes(self, index: int, offset: int) -> None:
+        """The same, since partial replicas begin there and nobody is known to need what goes."""
+        self.promotions += 1
+        self.deletes(index, offset)
 
     # --- the logs --------------------------------------------------------------------------------
 

@@ -6,10 +6,11 @@ the control plane replace a function during a run.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, NamedTuple
 
+from pyrklog.cli.promotion import Commits, Promotion, Reader, objections
 from pyrklog.cluster.assignment import PartitionAssignment
 from pyrklog.cluster.metadata import Metadata
 from pyrklog.cluster.requests import (
@@ -50,6 +51,7 @@ from pyrklog.peers.connection import PeerError
 from pyrklog.peers.witnesses import Witnesses
 from pyrklog.replication.machine import UNKNOWN_BROKER_EPOCH, Replicas
 from tests.sim import injected_transaction_faults as of_transactions
+from tests.sim import promotion_faults
 from tests.sim.injected_transaction_faults import replaced
 from tests.sim.settings import Settings, with_transactions
 
@@ -58,6 +60,7 @@ SWITCHES = (
     "moves",
     "expands",
     "fills",
+    "promotes",
     "cuts_power",
     "makes_topics",
     "changes_minimum",
@@ -349,6 +352,23 @@ def partial_replicas_lead() -> Iterator[None]:
         yield
 
 
+@contextmanager
+def commits_alone_are_trusted() -> Iterator[None]:
+    """A promotion believes a commit of before the window, whatever was fetched since."""
+    right = objections
+
+    def trusting(
+        one: Promotion,
+        policy: Collection[str] | None,
+        groups: Mapping[str, Commits],
+        _readers: Iterable[Reader],
+    ) -> list[str]:
+        return right(one, policy, groups, ())
+
+    with replaced(promotion_faults, "objections", trusting):
+        yield
+
+
 BUGS = {
     "truncation to the high watermark": Injected(("truncate_to_high_watermark",)),
     "ISR expansion before the epoch start": Injected(("join_before_epoch_start",)),
@@ -419,6 +439,9 @@ BUGS = {
     ),
     "a back-fill takes records of a truncated epoch": Injected(
         ("fill_truncated_epoch",), needs=("moves", "expands", "fills")
+    ),
+    "a promotion by a group's stale commit": Injected(
+        (), commits_alone_are_trusted, needs=("moves", "expands", "promotes")
     ),
     "a former coordinator's marker is written": Injected(
         ("accept_any_coordinator_epoch",), needs=("transactions",)

@@ -463,6 +463,7 @@ def _config(broker: int, *, fills: bool) -> BrokerConfig:
             "replica.lag.time.max.ms": "1500",
             "replica.socket.timeout.ms": "3000",
             "pyrklog.expansion.rate": "100000" if fills else "0",
+            "pyrklog.expansion.window.ms": "1000",
             "controller.socket.timeout.ms": "3000",
             "transaction.abort.timed.out.transaction.cleanup.interval.ms": "500",
         }

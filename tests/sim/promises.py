@@ -38,12 +38,24 @@ class Replica:
         """False from a power loss to the next read."""
 
 
+class Fetched(NamedTuple):
+    """By the member of a group, and answered."""
+
+    broker: int
+    offset: int
+    asked_us: int
+    answered_us: int
+
+
 class Promises:
     def __init__(self, minimum: int) -> None:
         self.by_base: dict[int, Batch] = {}
         self.shown_end = 0
         self.deleted_below = 0
         """Records below were to be deleted, so that nothing is promised of them."""
+        self.committed = -1
+        """By the group."""
+        self.fetched: list[Fetched] = []
         self.leaders: dict[int, int] = {}
         """Leader epoch -> its leader."""
         self.marks: dict[tuple[str, int], int] = {}

@@ -28,6 +28,8 @@ class Settings(NamedTuple):
     """Some moves let new replicas begin at their leaders' ends. Records are deleted."""
     fills: bool = False
     """What such replicas lack is back-filled."""
+    promotes: bool = False
+    """Such replicas are promoted early. Members of groups read again, and commit."""
     makes_topics: bool = False
     changes_minimum: bool = False
     allows_unclean: bool = False
@@ -48,6 +50,7 @@ def without_losses(settings: Settings) -> Settings:
         moves=False,
         expands=False,
         fills=False,
+        promotes=False,
         cuts_power=False,
         changes_minimum=False,
         allows_unclean=False,

@@ -37,7 +37,7 @@ from pyrklog.protocol.errors import ErrorCode
 T = TypeVar("T")
 
 WATCH_INTERVAL_S = 1.0
-SETTLED_S = 5.0
+SETTLED_S = 10.0
 """Longest wait until brokers tell that replicas have gone."""
 SETTLED_PAUSE_S = 0.1
 NO_RESULT = ErrorCode.UNKNOWN_SERVER_ERROR, "the controller tells nothing of it"

@@ -132,6 +132,24 @@ fn a_partial_replica_has_new_records_and_all_producers() {
 }
 
 #[test]
+fn a_partial_replica_counts_for_no_minimum() {
+    let options = TopicConfig {
+        min_insync_replicas: 2,
+        ..topic_config()
+    };
+    let mut pair = Pair::start_with(options, |_| {});
+    lead(&mut pair, 0, &[2]);
+    let record = batch(&[b"v"]);
+    let mut client = pair.plane(1).client();
+    // Two of one whole replica is one, as before the reassignment.
+    assert_eq!(client.produce_acks(-1, "t", 0, &record).0, ErrorCode::NONE);
+    // A copy counts, as with Kafka.
+    lead(&mut pair, 1, &[]);
+    let refused = client.produce_acks(-1, "t", 0, &record).0;
+    assert_eq!(refused, ErrorCode::NOT_ENOUGH_REPLICAS);
+}
+
+#[test]
 fn a_partial_replica_is_not_reported_before_it_is_whole() {
     let mut pair = begun();
     delete_records(&mut pair, BEFORE - 1);

@@ -126,10 +126,12 @@ impl PartitionState {
         self.isr.len() >= self.min_isr() || is_injected(Fault::AckBelowMinIsr)
     }
 
-    /// `min.insync.replicas`, at most the number of replicas (Kafka's `effectiveMinIsr`).
+    /// `min.insync.replicas`, at most the number of replicas (Kafka's `effectiveMinIsr`). A partial
+    /// one may stay out of the ISR for days, and counts for none.
     pub fn min_isr(&self) -> usize {
         let minimum = self.topic.settings().min_insync_replicas;
-        usize::try_from(minimum).map_or(0, |minimum| minimum.min(self.replicas.len()))
+        let whole = self.replicas.iter().filter(|id| !self.is_partial(**id));
+        usize::try_from(minimum).map_or(0, |minimum| minimum.min(whole.count()))
     }
 
     /// Offset that a follower's log must reach to join.
