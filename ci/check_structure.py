@@ -44,6 +44,7 @@ IMPURE = frozenset({
     "time", "trio", "uuid",
 })
 # fmt: on
+PURE_FOLDERS = ("balance", "protocol")
 # Parsers of foreign bytes, tested with every cut and flipped bit: bytes in, values out.
 PURE_FILES = frozenset({"python/pyrklog/adoption/batches.py", "python/pyrklog/adoption/kraft.py"})
 # Must not load before a subcommand needs it.
@@ -141,7 +142,7 @@ CRATE_FORBIDS = {
 ROOMS = {
     "rust/dataplane": ("net", "follower"),
     PACKAGE: (
-        "base", "security", "scanning", "serdes", "producing", "benchmark", "mirror", "spark",
+        "base", "security", "scanning", "serdes", "producing", "benchmark", "balance", "mirror", "spark",
         "__init__", "redaction", "protocol", "errors", "metastore", "config", "plane", "telemetry",
         "cluster", "start", "membership", "replication", "coordinators", "peers", "groups",
         "transactions", "lag", "controller", "handlers", "admin", "adoption", "observability",
@@ -226,7 +227,8 @@ def _check_imports(
     yield from _check_core(name, found)
     yield from _check_cli(name, found)
     yield from _check_drivers(name, found, package)
-    if name.endswith("/machine.py") or "/protocol/" in name or name in PURE_FILES:
+    is_pure = any(f"/{folder}/" in name for folder in PURE_FOLDERS)
+    if name.endswith("/machine.py") or is_pure or name in PURE_FILES:
         yield from _check_purity(name, found, package)
 
 

@@ -376,12 +376,6 @@ def test_capped_tail_drop_count(claim: Claims, others: OtherTools) -> None:
     claim(pyrklog=NO, kafka=NO, kcat=NO)
 
 
-def test_expand_without_bulk_copy(claim: Claims, others: OtherTools) -> None:
-    assert is_unknown("cluster", "expand")
-    others.lack("expand", "tail mode")
-    claim(pyrklog=NO, kafka=NO, kcat=NO)
-
-
 def test_acl_explain(claim: Claims, others: OtherTools) -> None:
     assert is_unknown("acl")
     others.lack("explain", "deciding rule")

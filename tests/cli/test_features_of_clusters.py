@@ -397,6 +397,65 @@ def test_progress_in_percent_cancel(
     claim(pyrklog=YES, kafka=PARTLY, kcat=NO)
 
 
+def first_offset(dev: Dev, topic: str, number: int) -> int | None:
+    """Where the first file with records of broker 3's replica begins. A broker writes a while after
+    it has acknowledged."""
+    files = Path(dev.nodes()["3"]["directory"]).rglob(f"{topic}-{number}/*.log")
+    return min((int(path.stem) for path in files if path.stat().st_size), default=None)
+
+
+def test_expand_without_bulk_copy(
+    claim: Claims,
+    dev: Dev,
+    at: tuple[str, str],
+    topic: str,
+    make: Make,
+    tools: KafkaTools,
+    tmp_path: Path,
+    others: OtherTools,
+) -> None:
+    """More of it is in tests/cluster/test_cluster_expand.py."""
+    make(3, 1)
+    without = [[1], [2], [1]]
+    dev("cluster", "reassign", "apply", plan_file(tmp_path, topic, without), "-w", "-q")
+    wait_until(lambda: replicas_of(dev, topic) == without, "broker 3 has something")
+    rate = "pyrklog.expansion.rate"
+    dev("config", "alter", "broker", "3", "--set", f"{rate}=0")
+    try:
+        dev("cluster", "expand", "--broker", "3", "-t", topic)
+
+        def started() -> list[dict[str, Any]]:
+            found = dev.items("cluster", "expand", "--status", "-t", topic)
+            return [one for one in found if one["mode"] == "tail"]
+
+        [new] = wait_until(started, "no replica starts at the end")
+        number, start = new["partition"], len(range(new["partition"], RECORDS, 3))
+        assert (new["broker"], new["start"], new["records_left"]) == (3, start, start)
+        producer = Producer({"bootstrap.servers": dev.bootstrap, "acks": "all"})
+        for _ in range(RECORDS):
+            producer.produce(topic, bytes(1_000), partition=number)
+        assert producer.flush(60) == 0
+        first = wait_until(lambda: first_offset(dev, topic, number), "it gets no new record")
+        assert first == start, "an old record was copied"
+        # What retention does in the end.
+        dev("topic", "trim", f"{topic}:{number}", "--before", str(start), "-y")
+        dev("cluster", "expand", "--status", "-t", topic, "-w", "-q")
+        wait_until(lambda: replicas_of(dev, topic)[number] == [3], "it does not take over")
+    finally:
+        dev("config", "alter", "broker", "3", "--unset", rate)
+    # A move by Kafka's tool copies everything.
+    words = ("--execute", "--reassignment-json-file", plan_file(tmp_path, topic, [[3]] * 3))
+    assert tools("reassign-partitions", *at, *words).status == 0
+    wait_until(lambda: replicas_of(dev, topic) == [[3]] * 3, "it does not move")
+    others_of = {0, 1, 2} - {number}
+    wait_until(
+        lambda: {first_offset(dev, topic, other) for other in others_of} == {0},
+        "not everything is copied",
+    )
+    others.lack("expand", "tail mode")
+    claim(pyrklog=YES, kafka=NO, kcat=NO)
+
+
 def test_preferred_election(
     claim: Claims,
     dev: Dev,

@@ -9,6 +9,18 @@ import time
 from tests.sim.run import Outcome, run, script_of, settings_of, shrink
 from tests.sim.settings import with_transactions
 
+ONLY = (
+    "changes_minimum",
+    "allows_unclean",
+    "hangs",
+    "caches",
+    "transactions",
+    "expands",
+    "fills",
+    "promotes",
+)
+"""Switches of :class:`Settings` that seeds can be chosen by."""
+
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.sim")
@@ -24,7 +36,7 @@ def main() -> int:
         "--only",
         action="append",
         default=[],
-        choices=("changes_minimum", "allows_unclean", "hangs", "caches", "transactions"),
+        choices=ONLY,
         help="only seeds with that",
     )
     parser.add_argument(

@@ -48,7 +48,7 @@ class Checker:
         """Registration znode -> owning session."""
         self._deposed: tuple[int, znodes.Deposed] | None = None
         """Time and content of the last deposition."""
-        self.suspicions = self.deposals = self.cuts = 0
+        self.suspicions = self.deposals = self.cuts = self.promotions = 0
         self.silent_suspicions = self.silent_deposals = 0
         """Those caused by silence, included above."""
         self.forgives_losses = False
@@ -177,6 +177,7 @@ class Checker:
                 promises.lacking.discard(broker)
         for broker in sorted(set(now.eligible) - set(now.unclean)):
             self._has_all(index, broker, "is eligible")
+        self._have_history(index, now)
         gone = set(before.members if before is not None else ()) - set(now.members)
         for broker in gone & self.assignments.may_take_back(index):
             promises.taken_back[broker] = frozenset(self.replicas[broker, index].keys)
@@ -187,6 +188,13 @@ class Checker:
             self._cut((), [index])
         if len(now.isr) >= self._options.minimum(index):
             promises.taken_back.clear()
+
+    def _have_history(self, index: int, now: znodes.Leadership) -> None:
+        """No member lacks records from its log's start that were not to be deleted."""
+        for broker in now.members:
+            extent = self.replicas[broker, index].extent
+            if extent is not None and extent[0] > self.partitions[index].deleted_below:
+                self._violated(f"t-{index}: broker {broker} begins at {extent[0]}, and {now}")
 
     def _eligible(
         self, index: int, partition_epoch: int
@@ -310,6 +318,16 @@ class Checker:
             )
         life.controller_epoch_seen = controller_epoch
 
+    def deletes(self, index: int, offset: int) -> None:
+        """Records below the offset are about to be deleted."""
+        self._heap.note(f"t-{index} is to begin at {offset}")
+        self.partitions[index].delete_below(offset)
+
+    def promotes(self, index: int, offset: int) -> None:
+        """The same, since partial replicas begin there and nobody is known to need what goes."""
+        self.promotions += 1
+        self.deletes(index, offset)
+
     # --- the logs --------------------------------------------------------------------------------
 
     def look(self, life: BrokerLife) -> None:
@@ -330,7 +348,7 @@ class Checker:
 
     def _look_at_log(self, life: BrokerLife, index: int, replica: Replica) -> None:
         found = life.sim.batches("t", index)
-        old = replica.batches
+        old = self._kept(life, index, replica)
         same = len(old)
         if found[:same] != old:
             same = next(i for i, (a, b) in enumerate(zip_longest(old, found)) if a != b)
@@ -355,6 +373,17 @@ class Checker:
                 if promised.get(batch.base) == batch and batch.key not in replica.keys:
                     self._lost(index, life.broker.id, batch, "cuts off")
 
+    def _kept(self, life: BrokerLife, index: int, replica: Replica) -> list[Batch]:
+        """What the log had and was not deleted from its start."""
+        start = replica.extent[0] if replica.extent is not None else 0
+        gone = [batch for batch in replica.batches if batch.last < start]
+        promised = self.partitions[index].by_base
+        for batch in gone:
+            replica.keys.discard(batch.key)
+            if self._is_member(index, life.broker.id) and promised.get(batch.base) == batch:
+                self._lost(index, life.broker.id, batch, "deletes")
+        return replica.batches[len(gone) :]
+
     def _deleted(self, life: BrokerLife, index: int, replica: Replica) -> None:
         """A replica that was deleted returns empty."""
         self._heap.note(f"{life.process.name} t-{index} is deleted")
@@ -374,7 +403,8 @@ class Checker:
         content = (batch.last, batch.crc)
         if self._content[index].setdefault(key, content) != content:
             self._violated(f"{name}: two different batches at (offset, epoch) {key}")
-        if self._before[index].setdefault(key, before) != before:
+        is_first = before is None and batch.base > 0
+        if not is_first and self._before[index].setdefault(key, before) != before:
             self._violated(
                 f"{name}: logs differ before {key}: {before} here, {self._before[index][key]} "
                 "elsewhere"
@@ -395,6 +425,9 @@ class Checker:
         if mark < before:
             self._violated(f"{name}: high watermark falls from {before} to {mark}")
         promises.marks[life.process.name, epoch] = mark
+        start = view[2][0]
+        if start > promises.deleted_below:
+            self._violated(f"{name} leads, and begins at {start}, not {promises.deleted_below}")
         if mark > durable_end:
             self._violated(f"{name}: high watermark {mark} is above the durable end {durable_end}")
         if mark > before and epoch > promises.unclean_epoch:
@@ -406,7 +439,7 @@ class Checker:
             if batch.last >= mark:
                 continue
             known = promises.by_base.get(batch.base)
-            if known == batch:
+            if known == batch or promises.is_deleted(batch):
                 break
             if known is not None and not self.forgives_losses:
                 self._violated(f"t-{index}: {batch.key} is shown, and {known.key} was")
@@ -431,6 +464,8 @@ class Checker:
             return
         last, _ = self._content[index][key]
         batch = Batch(base, last, key[1], crc)
+        if self.partitions[index].is_deleted(batch):
+            return
         known = self.partitions[index].by_base.get(base)
         if known != batch and batch.epoch <= self.partitions[index].cut_epoch:
             return  # lost with the power before the answer reached the client
@@ -452,6 +487,8 @@ class Checker:
         if known is None or (known.epoch, known.crc) != (epoch, crc):
             if epoch <= self.partitions[index].cut_epoch:
                 return False
+            if base < self.partitions[index].deleted_below:
+                return True
             self._violated(f"t-{index}: ({base}, {epoch}) was read, and {known} was shown there")
         self.read += 1
         return True
@@ -524,6 +561,8 @@ class Checker:
             if set(state.isr) != set(brokers) or state.eligible:
                 return f"t-{index} has {state.isr} in sync, and {state.eligible} eligible"
             logs = [self.replicas[broker, index].batches for broker in brokers]
+            first = max(log[0].base for log in logs) if all(logs) else 0
+            logs = [[batch for batch in log if batch.base >= first] for log in logs]
             if any(log != logs[0] for log in logs):
                 return f"t-{index} has different logs"
             life = self._cluster.brokers[state.leader].life

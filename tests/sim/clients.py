@@ -160,6 +160,9 @@ class Producer(Caller):
 class Consumer(Caller):
     """Reads on, knows its leader's epoch and never returns to an older one (KIP-320)."""
 
+    max_bytes = 1 << 20
+    """Of an answer; at least one batch comes."""
+
     def __init__(self, world: World, name: int, index: int, until_us: int) -> None:
         super().__init__(world)
         self._name = name
@@ -188,7 +191,16 @@ class Consumer(Caller):
                 [
                     wire.string(TOPIC)
                     + wire.array(
-                        [struct.pack(">iiqqi", self._index, self._epoch, self._offset, -1, 1 << 20)]
+                        [
+                            struct.pack(
+                                ">iiqqi",
+                                self._index,
+                                self._epoch,
+                                self._offset,
+                                -1,
+                                self.max_bytes,
+                            )
+                        ]
                     )
                 ]
             )
@@ -208,7 +220,10 @@ class Consumer(Caller):
             reader.take(4 + 4)
             records = reader.blob() or b""
             rewound = self.world.checker.rewound(self._index)
-            if error == OFFSET_OUT_OF_RANGE and rewound is not None:
+            deleted_below = self.world.checker.partitions[self._index].deleted_below
+            if error == OFFSET_OUT_OF_RANGE and self._offset < deleted_below:
+                self._offset = deleted_below
+            elif error == OFFSET_OUT_OF_RANGE and rewound is not None:
                 self._offset = min(self._offset, rewound)
             elif error == OFFSET_OUT_OF_RANGE:
                 name = f"consumer {self._name}"

@@ -6,17 +6,24 @@ the control plane replace a function during a run.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, NamedTuple
 
+from pyrklog.cli.promotion import Commits, Promotion, Reader, objections
 from pyrklog.cluster.assignment import PartitionAssignment
 from pyrklog.cluster.metadata import Metadata
-from pyrklog.cluster.requests import IsrChange, LogEnd, UpdateMetadataRequest
+from pyrklog.cluster.requests import (
+    IsrChange,
+    LogEnd,
+    TopicPartition,
+    UpdateMetadataRequest,
+)
 from pyrklog.controller import (
     driver,
     eligible_leader_replicas,
     leader_election,
+    partitions,
     store_effects,
     store_writes,
     suspects,
@@ -25,8 +32,11 @@ from pyrklog.controller import (
 from pyrklog.controller.driver import ControllerDriver
 from pyrklog.controller.effects import Effect, ReadUnclean, Snapshot, StateWrite, Steps
 from pyrklog.controller.eligible_leader_replicas import EligibleReplicas
+from pyrklog.controller.invariants import check_leadership
 from pyrklog.controller.isr_changes import IsrChanges
 from pyrklog.controller.leader_election import Candidates
+from pyrklog.controller.partial_replicas import PartialReplicas
+from pyrklog.controller.partitions import PartitionChanges
 from pyrklog.controller.reassignment import Reassignments
 from pyrklog.controller.state import Partition, Topic
 from pyrklog.controller.takeover import challenger, evidence
@@ -41,12 +51,16 @@ from pyrklog.peers.connection import PeerError
 from pyrklog.peers.witnesses import Witnesses
 from pyrklog.replication.machine import UNKNOWN_BROKER_EPOCH, Replicas
 from tests.sim import injected_transaction_faults as of_transactions
+from tests.sim import promotion_faults
 from tests.sim.injected_transaction_faults import replaced
 from tests.sim.settings import Settings, with_transactions
 
 SWITCHES = (
     "loses_power",
     "moves",
+    "expands",
+    "fills",
+    "promotes",
     "cuts_power",
     "makes_topics",
     "changes_minimum",
@@ -293,6 +307,68 @@ def the_switch_is_remembered() -> Iterator[None]:
         yield
 
 
+@contextmanager
+def partial_replicas_are_forgotten() -> Iterator[None]:
+    """A new controller takes all entries of partial replicas for void, as one of Apache's would."""
+    take = PartialReplicas.take
+
+    def forget(self: PartialReplicas, found: Mapping[TopicPartition, tuple[int, ...]]) -> Steps:
+        yield from take(self, found)
+        for key in found:
+            partition = self._state.partition(key)
+            if partition is not None:
+                partition.partial = ()
+
+    with replaced(PartialReplicas, "take", forget):
+        yield
+
+
+@contextmanager
+def partial_replicas_lead() -> Iterator[None]:
+    """Elections count all replicas that are being added as in sync."""
+
+    def lenient(
+        key: TopicPartition,
+        replicas: Sequence[int],
+        before: Leadership | None,
+        after: Leadership,
+        _partial: Collection[int] = (),
+    ) -> None:
+        check_leadership(key, replicas, before, after)
+
+    def candidates(
+        self: PartitionChanges, partition: Partition, unclean: frozenset[str]
+    ) -> Candidates:
+        found = right(self, partition, unclean)
+        isr = tuple(dict.fromkeys((*found.current.isr, *partition.partial)))
+        live = self._state.live_replicas(partition)
+        return found._replace(live=live, current=found.current._replace(isr=isr))
+
+    right = PartitionChanges._candidates
+    with (
+        replaced(partitions, "check_leadership", lenient),
+        replaced(PartitionChanges, "_candidates", candidates),
+    ):
+        yield
+
+
+@contextmanager
+def commits_alone_are_trusted() -> Iterator[None]:
+    """A promotion believes a commit of before the window, whatever was fetched since."""
+    right = objections
+
+    def trusting(
+        one: Promotion,
+        policy: Collection[str] | None,
+        groups: Mapping[str, Commits],
+        _readers: Iterable[Reader],
+    ) -> list[str]:
+        return right(one, policy, groups, ())
+
+    with replaced(promotion_faults, "objections", trusting):
+        yield
+
+
 BUGS = {
     "truncation to the high watermark": Injected(("truncate_to_high_watermark",)),
     "ISR expansion before the epoch start": Injected(("join_before_epoch_start",)),
@@ -350,6 +426,22 @@ BUGS = {
     ),
     "a time-out leaves the producer's epoch": Injected(
         (), of_transactions.time_out_without_a_fence, needs=("transactions",)
+    ),
+    "a partial replica joins the ISR before it is whole": Injected(
+        ("join_partial",), needs=("moves", "expands")
+    ),
+    "a partial replica that nobody lists keeps its log": Injected(
+        ("keep_unlisted",), partial_replicas_are_forgotten, needs=("moves", "expands")
+    ),
+    "a partial replica leads": Injected((), partial_replicas_lead, needs=("moves", "expands")),
+    "a gap is left between a back-fill and what follows": Injected(
+        ("fill_leaves_gap",), needs=("moves", "expands", "fills")
+    ),
+    "a back-fill takes records of a truncated epoch": Injected(
+        ("fill_truncated_epoch",), needs=("moves", "expands", "fills")
+    ),
+    "a promotion by a group's stale commit": Injected(
+        (), commits_alone_are_trusted, needs=("moves", "expands", "promotes")
     ),
     "a former coordinator's marker is written": Injected(
         ("accept_any_coordinator_epoch",), needs=("transactions",)

@@ -126,7 +126,7 @@ class Life(BrokerLife):
         self.checker = checker
         self._exited = exited
         self._ends = ends
-        self._config = _config(broker.id)
+        self._config = _config(broker.id, fills=self.cluster.settings.fills)
         settings = plane_settings(self._config, broker.id, "simulation")
         core().set_now_ms(cluster.heap.now_ms)
         self.sim: Any = core().SimPlane(self._with_cache(settings), broker.volume.disk)
@@ -449,7 +449,7 @@ class Life(BrokerLife):
 
 
 @cache
-def _config(broker: int) -> BrokerConfig:
+def _config(broker: int, *, fills: bool) -> BrokerConfig:
     return load_config(
         flags={
             "broker.id": str(broker),
@@ -462,6 +462,8 @@ def _config(broker: int) -> BrokerConfig:
             "pyrklog.unwritten.max.bytes": "65536",
             "replica.lag.time.max.ms": "1500",
             "replica.socket.timeout.ms": "3000",
+            "pyrklog.expansion.rate": "100000" if fills else "0",
+            "pyrklog.expansion.window.ms": "1000",
             "controller.socket.timeout.ms": "3000",
             "transaction.abort.timed.out.transaction.cleanup.interval.ms": "500",
         }

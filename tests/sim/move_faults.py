@@ -55,17 +55,17 @@ def draw_moves(seed: int, settings: Settings, from_us: int, until_us: int) -> li
             lasts_us = int(DEAD_US_MAX * dice.random() ** 2)
             actions.append(Action(at_us, kind, (), lasts_us))
         else:
-            targets = () if kind == CANCEL else _targets(dice, settings)
+            targets = () if kind == CANCEL else draw_targets(dice, settings)
             actions.append(Action(at_us, kind, (index, *targets)))
 
 
-def _targets(dice: random.Random, settings: Settings) -> tuple[int, ...]:
+def draw_targets(dice: random.Random, settings: Settings) -> tuple[int, ...]:
     least = max(settings.min_insync_replicas, 1)
     count = dice.randint(least, min(least + 1, len(settings.brokers)))
     return tuple(dice.sample(list(settings.brokers), count))
 
 
-def _ask(world: World, index: int, targets: Targets) -> None:
+def ask(world: World, index: int, targets: Targets, *, at_end: bool = False) -> None:
     """Asks the controller; tries again a little later if there is none."""
     attempts = ATTEMPTS
 
@@ -75,17 +75,19 @@ def _ask(world: World, index: int, targets: Targets) -> None:
         leading = [life for life in world.live() if life.controller and life.controller.leads]
         if leading:
             life = world.heap.dice("administrator").choice(leading)
-            world.scheduler.run_in(life.process, _alter, world, life, index, targets)
+            world.scheduler.run_in(life.process, _alter, world, life, index, targets, at_end)
         elif attempts:
             world.heap.after(ATTEMPT_EACH_US, None, attempt)
 
     attempt()
 
 
-async def _alter(world: World, life: BrokerLife, index: int, targets: Targets) -> None:
+async def _alter(
+    world: World, life: BrokerLife, index: int, targets: Targets, at_end: bool
+) -> None:
     api: Any = ALTER_PARTITION_REASSIGNMENTS
     wanted = None if targets is None else list(targets)
-    asked = ReassignableTopic(TOPIC, [ReassignablePartition(index, wanted)])
+    asked = ReassignableTopic(TOPIC, [ReassignablePartition(index, wanted, at_end)])
     request = AlterPartitionReassignmentsRequest(topics=[asked])
     assignments = world.checker.assignments
     since = assignments.asks(index, targets)
@@ -99,11 +101,11 @@ async def _alter(world: World, life: BrokerLife, index: int, targets: Targets) -
 
 
 def _move(world: World, index: int, *targets: int) -> None:
-    _ask(world, index, targets)
+    ask(world, index, targets)
 
 
 def _cancel(world: World, index: int) -> None:
-    _ask(world, index, None)
+    ask(world, index, None)
 
 
 def _move_by_znode(world: World, index: int, *targets: int) -> None:

@@ -38,10 +38,24 @@ class Replica:
         """False from a power loss to the next read."""
 
 
+class Fetched(NamedTuple):
+    """By the member of a group, and answered."""
+
+    broker: int
+    offset: int
+    asked_us: int
+    answered_us: int
+
+
 class Promises:
     def __init__(self, minimum: int) -> None:
         self.by_base: dict[int, Batch] = {}
         self.shown_end = 0
+        self.deleted_below = 0
+        """Records below were to be deleted, so that nothing is promised of them."""
+        self.committed = -1
+        """By the group."""
+        self.fetched: list[Fetched] = []
         self.leaders: dict[int, int] = {}
         """Leader epoch -> its leader."""
         self.marks: dict[tuple[str, int], int] = {}
@@ -59,3 +73,12 @@ class Promises:
         """The leader epoch before the last unclean election: what it shows is not promised."""
         self.floor = minimum
         """On how many brokers each promise is (``Options.promised``)."""
+
+    def delete_below(self, offset: int) -> None:
+        self.deleted_below = max(self.deleted_below, offset)
+        gone = [base for base, batch in self.by_base.items() if self.is_deleted(batch)]
+        for base in gone:
+            del self.by_base[base]
+
+    def is_deleted(self, batch: Batch) -> bool:
+        return batch.last < self.deleted_below

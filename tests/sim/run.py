@@ -12,21 +12,31 @@ from typing import NamedTuple
 from tests.sim.clients import Consumer, Producer
 from tests.sim.cluster import Violation
 from tests.sim.coordinator_faults import draw_coordinators
+from tests.sim.expansion_faults import delete_records, draw_expansions
 from tests.sim.faults import Action, draw, draw_cut, heal_everything, schedule
 from tests.sim.move_faults import draw_moves
 from tests.sim.option_faults import draw_minimums, draw_unclean
+from tests.sim.promotion_faults import Member, draw_promotions
 from tests.sim.settings import Settings, with_transactions, without_losses
 from tests.sim.topic_faults import draw_topics
 from tests.sim.transactions.load import TransactionalLoad
 from tests.sim.volume_faults import draw_ends, draw_hangs
 from tests.sim.world import World
 
+MEMBERS_FROM = 100
+"""Numbers of clients."""
 CALM_US = 1_500_000
 FAULTS_UNTIL_US = 15_000_000
 WHOLE_AFTER_US = 60_000_000
 LOOK_US = 500_000
 MINIMUM_SHARE, UNCLEAN_SHARE, HANG_SHARE, CACHE_SHARE = 0.25, 0.2, 0.25, 0.25
 """Shares of seeds."""
+EXPAND_SHARE = 0.4
+"""Share of the seeds with moves."""
+FILL_SHARE = 0.6
+"""Of those, with back-fills."""
+PROMOTE_SHARE = 0.5
+"""The same, with early promotions."""
 TRANSACTION_SHARE = 0.2
 """Share of the seeds in which nothing promised may be lost."""
 TRANSACTION_FAULT_SHARE = 0.4
@@ -50,6 +60,7 @@ class Outcome(NamedTuple):
     """Suspicions and depositions by silence, included above."""
     committed: int
     """Transactions that clients know to be committed."""
+    promotions: int
 
     @property
     def digest(self) -> str:
@@ -67,6 +78,8 @@ def script_of(seed: int, settings: Settings) -> list[Action]:
         script += draw_cut(seed, settings.brokers, CALM_US, FAULTS_UNTIL_US)
     drawn = {
         draw_moves: settings.moves,
+        draw_expansions: settings.expands,
+        draw_promotions: settings.promotes,
         draw_topics: settings.makes_topics,
         draw_minimums: settings.changes_minimum,
         draw_unclean: settings.allows_unclean,
@@ -113,8 +126,12 @@ def plain_settings_of(seed: int) -> Settings:
     if allows_unclean and dice.random() < SMALL_MINIMUM_SHARE:
         # no replica outside the ISR is eligible
         settings = settings._replace(min_insync_replicas=1)
+    expands = moves and random.Random(f"{seed}/expands").random() < EXPAND_SHARE
     return settings._replace(
         moves=moves,
+        expands=expands,
+        fills=random.Random(f"{seed}/fills").random() < FILL_SHARE,
+        promotes=expands and random.Random(f"{seed}/promotes").random() < PROMOTE_SHARE,
         makes_topics=round_ % 4 == 3,
         cuts_power=cuts_power,
         changes_minimum=dice.random() < MINIMUM_SHARE,
@@ -156,6 +173,7 @@ def run(
         checker.deposals,
         checker.silent_suspicions + checker.silent_deposals,
         committed,
+        checker.promotions,
     )
 
 
@@ -169,6 +187,8 @@ def _play(world: World, settings: Settings, script: Sequence[Action]) -> int:
         if not settings.transactions:
             Producer(world, 2 * index + 1, index, end_us)
         Consumer(world, index, index, end_us)
+        if settings.promotes:
+            Member(world, MEMBERS_FROM + index, index, end_us)
     load = TransactionalLoad(world, end_us) if settings.transactions else None
     schedule(world, script)
     world.network.is_stormy = bool(script)
@@ -179,6 +199,11 @@ def _play(world: World, settings: Settings, script: Sequence[Action]) -> int:
     while (unsettled := _unsettled(world, load)) is not None:
         if world.heap.now_us >= deadline_us:
             world.violated(f"it does not heal: {unsettled}")
+        if settings.expands and (not settings.fills or "different logs" in unsettled):
+            # As retention does: partial replicas become whole, and moves end. A follower that knew
+            # of deletions which its leader has forgotten in a crash begins later than it.
+            for index in settings.partitions:
+                delete_records(world, index)
         world.run_until(world.heap.now_us + LOOK_US)
         # Starts processes that exited or were killed late.
         heal_everything(world)

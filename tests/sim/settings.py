@@ -24,6 +24,12 @@ class Settings(NamedTuple):
     cuts_power: bool = False
     """Several machines lose power at once, beyond what is survivable."""
     moves: bool = False
+    expands: bool = False
+    """Some moves let new replicas begin at their leaders' ends. Records are deleted."""
+    fills: bool = False
+    """What such replicas lack is back-filled."""
+    promotes: bool = False
+    """Such replicas are promoted early. Members of groups read again, and commit."""
     makes_topics: bool = False
     changes_minimum: bool = False
     allows_unclean: bool = False
@@ -41,7 +47,13 @@ class Settings(NamedTuple):
 def without_losses(settings: Settings) -> Settings:
     """The same without what may lose promised records."""
     return settings._replace(
-        moves=False, cuts_power=False, changes_minimum=False, allows_unclean=False
+        moves=False,
+        expands=False,
+        fills=False,
+        promotes=False,
+        cuts_power=False,
+        changes_minimum=False,
+        allows_unclean=False,
     )
 
 

@@ -18,6 +18,7 @@ SEEDS_TO_FIND_MAX = 1_000
 
 # First seeds of searches, close to a find. FIND_FROM_ZERO searches from 0.
 BEGIN_AT = {
+    "a back-fill takes records of a truncated epoch": 320,
     "a former coordinator's marker is written": 25,
     "a marker is written before its decision is replicated": 18,
     "a marker leaves the guard of a first batch": 70,

@@ -13,9 +13,12 @@ from pyrklog.protocol.reassignments import (
 from tests.support.raw_client import RawClient
 
 
-def move(controller: str, topic: str, replicas: Sequence[int] | None) -> None:
-    """Requests a move of partition 0 (None cancels) and checks that it is accepted."""
-    partition = ReassignablePartition(0, None if replicas is None else list(replicas))
+def move(
+    controller: str, topic: str, replicas: Sequence[int] | None, *, at_end: bool = False
+) -> None:
+    """Requests a move of partition 0 (None cancels) and checks that it is accepted. ``at_end``: new
+    replicas start at their leader's end."""
+    partition = ReassignablePartition(0, None if replicas is None else list(replicas), at_end)
     request = AlterPartitionReassignmentsRequest(topics=[ReassignableTopic(topic, [partition])])
     with RawClient(controller) as raw:
         response = raw.ask(ALTER_PARTITION_REASSIGNMENTS, 0, request)

@@ -156,13 +156,19 @@ CLUSTER: Mapping[Problem, Explanation] = {
         ("`pyrklog cluster brokers` lists those that are alive",),
     ),
     Problem.REASSIGNMENT_REFUSED: Explanation(
-        "The controller does not begin the reassignment, or does not cancel it.",
+        "The reassignment of a partition is not begun, or not cancelled: by the controller, or by "
+        "the command because somebody else has changed the partition.",
         (
             "a broker of the plan is down",
+            "another plan moves the partition, or has moved it since this one began",
+            "a plan that is undone would leave fewer replicas than min.insync.replicas",
             "nothing is being moved that could be cancelled",
             "the topic is being deleted",
         ),
-        ("`pyrklog cluster reassign status` shows what is moving; make the plan anew",),
+        (
+            "`pyrklog cluster reassign status` shows what is moving; make the plan anew",
+            "`apply --additional` gives new targets to what another plan moves",
+        ),
     ),
     Problem.REPLICAS_DO_NOT_FIT: Explanation(
         "Each replica of a partition is on another broker, and there are fewer brokers than "
@@ -174,6 +180,38 @@ CLUSTER: Mapping[Problem, Explanation] = {
         "Partitions have no leader, so that nothing can be written to them or read from them.",
         ("brokers are down", "the topic was just made, and the controller is behind"),
         ("`pyrklog cluster health` names the partitions and why",),
+    ),
+    Problem.PROMOTION_REFUSED: Explanation(
+        "`pyrklog cluster expand --promote` deletes what new replicas lack, and somebody may still "
+        "read that, or it is not known that nobody does. Nothing was deleted of this partition.",
+        (
+            "a group has committed an offset that would be deleted",
+            "a consumer has fetched such a record within `pyrklog.expansion.window.ms`",
+            "a broker has started, or a leader was elected, within that time",
+            "the topic is compacted",
+        ),
+        (
+            "wait: back-fill or retention make the replicas whole, too",
+            "`--without-group G` passes over a group that nobody is in",
+            "`pyrklog group seek` moves a group that needs no old records",
+        ),
+    ),
+    Problem.WOULD_BREAK_A_MINIMUM: Explanation(
+        "A broker is to be emptied or replaced, and a partition would have fewer replicas, fewer "
+        "racks or less room than it needs. Nothing was changed.",
+        (
+            "too few other brokers: each replica of a partition is on another one",
+            "the other brokers' disks would be fuller than 90 %",
+            "the broker is the last one of its rack",
+            "the partition has no leader, so nothing can be copied",
+            "another replica of the partition is on a broker that is down",
+        ),
+        (
+            "add a broker, or space",
+            "`pyrklog cluster reassign plan --rf N` lowers the number of replicas",
+            "--no-rack-aware accepts fewer racks",
+            "`pyrklog cluster health` tells why a partition has no leader",
+        ),
     ),
 }
 MIRROR: Mapping[Problem, Explanation] = {

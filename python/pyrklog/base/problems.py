@@ -105,9 +105,11 @@ class Problem(Enum):
     # --- cluster ---
     NOT_AS_PLANNED = (76, Exit.DIFFERS, "replicas are not where the plan wants them")
     BROKER_NOT_FOUND = (77, Exit.NOT_FOUND, "no such broker is alive")
-    REASSIGNMENT_REFUSED = (78, Exit.FAILED, "the controller refuses a reassignment")
+    REASSIGNMENT_REFUSED = (78, Exit.FAILED, "a reassignment is refused")
     REPLICAS_DO_NOT_FIT = (79, Exit.USAGE, "the replicas do not fit on the brokers")
     NO_LEADER = (80, Exit.TIMED_OUT, "partitions have no leader")
+    PROMOTION_REFUSED = (86, Exit.DIFFERS, "new replicas cannot be promoted early")
+    WOULD_BREAK_A_MINIMUM = (92, Exit.FAILED, "replicas cannot leave a broker")
 
     # --- mirror and redrive ---
     MIRROR_STOPPED = (81, Exit.FAILED, "the mirror cannot go on")

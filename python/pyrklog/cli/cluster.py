@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from pyrklog.base.problems import Problem
-from pyrklog.cli import reassign, txns
+from pyrklog.cli import cluster_drain, cluster_expand, reassign, txns
 from pyrklog.cli.admin_common import connect, say, show
 from pyrklog.cli.durations import parse_seconds
 from pyrklog.cli.failures import CliError, Exit, tell
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from pyrklog.observability.health_rules import ClusterState, Reason
 
 app = command_group(
-    "See how a cluster is, whether a broker may restart; elect leaders, move partitions, end "
-    "transactions."
+    "See how a cluster is, whether a broker may restart; elect leaders, move partitions, empty "
+    "brokers, end transactions."
 )
 app.add_typer(reassign.app, name="reassign")
 app.add_typer(txns.app, name="txns")
@@ -274,3 +274,8 @@ def elect_leaders(
         say(options, "no leader needs to change")
     if done.code:
         raise typer.Exit(done.code)
+
+
+command(app, "drain", *CONNECTION, "quiet")(cluster_drain.drain)
+command(app, "replace", *CONNECTION, "quiet")(cluster_drain.replace)
+command(app, "expand", *CONNECTION, "quiet")(cluster_expand.expand)

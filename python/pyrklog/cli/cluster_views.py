@@ -76,7 +76,7 @@ def read_plain_state(
         )
         state = with_reassignments(state, timeout_s)
     asked = topics_of(state, matters)
-    limits = _min_insync(view.address, asked, _timeout_s(settings)) if asked else {}
+    limits = min_insync_of(view.address, asked, _timeout_s(settings)) if asked else {}
     return with_limits(state, limits)
 
 
@@ -244,7 +244,7 @@ def with_limits(state: ClusterState, limits: Mapping[str, int]) -> ClusterState:
     return replace(state, partitions=partitions)
 
 
-def _min_insync(address: Address, topics: Sequence[str], timeout_s: float) -> dict[str, int]:
+def min_insync_of(address: Address, topics: Sequence[str], timeout_s: float) -> dict[str, int]:
     request = DescribeConfigsRequest(
         [DescribeConfigsResource(_TOPIC, name, [MIN_INSYNC]) for name in topics]
     )

@@ -57,8 +57,8 @@ LAZY: Mapping[str, Lazy] = {
     "arena": _of_cli("arena", "Look after block caches that brokers left in shared memory."),
     "cluster": _of_cli(
         "cluster",
-        "See how a cluster is, whether a broker may restart; elect leaders, move partitions, end "
-        "transactions.",
+        "See how a cluster is, whether a broker may restart; elect leaders, move partitions, empty "
+        "brokers, end transactions.",
     ),
     "mirror": _of_cli(
         "mirror", "Copy topics of one cluster to another, exactly once; show how far it is."

@@ -45,12 +45,14 @@ def columns(text: str) -> tuple[Column, ...]:
 
 @dataclass(frozen=True)
 class Listing:
-    """A command's list. ``schema`` is ``name/version``; items hold JSON's types only."""
+    """A command's list. ``schema`` is ``name/version``; items hold JSON's types only. ``summary``
+    tells of all of them together; only ``json`` and ``yaml`` have it."""
 
     schema: str
     columns: Sequence[Column]
     items: Sequence[Item]
     cluster_id: str | None = None
+    summary: Mapping[str, Any] | None = None
 
 
 def print_listing(listing: Listing, output: OutputFormat) -> None:
@@ -85,10 +87,12 @@ def as_json(value: Any, *, indent: int | None = None) -> str:
 
 
 def envelope(listing: Listing) -> dict[str, Any]:
+    summary = {} if listing.summary is None else {"summary": dict(listing.summary)}
     return {
         "schema": listing.schema,
         "cluster_id": listing.cluster_id,
         "at": datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+        **summary,
         "items": list(listing.items),
     }
 

@@ -49,6 +49,8 @@ _CHANGES_WITH = {
 }
 """Commands that read unless this argument, shown so, is given: the throttle of a plan that is done
 goes, a group's member commits offsets."""
+_READS_WITH = {"cluster expand": "status"}
+"""Commands that change a cluster unless this argument is given."""
 
 
 def is_changing(command: str, arguments: Mapping[str, Any]) -> bool:
@@ -56,7 +58,7 @@ def is_changing(command: str, arguments: Mapping[str, Any]) -> bool:
     if arguments.get("dry_run"):
         return False
     if command not in READING:
-        return True
+        return not arguments.get(_READS_WITH.get(command, ""))
     decisive, _ = _CHANGES_WITH.get(command, (None, ""))
     return decisive is not None and bool(arguments.get(decisive))
 

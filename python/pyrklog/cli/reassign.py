@@ -1,17 +1,15 @@
 """``pyrklog cluster reassign``: plan, apply, status, cancel; on any Kafka cluster (KIP-455)."""
 
 import sys
-import time
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 import typer
 
 from pyrklog.base.problems import Problem
 from pyrklog.cli.admin_common import connect, say, show
-from pyrklog.cli.deeds import is_document, telling
-from pyrklog.cli.failures import CliError, Exit, exit_with, missing_partition, tell, unread
+from pyrklog.cli.deeds import telling
+from pyrklog.cli.failures import CliError, Exit, unread
 from pyrklog.cli.options import (
     CONNECTION,
     OnlySaid,
@@ -24,19 +22,13 @@ from pyrklog.cli.options import (
     option,
 )
 
-if TYPE_CHECKING:
-    from pyrklog.cli.connection import PartitionKey
-    from pyrklog.cli.output import Listing
-    from pyrklog.cli.reassign_cluster import ReassignmentAdmin
-    from pyrklog.cli.reassign_plan import Placement
-
 app = command_group(
     "Move partitions to other brokers. Plans are those of kafka-reassign-partitions."
 )
 
 DEFAULT_RATE = "50MB/s"
-WATCH_INTERVAL_S = 1.0
 STANDARD_INPUT = "-"
+_TABLES = (OutputFormat.TABLE, OutputFormat.WIDE)
 
 
 class Minimize(StrEnum):
@@ -50,7 +42,14 @@ def plan(
     topics_file: str | None = option(
         "-f, --topics-file FILE", "Kafka's topics-to-move JSON instead.", None
     ),
+    by: str | None = option(
+        "--by WHAT,...",
+        "What brokers are to have alike: bytes, rate, leaders, replicas; default: all.",
+        None,
+    ),
     brokers: str | None = option("--brokers N,...", "Where replicas may lie; default: all.", None),
+    add: str | None = option("--add N,...", "Only these brokers get replicas for balance.", None),
+    exclude: str | None = option("--exclude N,...", "These brokers give all replicas away.", None),
     replication_factor: int | None = option(
         "--rf", "Replicas of each partition; default: as many as now.", None, min=1
     ),
@@ -59,12 +58,24 @@ def plan(
         "--minimize", "bytes: move only what must move, balance nothing.", None
     ),
     rate: str = option("--rate RATE", "For the estimate of the time.", DEFAULT_RATE),
+    batch: str | None = option("--batch N|BYTES", "The same: so much at a time.", None),
+    explained: bool = option("--explain", "Say why each partition moves.", False),
+    write: str | None = option(
+        "--write FILE", "Write the plan there, and print what it does to each broker.", None
+    ),
+    output: Output = OutputFormat.TABLE,
 ) -> None:
     """Print a plan in Kafka's JSON, and on standard error what it costs. Changes nothing."""
-    from pyrklog.cli.reassign_cluster import ReassignmentAdmin
-    from pyrklog.cli.reassign_plan import cost, parse_rate, parse_topics, propose, render_plan
+    from pyrklog.cli.reassign_planning import Choice, Shown, print_plan
 
-    rate_bytes = parse_rate(rate)
+    names = _topics(topics, topics_file)
+    choice = Choice(by, brokers, add, exclude, replication_factor, rack_aware, minimize is not None)
+    print_plan(options, names, choice, Shown(rate, batch, explained, write, output))
+
+
+def _topics(topics: list[str] | None, topics_file: str | None) -> list[str]:
+    from pyrklog.cli.reassign_plan import parse_topics
+
     names = [name for text in topics or [] for name in text.split(",") if name]
     if topics_file is not None:
         names += parse_topics(_read(topics_file), topics_file)
@@ -72,105 +83,50 @@ def plan(
         raise CliError(
             Problem.ARGUMENT_MISSING, "no topic is named", "leave -t and -f out for all of them"
         )
-    cluster = ReassignmentAdmin(connect(options))
-    everything, _ = cluster.placement()
-    live = {one.broker_id: one.rack for one in cluster.describe().brokers}
-    allowed = _brokers(brokers, live)
-    _check_names(names, everything)
-    chosen = {place: now for place, now in everything.items() if not names or place[0] in names}
-    sizes = _largest(cluster.sizes())
-    proposed = propose(
-        chosen,
-        sizes,
-        allowed,
-        replication_factor=replication_factor,
-        racks=live if rack_aware else {},
-        balance=minimize is None,
-    )
-    changed = {place: now for place, now in proposed.items() if now != chosen[place]}
-    sys.stdout.write(render_plan(changed))
-    sys.stdout.flush()
-    if not options.quiet:
-        told = cost(everything, changed, sizes, live).line(rate_bytes)
-        typer.echo(f"{told} · nothing changed yet", err=True)
+    return names
 
 
 @command(app, "apply", *CONNECTION, "quiet")
-@telling
 def apply(
     options: Settings,
     file: str = argument("FILE", "A plan; - for standard input."),
     throttle: str | None = option(
-        "--throttle RATE",
+        "--throttle RATE|auto",
         "Copy no faster than this on each broker, such as 50MB/s; without a unit, bytes "
-        "a second. `status FILE` takes it away.",
+        "a second. auto: as fast as the brokers bear. `status FILE` takes it away.",
+        None,
+    ),
+    batch: str | None = option(
+        "--batch N|BYTES",
+        "So many partitions, or bytes (10GB), at a time; waits until the last ones move.",
         None,
     ),
     rollback: str | None = option(
         "--rollback FILE", "Write the plan that undoes this one there, first.", None
     ),
+    progress: str | None = option(
+        "--progress FILE", "Where to keep how it goes; default: FILE.progress.json.", None
+    ),
+    from_end: bool = option(
+        "--from-end",
+        "New replicas start at their leaders' ends, and join once they lack nothing; `cluster "
+        "expand` says more.",
+        False,
+    ),
+    additional: bool = option(
+        "--additional", "Give new targets to partitions that another plan moves.", False
+    ),
     watch: bool = option("-w, --watch", "Wait until nothing of it moves any more.", False),
     dry_run: OnlySaid = False,
+    output: Output = OutputFormat.TABLE,
 ) -> None:
-    """Begin the moves of a plan. Partitions that move already get new targets."""
-    from pyrklog.cli.reassign_cluster import ReassignmentAdmin
-    from pyrklog.cli.reassign_plan import amount, parse_plan, parse_throttle, render_plan
+    """Begin the moves of a plan, or go on with them. Refused, unless with --additional, while
+    partitions of it move to something else."""
+    from pyrklog.cli.reassign_apply import How, apply_plan
 
-    wanted = parse_plan(_read(file), file)
-    rate_bytes = None if throttle is None else parse_throttle(throttle)
-    cluster = ReassignmentAdmin(connect(options))
-    before, _ = cluster.placement()
-    _check_places(wanted, before)
-    if not wanted:
-        say(options, "nothing to do: the plan is empty")
-        return
-    if dry_run:
-        _say_only(cluster, options, before, wanted)
-        return
-    if rollback is not None:
-        undo = {place: before[place] for place in wanted}
-        try:
-            Path(rollback).write_text(render_plan(undo))
-        except OSError as error:
-            raise CliError(Problem.NOT_WRITTEN, f"{rollback}: {error.strerror}") from None
-    if rate_bytes is not None:
-        cluster.throttle(before, wanted, rate_bytes)
-        say(options, f"each broker copies at most {amount(rate_bytes)}/s")
-    results = cluster.alter(wanted)
-    codes = []
-    for place in wanted:
-        if results[place][0]:
-            codes.append(_report(place, *results[place]))
-            continue
-        codes.append(Exit.OK)
-        say(options, _arrow(place, before, wanted))
-    if watch and Exit.OK in codes:
-        _watch(cluster, options, set(wanted), None if is_document() else OutputFormat.TABLE)
-    if rate_bytes is not None and (watch or Exit.OK not in codes):
-        cluster.unthrottle({topic for topic, _ in wanted})
-    if watch and Exit.OK in codes:
-        codes.append(_conclude(cluster, options, wanted))
-    exit_with(codes)
-
-
-def _say_only(
-    cluster: "ReassignmentAdmin", options: Settings, before: "Placement", wanted: "Placement"
-) -> None:
-    live = {one.broker_id for one in cluster.describe().brokers}
-    codes = []
-    for place, replicas in wanted.items():
-        dead = [broker for broker in replicas if broker not in live]
-        if dead:
-            what = f"{_name(place)}: broker {_list(dead)} is not there"
-            tell(CliError(Problem.BROKER_NOT_FOUND, what))
-        else:
-            say(options, f"{_arrow(place, before, wanted)} (not done)")
-        codes.append(Exit.NOT_FOUND if dead else Exit.OK)
-    exit_with(codes)
-
-
-def _arrow(place: "PartitionKey", before: "Placement", wanted: "Placement") -> str:
-    return f"{_name(place)}: {_list(before[place])} -> {_list(wanted[place])}"
+    limits = (throttle, batch, rollback, progress)
+    how = How(file, *limits, from_end, additional, watch, dry_run, output)
+    apply_plan(options, _read(file), how)
 
 
 @command(app, "status", *CONNECTION, "quiet")
@@ -181,41 +137,62 @@ def status(
         "Only this plan; when it is done, its throttle goes. 8 where it was not kept.",
         None,
     ),
+    progress: str | None = option(
+        "--progress FILE", "Where `apply` has kept how it goes; default: FILE.progress.json.", None
+    ),
     watch: bool = option("-w, --watch", "Print it again until nothing moves.", False),
     output: Output = OutputFormat.TABLE,
 ) -> None:
-    """Show what moves, its progress, and (with -w) how long it takes."""
+    """Show what moves, its progress, and how long it takes; in the end how well that was
+    predicted."""
+    from pyrklog.cli import reassign_past, reassign_progress, reassign_record, reassign_run
     from pyrklog.cli.reassign_cluster import ReassignmentAdmin
-    from pyrklog.cli.reassign_plan import parse_plan
+    from pyrklog.cli.reassign_plan import parse_log_dirs, parse_plan
+    from pyrklog.cli.throttles import Throttles
 
-    wanted = None if file is None else parse_plan(_read(file), file)
-    cluster = ReassignmentAdmin(connect(options))
+    text = None if file is None else _read(file)
+    wanted = None if text is None or file is None else parse_plan(text, file)
+    directories = {} if text is None or file is None else parse_log_dirs(text, file)
+    path = reassign_record.path_of(file, progress)
+    record = None
+    if wanted is not None:
+        record = reassign_record.of_plan(reassign_record.load(path), wanted)
+    heard = reassign_run.heard(options, output)
+    connection = connect(options)
+    cluster = ReassignmentAdmin(connection)
     places = None if wanted is None else set(wanted)
+    cluster_id = cluster.placement()[1]
+    if record is not None and not reassign_record.is_of(record, cluster_id):
+        record = None
     if watch:
-        items = _watch(cluster, options, places, output)
+        moves = reassign_run.watch(cluster, options, places, output, cluster_id, record)
     else:
-        items = _progress(cluster, places)
-        show(_listing(items, cluster.placement()[1]), output)
-    if wanted is None or items:
+        moves = reassign_progress.read_moves(cluster, places, record)
+    is_over = wanted is not None and not moves.items
+    if is_over and record is not None:
+        now = reassign_run.settled(cluster, record.after)
+        if now.items() >= record.after.items():
+            record = reassign_run.finished(cluster, record, path, is_watched=False)
+    if not watch or (moves.whole is not None and output not in _TABLES):
+        show(reassign_progress.listing(moves, cluster_id, record), output)
+    if moves.whole is not None and record is not None and output in _TABLES:
+        say(options, reassign_progress.line(moves.whole, record))
+    throttles = Throttles(connection, cluster)
+    if wanted is None and not moves.items and throttles.named():
+        fix = "`pyrklog cluster reassign cancel --all` takes that away"
+        typer.echo(f"note: nothing moves, and replicas are throttled still; {fix}", err=True)
+    if wanted is None or not is_over:
         return
-    there = {topic for topic, _ in cluster.placement()[0]}
-    cluster.unthrottle({topic for topic, _ in wanted} & there)
-    if _conclude(cluster, options, wanted):
+    why = reassign_past.why_throttled(cluster, wanted, path, cluster_id)
+    if why is None:
+        throttles.end(wanted)
+        reassign_run.end_fills(throttles, record)
+    else:
+        typer.echo(f"note: {why}", err=True)
+    if watch:
+        reassign_run.wait_for_directories(cluster, heard, directories)
+    if reassign_run.conclude(cluster, heard, wanted, directories):
         raise typer.Exit(Exit.DIFFERS)
-
-
-def _conclude(cluster: "ReassignmentAdmin", options: Settings, wanted: "Placement") -> Exit:
-    after, _ = cluster.placement()
-    other = [place for place in wanted if after.get(place) != wanted[place]]
-    for place in other:
-        found = _list(after[place]) if place in after else "gone"
-        what = f"{_name(place)} is {found}, not {_list(wanted[place])}"
-        tell(CliError(Problem.NOT_AS_PLANNED, what))
-    if other:
-        return Exit.DIFFERS
-    count = "1 partition is" if len(wanted) == 1 else f"{len(wanted)} partitions are"
-    say(options, f"done: {count} where the plan wants them")
-    return Exit.OK
 
 
 @command(app, "cancel", *CONNECTION, "quiet")
@@ -224,40 +201,66 @@ def cancel(
     options: Settings,
     file: str | None = argument("[FILE]", "A plan.", None),
     everything: bool = option("--all", "Whatever moves.", False),
+    rollback: bool = option(
+        "--rollback", "Move what has moved back, too: replicas are as before `apply`.", False
+    ),
+    throttle: str | None = option(
+        "--throttle RATE|auto", "With --rollback: as of `apply`, for the way back.", None
+    ),
+    progress: str | None = option(
+        "--progress FILE", "Where `apply` has kept how it went; default: FILE.progress.json.", None
+    ),
+    watch: bool = option("-w, --watch", "With --rollback: wait until all is back.", False),
     dry_run: OnlySaid = False,
 ) -> None:
     """Cancel moves: the earlier replicas come back, and throttles go."""
-    from pyrklog.cli.reassign_cluster import ReassignmentAdmin
+    from pyrklog.cli import reassign_record
+    from pyrklog.cli.reassign_cancel import Back, cancel_moves
     from pyrklog.cli.reassign_plan import parse_plan
 
     if everything == (file is not None):
         raise CliError(Problem.ARGUMENT_MISSING, "a plan or --all says what to cancel")
-    named = None if file is None else set(parse_plan(_read(file), file))
-    cluster = ReassignmentAdmin(connect(options))
-    moving = cluster.moving()
-    chosen = [place for place in moving if named is None or place in named]
-    if dry_run:
-        say(options, *[f"{_name(place)}: would be cancelled" for place in chosen])
-        say(options, *([] if chosen else ["nothing moves"]))
-        return
-    # Remove throttles also if nothing moves any more: the plan may be done.
-    throttled = cluster.throttled_topics()
+    if rollback and file is None:
+        raise CliError(Problem.ARGUMENTS_DISAGREE, "--rollback needs the plan, not --all")
+    named = None if file is None else parse_plan(_read(file), file)
+    back = Back(file, progress, throttle, watch) if rollback and file is not None else None
+    earlier = None
     if named is not None:
-        throttled &= {topic for topic, _ in named}
-    if not chosen:
-        if throttled or named is not None:
-            cluster.unthrottle(throttled)
-        say(options, "nothing moves")
-        return
-    codes = []
-    for place, (code, why) in cluster.alter(dict.fromkeys(chosen)).items():
-        if code:
-            codes.append(_report(place, code, why))
-        else:
-            codes.append(Exit.OK)
-            say(options, f"{_name(place)}: cancelled")
-    cluster.unthrottle(throttled)
-    exit_with(codes)
+        kept = reassign_record.load(reassign_record.path_of(file, progress))
+        earlier = reassign_record.of_plan(kept, named)
+    cancel_moves(options, named, back, dry_run=dry_run, earlier=earlier)
+
+
+@command(app, "auto", *CONNECTION, "quiet")
+def auto(
+    options: Settings,
+    by: str | None = option("--by WHAT,...", "As of `plan`.", None),
+    over: float = option(
+        "--over SKEW", "Act if a broker has so many times the mean.", 1.2, min=1.05, max=1000.0
+    ),
+    persists: str = option("--for TIME", "Only if it has been so for so long.", "30m"),
+    every: str = option("--every TIME", "Look so often.", "1m"),
+    hours: str | None = option(
+        "--hours FROM-TO", "Move only then, by this machine's clock, such as 22-6.", None
+    ),
+    most: str = option("--most N|BYTES", "Move at most so much at a time.", "10GB"),
+    throttle: str = option("--throttle RATE|auto", "As of `apply`.", "auto"),
+    rounds: int = option("--rounds N", "End after so many looks; 0: never.", 0, min=0),
+    dry_run: OnlySaid = False,
+) -> None:
+    """Balance whenever a skew persists, until Ctrl-C; say why each partition moves."""
+    from pyrklog.balance.automatic import Watcher
+    from pyrklog.cli.durations import parse_seconds
+    from pyrklog.cli.reassign_auto import Rules, parse_hours, run_rounds
+    from pyrklog.cli.reassign_plan import check_throttle, parse_limit
+    from pyrklog.cli.reassign_planning import Choice, goals_of
+
+    check_throttle(throttle)
+    allowed = None if hours is None else parse_hours(hours)
+    watcher = Watcher(over, parse_seconds(persists, "--for"), allowed)
+    every_s, limit = max(1.0, parse_seconds(every, "--every")), parse_limit(most)
+    goals = goals_of(Choice(by))
+    run_rounds(options, Rules(goals, watcher, every_s, limit, throttle, rounds, dry_run))
 
 
 def _read(file: str) -> str:
@@ -269,125 +272,3 @@ def _read(file: str) -> str:
         raise unread(file, error, Problem.FILE_CONTENT) from None
     except UnicodeDecodeError:
         raise CliError(Problem.FILE_CONTENT, f"{file} is no text") from None
-
-
-def _brokers(text: str | None, live: "dict[int, str | None]") -> list[int]:
-    if text is None:
-        return sorted(live)
-    parts = [part.strip() for part in text.split(",")]
-    if not all(part.isascii() and part.isdecimal() for part in parts):
-        raise CliError(Problem.ARGUMENT_VALUE, f"--brokers takes numbers, not {text!r}")
-    dead = [part for part in parts if int(part) not in live]
-    if dead:
-        what = f"broker {','.join(dead)} is not there"
-        raise CliError(Problem.BROKER_NOT_FOUND, what, f"brokers alive: {_list(sorted(live))}")
-    return sorted({int(part) for part in parts})
-
-
-def _check_names(names: list[str], everything: "Placement") -> None:
-    from pyrklog.cli.connection import missing_topic
-
-    known = {topic for topic, _ in everything}
-    for name in names:
-        if name not in known:
-            raise missing_topic(name, sorted(known))
-
-
-def _check_places(wanted: "Placement", before: "Placement") -> None:
-    _check_names([topic for topic, _ in wanted], before)
-    for place in wanted:
-        if place not in before:
-            raise missing_partition(*place, sum(topic == place[0] for topic, _ in before))
-
-
-def _largest(sizes: Any) -> "dict[PartitionKey, int]":
-    """A partition's size is that of its largest replica."""
-    found: dict[PartitionKey, int] = {}
-    for (topic, index, _), size in sizes.items():
-        found[topic, index] = max(size, found.get((topic, index), 0))
-    return found
-
-
-def _progress(
-    cluster: "ReassignmentAdmin", places: "set[PartitionKey] | None"
-) -> list[dict[str, Any]]:
-    moving = cluster.moving()
-    chosen = [place for place in sorted(moving) if places is None or place in places]
-    # A broker that has just died stays listed for a moment: its replicas count as not copied.
-    sizes = cluster.sizes(without_silent=True) if chosen else {}
-    whole = _largest(sizes)
-    items = []
-    for place in chosen:
-        one = moving[place]
-        adding = one.adding_replicas
-        wanted = whole.get(place, 0) * len(adding)
-        there = sum(min(sizes.get((*place, b), 0), whole.get(place, 0)) for b in adding)
-        items.append(
-            {
-                "topic": place[0],
-                "partition": place[1],
-                "replicas": list(one.replicas),
-                "adding": list(adding),
-                "removing": list(one.removing_replicas),
-                "percent": int(100 * there / wanted) if wanted else 100,
-                "bytes_left": wanted - there,
-                "eta_s": None,
-            }
-        )
-    return items
-
-
-def _watch(
-    cluster: "ReassignmentAdmin",
-    options: Settings,
-    places: "set[PartitionKey] | None",
-    output: OutputFormat | None,
-) -> list[dict[str, Any]]:
-    """Prints moves (None: nothing) until none is left; returns the last list, which is empty."""
-
-    cluster_id = cluster.placement()[1]
-    before: dict[PartitionKey, int] = {}
-    seen_at = time.monotonic()
-    while True:
-        items = _progress(cluster, places)
-        now = time.monotonic()
-        for item in items:
-            place = item["topic"], item["partition"]
-            copied = before.get(place, item["bytes_left"]) - item["bytes_left"]
-            if copied > 0:
-                item["eta_s"] = round(item["bytes_left"] * (now - seen_at) / copied)
-        if items and output is not None and not options.quiet:
-            show(_listing(items, cluster_id), output)
-        if not items:
-            return items
-        before = {(item["topic"], item["partition"]): item["bytes_left"] for item in items}
-        seen_at = now
-        time.sleep(WATCH_INTERVAL_S)
-
-
-def _listing(items: list[dict[str, Any]], cluster_id: str | None) -> "Listing":
-    from pyrklog.cli.output import Listing, columns
-
-    shown = columns(
-        "topic, partition>, replicas*, adding, removing, percent> %, bytes_left> BYTES LEFT, "
-        "eta_s> ETA S"
-    )
-    return Listing("pyrklog.reassignments/1", shown, items, cluster_id)
-
-
-def _report(place: "PartitionKey", code: Any, why: str | None) -> Exit:
-    from pyrklog.protocol.errors import ErrorCode
-
-    is_unknown = code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    problem = Problem.PARTITION_NOT_FOUND if is_unknown else Problem.REASSIGNMENT_REFUSED
-    refused = CliError(problem, f"{_name(place)}: {why or code.name}")
-    tell(refused)
-    return refused.code
-
-
-def _name(place: "PartitionKey") -> str:
-    return f"{place[0]}-{place[1]}"
-
-
-def _list(brokers: Any) -> str:
-    return ",".join(map(str, brokers))

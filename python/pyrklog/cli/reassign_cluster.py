@@ -4,25 +4,31 @@ import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
+from pyrklog.balance.directories import Directories
 from pyrklog.base.problems import Problem
 from pyrklog.cli.bootstrap import addresses
-from pyrklog.cli.broker_connection import BrokerConnection
+from pyrklog.cli.broker_connection import BrokerConnection, Req, Resp
 from pyrklog.cli.cluster_requests import plain_only
+from pyrklog.cli.cluster_views import min_insync_of
 from pyrklog.cli.connection import Connection, PartitionKey
 from pyrklog.cli.failures import CliError
-from pyrklog.cli.reassign_plan import Placement
+from pyrklog.cli.topic_watch import topic_ids
+from pyrklog.protocol.api import Api
 from pyrklog.protocol.cluster import (
     DESCRIBE_CLUSTER,
     DescribeClusterRequest,
     DescribeClusterResponse,
 )
-from pyrklog.protocol.configs import (
-    DESCRIBE_CONFIGS,
-    DescribeConfigsRequest,
-    DescribeConfigsResource,
-)
+from pyrklog.protocol.elections import ELECT_LEADERS, ElectedTopic, ElectLeadersRequest
 from pyrklog.protocol.errors import ErrorCode
-from pyrklog.protocol.log_dirs import DESCRIBE_LOG_DIRS, DescribeLogDirsRequest
+from pyrklog.protocol.log_dirs import (
+    ALTER_REPLICA_LOG_DIRS,
+    DESCRIBE_LOG_DIRS,
+    AlterReplicaLogDir,
+    AlterReplicaLogDirsRequest,
+    AlterReplicaLogDirTopic,
+    DescribeLogDirsRequest,
+)
 from pyrklog.protocol.reassignments import (
     ALTER_PARTITION_REASSIGNMENTS,
     LIST_PARTITION_REASSIGNMENTS,
@@ -35,15 +41,19 @@ from pyrklog.protocol.reassignments import (
 
 RETRY_PAUSE_S = 0.2
 SILENT_TIMEOUT_S = 3.0
+NO_TOPIC_ID = "AAAAAAAAAAAAAAAAAAAAAA"
 _LOG_DIRS_VERSION = 2
-_CONFIGS_VERSION = 1
-_TOPIC = 2
-_RATES = ("leader.replication.throttled.rate", "follower.replication.throttled.rate")
-_LEADERS = "leader.replication.throttled.replicas"
-_FOLLOWERS = "follower.replication.throttled.replicas"
+_ALTER_DIRS_VERSION = 1
+_ELECT_VERSION = 2
+"""Since Kafka 2.4, as reassignments."""
 
 ReplicaSizes = Mapping[tuple[str, int, int], int]
 """Bytes by topic, partition and broker."""
+
+
+def target_of(one: OngoingPartitionReassignment) -> tuple[int, ...]:
+    """The replicas at the end of a move."""
+    return tuple(broker for broker in one.replicas if broker not in one.removing_replicas)
 
 
 class ReassignmentAdmin:
@@ -79,6 +89,30 @@ class ReassignmentAdmin:
         }
         return found, metadata.cluster_id
 
+    def origins(self) -> tuple[dict[PartitionKey, tuple[int, ...]], str | None]:
+        """The same without the replicas that running moves add: what a cancel would leave."""
+        found, cluster_id = self.placement()
+        for key, one in self.moving().items():
+            if key in found:
+                found[key] = tuple(b for b in one.replicas if b not in one.adding_replicas)
+        return found, cluster_id
+
+    def topic_ids(self, topics: Collection[str]) -> dict[str, str]:
+        """By name; without those that no broker tells (Kafka before 2.8)."""
+        told = topic_ids(self._connection, sorted(topics)) if topics else {}
+        return {name: one for name, one in told.items() if one not in (None, NO_TOPIC_ID)}
+
+    def minimums(self, topics: Collection[str]) -> dict[str, int]:
+        """``min.insync.replicas`` of topics."""
+        failure: CliError | None = None
+        timeout_s = min(self._timeout_s, SILENT_TIMEOUT_S)
+        for one in self.describe().brokers:
+            try:
+                return min_insync_of((one.host, one.port), sorted(topics), timeout_s)
+            except CliError as error:
+                failure = error
+        raise failure or CliError(Problem.NO_BROKER, "no broker tells options of topics")
+
     def sizes(self, *, without_silent: bool = False) -> ReplicaSizes:
         """Bytes of each replica on the live brokers.
 
@@ -108,12 +142,16 @@ class ReassignmentAdmin:
         return found
 
     def alter(
-        self, wanted: Mapping[PartitionKey, Iterable[int] | None]
+        self,
+        wanted: Mapping[PartitionKey, Iterable[int] | None],
+        at_end: Collection[PartitionKey] = (),
     ) -> dict[PartitionKey, tuple[ErrorCode, str | None]]:
-        """Begins reassignments, or cancels them (None); returns a result for each partition."""
+        """Begins reassignments, or cancels them (None); returns a result for each partition. New
+        replicas of ``at_end`` start at their leaders' ends."""
         topics: dict[str, list[ReassignablePartition]] = {}
         for (topic, index), replicas in wanted.items():
-            item = ReassignablePartition(index, None if replicas is None else list(replicas))
+            targets = None if replicas is None else list(replicas)
+            item = ReassignablePartition(index, targets, (topic, index) in at_end)
             topics.setdefault(topic, []).append(item)
         request = AlterPartitionReassignmentsRequest(
             int(self._timeout_s * 1000), [ReassignableTopic(*item) for item in topics.items()]
@@ -127,6 +165,64 @@ class ReassignmentAdmin:
             for one in topic.partitions
         }
 
+    def place(self, directories: Directories) -> dict[tuple[PartitionKey, int], ErrorCode]:
+        """Says which directories replicas are to be in: those that are there begin to move, others
+        are made there. Returns the refusals."""
+        by_broker: dict[int, dict[str, dict[str, list[int]]]] = {}
+        for ((topic, index), number), path in directories.items():
+            paths = by_broker.setdefault(number, {})
+            paths.setdefault(path, {}).setdefault(topic, []).append(index)
+        live = {one.broker_id: (one.host, one.port) for one in self.describe().brokers}
+        refused: dict[tuple[PartitionKey, int], ErrorCode] = {}
+        for number, paths in sorted(by_broker.items()):
+            if number not in live:
+                continue  # the controller refuses the partition
+            request = AlterReplicaLogDirsRequest(
+                [
+                    AlterReplicaLogDir(
+                        path, [AlterReplicaLogDirTopic(*one) for one in topics.items()]
+                    )
+                    for path, topics in paths.items()
+                ]
+            )
+            try:
+                with BrokerConnection(live[number], self._timeout_s) as broker:
+                    told = broker.ask(ALTER_REPLICA_LOG_DIRS, _ALTER_DIRS_VERSION, request)
+            except OSError as error:
+                raise CliError(Problem.BROKER_AWAY, f"broker {number}: {error}") from None
+            for answered in told.results:
+                for one in answered.partitions:
+                    code = ErrorCode(one.error_code)
+                    # A broker without the replica remembers the wish.
+                    if code not in (ErrorCode.NONE, ErrorCode.REPLICA_NOT_AVAILABLE):
+                        refused[(answered.topic_name, one.partition_index), number] = code
+        return refused
+
+    def astray(self, directories: Directories) -> dict[tuple[PartitionKey, int], bool]:
+        """Replicas that are not where ``directories`` wants them; whether they move there. A broker
+        that does not answer has them all, and none moves."""
+        live = {one.broker_id: (one.host, one.port) for one in self.describe().brokers}
+        current: dict[tuple[PartitionKey, int], str] = {}
+        future: dict[tuple[PartitionKey, int], str] = {}
+        for number in sorted({number for _, number in directories} & live.keys()):
+            try:
+                with BrokerConnection(live[number], self._timeout_s) as broker:
+                    answer = broker.ask(
+                        DESCRIBE_LOG_DIRS, _LOG_DIRS_VERSION, DescribeLogDirsRequest()
+                    )
+            except OSError:
+                continue
+            for directory in answer.results:
+                for topic in directory.topics:
+                    for item in topic.partitions:
+                        key = (topic.name, item.partition_index), number
+                        (future if item.is_future_key else current)[key] = directory.log_dir
+        return {
+            key: future.get(key) == path
+            for key, path in directories.items()
+            if current.get(key) != path
+        }
+
     def moving(self) -> dict[PartitionKey, OngoingPartitionReassignment]:
         request = ListPartitionReassignmentsRequest(int(self._timeout_s * 1000))
         response = self._of_controller(
@@ -138,8 +234,13 @@ class ReassignmentAdmin:
             for one in topic.partitions
         }
 
-    def _of_controller(self, ask: Callable[[BrokerConnection], Any]) -> Any:
-        """Asks the controller; retries while it moves to another broker."""
+    def _of_controller(
+        self,
+        ask: Callable[[BrokerConnection], Any],
+        error_of: Callable[[Any], ErrorCode] | None = None,
+    ) -> Any:
+        """Asks the controller; retries while it moves to another broker, or is late. An error that
+        passes counts as out of reach: a command that waits for the cluster waits for that, too."""
         deadline = time.monotonic() + self._timeout_s
         while True:
             described = self.describe()
@@ -154,78 +255,83 @@ class ReassignmentAdmin:
                     what = f"the controller, broker {described.controller_id}: {error}"
                     failure = CliError(Problem.BROKER_AWAY, what)
                 else:
-                    code, why = ErrorCode(response.error_code), response.error_message
+                    code = (error_of or _error_of)(response)
+                    why = getattr(response, "error_message", None) or code.name
                     if code is ErrorCode.NONE:
                         return response
-                    failure = CliError(
-                        Problem.REASSIGNMENT_REFUSED, f"the controller refuses: {why or code.name}"
-                    )
-                    if code is not ErrorCode.NOT_CONTROLLER:
-                        raise failure
+                    if not (code.retriable or code is ErrorCode.BROKER_NOT_AVAILABLE):
+                        what = f"the controller refuses: {why}"
+                        raise CliError(Problem.REASSIGNMENT_REFUSED, what)
+                    is_late = code is ErrorCode.REQUEST_TIMED_OUT
+                    problem = Problem.NO_ANSWER if is_late else Problem.BROKER_AWAY
+                    failure = CliError(problem, f"the controller, for now: {why}")
             if time.monotonic() > deadline:
                 raise failure
             time.sleep(RETRY_PAUSE_S)
 
-    def throttle(self, before: Placement, plan: Placement, rate_bytes: int) -> None:
-        """Limits only the copies of a plan to a rate (KIP-73)."""
-        leaders: dict[str, list[str]] = {}
-        followers: dict[str, list[str]] = {}
-        for (topic, index), replicas in plan.items():
-            old = before.get((topic, index), ())
-            leaders.setdefault(topic, []).extend(f"{index}:{broker}" for broker in old)
-            fresh = [f"{index}:{broker}" for broker in replicas if broker not in old]
-            followers.setdefault(topic, []).extend(fresh)
-        for topic in leaders:
-            options = {_LEADERS: ",".join(leaders[topic]), _FOLLOWERS: ",".join(followers[topic])}
-            self._set("topic", topic, options)
-        for one in self.describe().brokers:
-            self._set("broker", str(one.broker_id), dict.fromkeys(_RATES, str(rate_bytes)))
+    def leaders(self) -> dict[PartitionKey, int]:
+        """Who leads each partition; -1: nobody."""
+        return {
+            (name, index): partition.leader
+            for name, topic in self._connection.metadata().topics.items()
+            for index, partition in topic.partitions.items()
+        }
 
-    def throttled_topics(self) -> set[str]:
-        topics = sorted({topic for topic, _ in self.placement()[0]})
-        request = DescribeConfigsRequest(
-            [DescribeConfigsResource(_TOPIC, name, [_LEADERS, _FOLLOWERS]) for name in topics]
-        )
+    def ask_each(
+        self, api: Api[Req, Resp], version: int, requests: Mapping[int, Req]
+    ) -> dict[int, Resp]:
+        """Answers of live brokers by their numbers, without those that are silent."""
         timeout_s = min(self._timeout_s, SILENT_TIMEOUT_S)
+        found: dict[int, Resp] = {}
         for one in self.describe().brokers:
+            if one.broker_id not in requests:
+                continue
             try:
                 with BrokerConnection((one.host, one.port), timeout_s) as broker:
-                    found = broker.ask(DESCRIBE_CONFIGS, _CONFIGS_VERSION, request)
+                    found[one.broker_id] = broker.ask(api, version, requests[one.broker_id])
             except OSError:
                 continue
-            return {
-                resource.resource_name
-                for resource in found.results
-                for entry in resource.configs
-                if entry.value
-            }
-        raise CliError(Problem.NO_BROKER, "no broker tells options of topics", "try again")
+        return found
 
-    def unthrottle(self, topics: Collection[str]) -> None:
-        for topic in topics:
-            self._set("topic", topic, {_LEADERS: None, _FOLLOWERS: None})
-        for one in self.describe().brokers:
-            self._set("broker", str(one.broker_id), dict.fromkeys(_RATES))
+    def behind(self, besides: Collection[PartitionKey]) -> int:
+        """Partitions with replicas out of sync, besides these, which have such while they move."""
+        return sum(
+            len(partition.isrs) < len(partition.replicas)
+            for name, topic in self._connection.metadata().topics.items()
+            for index, partition in topic.partitions.items()
+            if (name, index) not in besides
+        )
 
-    def _set(self, kind: str, name: str, options: Mapping[str, str | None]) -> None:
-        from confluent_kafka import KafkaException
-        from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource
+    def elect(self, places: Collection[PartitionKey]) -> dict[PartitionKey, ErrorCode]:
+        """Has the preferred replicas lead; the errors of those that do not."""
+        topics: dict[str, list[int]] = {}
+        for topic, index in places:
+            topics.setdefault(topic, []).append(index)
+        request = ElectLeadersRequest(
+            topic_partitions=[ElectedTopic(*item) for item in topics.items()],
+            timeout_ms=int(self._timeout_s * 1000),
+        )
+        response = self._of_controller(
+            lambda broker: broker.ask(ELECT_LEADERS, _ELECT_VERSION, request), _election_error
+        )
+        fine = (ErrorCode.NONE, ErrorCode.ELECTION_NOT_NEEDED)
+        return {
+            (topic.topic, one.partition_id): ErrorCode(one.error_code)
+            for topic in response.replica_election_results
+            for one in topic.partition_result
+            if one.error_code not in fine
+        }
 
-        entries = [
-            ConfigEntry(
-                option,
-                value,
-                incremental_operation=(
-                    AlterConfigOpType.DELETE if value is None else AlterConfigOpType.SET
-                ),
-            )
-            for option, value in options.items()
-        ]
-        resource = ConfigResource(kind, name, incremental_configs=entries)
-        (future,) = self._connection.admin.incremental_alter_configs(
-            [resource], request_timeout=self._timeout_s
-        ).values()
-        try:
-            future.result()
-        except KafkaException as error:
-            raise self._connection.explain(error.args[0], f"throttle of {kind} {name}") from None
+
+def _error_of(response: Any) -> ErrorCode:
+    return ErrorCode(response.error_code)
+
+
+def _election_error(response: Any) -> ErrorCode:
+    """A broker that is not the controller says so for each partition, as Kafka's do."""
+    codes = {
+        one.error_code
+        for topic in response.replica_election_results
+        for one in topic.partition_result
+    }
+    return ErrorCode.NOT_CONTROLLER if ErrorCode.NOT_CONTROLLER in codes else _error_of(response)

@@ -150,7 +150,7 @@ def _measure(
 
 
 def _item(name: str, partitions: Sequence[PartitionPlace], measures: Measures) -> dict[str, Any]:
-    from pyrklog.cli.evenness import ratio
+    from pyrklog.balance.model import ratio
 
     keys = [(name, one.partition) for one in partitions]
     size = skew = None

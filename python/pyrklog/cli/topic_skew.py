@@ -6,11 +6,11 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
+from pyrklog.balance.model import ratio
 from pyrklog.base.problems import Problem
 from pyrklog.cli.cluster_requests import Address, ClusterRequests
 from pyrklog.cli.cluster_views import is_plain
 from pyrklog.cli.connection import Connection, missing_topic
-from pyrklog.cli.evenness import ratio
 from pyrklog.cli.failures import CliError
 from pyrklog.cli.output import Listing, cell, columns, plain_table
 from pyrklog.cli.reassign_plan import amount

@@ -6,7 +6,7 @@ A single broker passes them by function call, a cluster over :mod:`.wire`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from enum import Enum
 from typing import NamedTuple, Protocol
 
@@ -98,6 +98,8 @@ class IsrChange(NamedTuple):
     isr: Sequence[tuple[int, int]]
     """(broker, its epoch as the leader knows it, -1 = unknown; KIP-903)."""
     recovery_state: int
+    whole: tuple[int, ...] = ()
+    """Members that were partial: the leader has seen that they lack nothing any more."""
 
 
 class IsrChangeResult(NamedTuple):
@@ -182,9 +184,13 @@ class ControllerAdmin(ControllerService, Protocol):
     """Also requests of administrators; None where another broker is the controller."""
 
     async def alter_reassignments(
-        self, wanted: Mapping[TopicPartition, Sequence[int] | None]
+        self,
+        wanted: Mapping[TopicPartition, Sequence[int] | None],
+        at_end: Collection[TopicPartition] = (),
     ) -> Mapping[TopicPartition, Refusal] | None:
-        """Wanted replicas of partitions; None cancels."""
+        """Wanted replicas of partitions; None cancels. New replicas of ``at_end`` start at their
+        leaders' ends.
+        """
 
     async def reassignments(
         self, keys: Sequence[TopicPartition] | None
@@ -211,6 +217,8 @@ class LiveBroker(NamedTuple):
     epoch: int
     is_unclean: bool = False
     """Whether it may lack acknowledged records and has not left the ISRs yet."""
+    knows_partial: bool = False
+    """Whether its version knows partial replicas (``expansion.md``)."""
 
 
 OnTrust = Callable[[int, bool], None]

@@ -28,6 +28,7 @@ async def apply_limits(config: BrokerConfig, plane: Plane) -> None:
         leader_bytes=_rate(config, "leader.replication.throttled.rate"),
         follower_bytes=_rate(config, "follower.replication.throttled.rate"),
     )
+    plane.set_back_fill_rate(config.integer("pyrklog.expansion.rate"))
     plane.set_replication_window_ms(_window_ms(config, "replication.quota.window"))
     plane.set_move_rate(_rate(config, "replica.alter.log.dirs.io.max.bytes.per.second"))
     plane.set_move_window_ms(_window_ms(config, "alter.log.dirs.replication.quota.window"))

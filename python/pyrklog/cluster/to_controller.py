@@ -38,6 +38,7 @@ def alter_partition_message(request: AlterPartitionRequest) -> wire.AlterPartiti
                 new_isr_with_epochs=[wire.BrokerState(*member) for member in change.isr],
                 leader_recovery_state=change.recovery_state,
                 partition_epoch=change.partition_epoch,
+                whole=change.whole,
             )
         )
     return wire.AlterPartitionRequest(request.broker, request.broker_epoch, list(topics.values()))
@@ -63,6 +64,7 @@ def alter_partition_request(
                     item.partition_epoch,
                     isr,
                     item.leader_recovery_state,
+                    item.whole,
                 )
             )
     return AlterPartitionRequest(message.broker_id, message.broker_epoch, changes)

@@ -139,6 +139,14 @@ REPLICATION = (
     integer("replica.socket.timeout.ms", 30000, importance="high", minimum=1).described(
         "How long a follower waits for an answer beyond replica.fetch.wait.max.ms."
     ),
+    long("pyrklog.expansion.rate", 20_000_000, minimum=0, update_mode=CLUSTER_WIDE).described(
+        "Bytes a second that this broker fetches of older records, for replicas that started at "
+        "their leaders' ends. 0 = none: such replicas wait until retention has deleted them."
+    ),
+    long("pyrklog.expansion.window.ms", 600_000, minimum=1_000, maximum=1_200_000).described(
+        "`cluster expand --promote` deletes records that new replicas lack only if no consumer has "
+        "fetched them for so long."
+    ),
     string(
         "replica.selector.class",
         None,

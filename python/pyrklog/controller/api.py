@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 from pyrklog.cluster.assignment import PartitionAssignment
 from pyrklog.cluster.requests import (
@@ -72,11 +72,13 @@ class ControllerApi:
         return ProducerIdsResponse(error, blocks[0] if error is ErrorCode.NONE else None)
 
     async def alter_reassignments(
-        self, wanted: Mapping[TopicPartition, Sequence[int] | None]
+        self,
+        wanted: Mapping[TopicPartition, Sequence[int] | None],
+        at_end: Collection[TopicPartition] = (),
     ) -> Mapping[TopicPartition, Refusal] | None:
         results: dict[TopicPartition, Refusal] = {}
         is_done = await self._driver.perform(
-            lambda controller: controller.reassignments.alter(wanted, results)
+            lambda controller: controller.reassignments.alter(wanted, results, at_end)
         )
         return results if is_done else None
 

@@ -381,7 +381,8 @@ class ControllerDriver:
         keys = [(name, index) for name, item in topics.items() for index in item.replicas]
         states = await store_reads.read_states(self._store, keys)
         unreadable = [name for name in names if name not in topics]
-        return Snapshot(topics, states, to_delete, unreadable)
+        partial = await store_reads.read_partial(self._store, topics)
+        return Snapshot(topics, states, to_delete, unreadable, partial)
 
     async def _read_topics(self, names: Sequence[str]) -> dict[str, znodes.TopicAssignment]:
         known = self._machine.state.topics.values() if self._machine is not None else ()

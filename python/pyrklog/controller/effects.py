@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from pyrklog.cluster.assignment import PartitionAssignment
 from pyrklog.cluster.requests import ControlRequest, TopicPartition
-from pyrklog.metastore.znodes import Leadership, TopicAssignment
+from pyrklog.metastore.znodes import Leadership, PartialReplicas, TopicAssignment
 
 
 class StateWrite(NamedTuple):
@@ -63,6 +63,15 @@ class WriteAssignments(NamedTuple):
 
     topic: str
     assignments: Mapping[int, PartitionAssignment]
+
+
+class WritePartialReplicas(NamedTuple):
+    """Writes which replicas of partitions lack older records; without any the node goes.
+
+    Result: None.
+    """
+
+    partial: Mapping[TopicPartition, PartialReplicas]
 
 
 class UnmarkReassignments(NamedTuple):
@@ -126,6 +135,7 @@ Effect = (
     | ReadUnclean
     | ReadMinimums
     | WriteAssignments
+    | WritePartialReplicas
     | UnmarkReassignments
     | DeleteTopicNodes
     | DeleteNodes
@@ -143,3 +153,5 @@ class Snapshot(NamedTuple):
     states: Mapping[TopicPartition, tuple[Leadership, int]]
     to_delete: Sequence[str]
     unreadable: Sequence[str] = ()
+    partial: Mapping[TopicPartition, tuple[int, ...]] = {}
+    """Also void entries (``expansion.md``, section 3)."""

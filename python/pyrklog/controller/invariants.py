@@ -6,7 +6,7 @@ broken state there; a decision is wrong only where it breaks a rule anew.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 from pyrklog.cluster.assignment import PartitionAssignment
 from pyrklog.cluster.image import LEADER_NONE
@@ -25,8 +25,14 @@ def check_leadership(
     replicas: Sequence[int],
     before: Leadership | None,
     after: Leadership,
+    partial: Collection[int] = (),
 ) -> None:
-    """Raises :class:`InvariantError` where ``after`` must not follow ``before``."""
+    """Raises :class:`InvariantError` where ``after`` must not follow ``before``.
+
+    ``partial`` replicas lack older records, whatever others wrote before.
+    """
+    if partial and not set(partial).isdisjoint((after.leader, *after.members)):
+        raise _error(key, {("lacks older records", b) for b in partial}, before, after)
     if _is_usual(replicas, after) and (before is None or before.leader_epoch < after.leader_epoch):
         return
     breaches = set(_of_leadership(replicas, after))

@@ -17,8 +17,7 @@ from pyrklog.cluster.requests import (
 )
 from pyrklog.controller.broker_request_batch import BrokerRequestBatch
 from pyrklog.controller.effects import ReadStates, StateChange, Steps, WriteStates
-from pyrklog.controller.eligible_leader_replicas import EligibleReplicas
-from pyrklog.controller.partitions import state_write
+from pyrklog.controller.partitions import PartitionChanges, state_write
 from pyrklog.controller.state import ControllerState, Partition, Topic
 from pyrklog.errors import ErrorCode
 from pyrklog.metastore.znodes import RECOVERING, Leadership
@@ -30,11 +29,12 @@ _Wanted = dict[TopicPartition, tuple[IsrChange, Partition, Leadership]]
 
 class IsrChanges:
     def __init__(
-        self, state: ControllerState, batch: BrokerRequestBatch, eligible: EligibleReplicas
+        self, state: ControllerState, batch: BrokerRequestBatch, partitions: PartitionChanges
     ) -> None:
         self._state = state
         self._batch = batch
-        self._eligible = eligible
+        self._eligible = partitions.eligible
+        self._partial = partitions.partial
 
     def alter(self, request: AlterPartitionRequest, results: list[IsrChangeResult]) -> Steps:
         """Checks and writes; ``results`` gets one for each change, in any order."""
@@ -95,6 +95,10 @@ class IsrChanges:
             return ErrorCode.INVALID_REQUEST
         if not all(self._may_join(broker, epoch, partition) for broker, epoch in change.isr):
             return ErrorCode.INELIGIBLE_REPLICA
+        lacking = set(partition.partial).difference(change.whole)
+        if not lacking.isdisjoint(broker for broker, _ in change.isr):
+            # Its leader is of another version, or has not looked.
+            return ErrorCode.INELIGIBLE_REPLICA
         return None
 
     def _may_join(self, broker: int, epoch: int, partition: Partition) -> bool:
@@ -109,7 +113,8 @@ class IsrChanges:
         decided = yield from self._eligible.decide(
             {partition: after for _, partition, after in wanted.values()}
         )
-        writes = [state_write(partition, after) for partition, after in decided.items()]
+        whole = {partition: change.whole for change, partition, _ in wanted.values()}
+        writes = [state_write(p, after, whole[p]) for p, after in decided.items()]
         written: dict[TopicPartition, int | None] = yield WriteStates(writes)
         stale = [key for key, version in written.items() if version is None]
         for key, (change, partition, _) in wanted.items():
@@ -123,6 +128,7 @@ class IsrChanges:
             self._batch.update_metadata(self._state.brokers, [partition])
             results.append(_result(change, partition))
             yield self._changed(partition, before.isr if before else ())
+        yield from self._partial.settle([partition for _, partition, _ in wanted.values()])
         if stale:
             found: dict[TopicPartition, tuple[Leadership, int]] = yield ReadStates(stale)
             for key, (leadership, version) in found.items():

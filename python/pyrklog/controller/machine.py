@@ -62,7 +62,7 @@ class Controller:
         self._batch = BrokerRequestBatch(self.state, self.numbers)
         self._partitions = PartitionChanges(self.state, self._batch)
         self._replicas = ReplicaChanges(self.state, self._batch, self._partitions)
-        self._isr_changes = IsrChanges(self.state, self._batch, self._partitions.eligible)
+        self._isr_changes = IsrChanges(self.state, self._batch, self._partitions)
         self.controlled_shutdown = ControlledShutdown(self.state, self._batch, self._partitions)
         self.suspects = Suspects(self.state, self._batch, self._partitions)
         self.unclean = UncleanStarts(self.state, self._batch, self._partitions)
@@ -99,6 +99,7 @@ class Controller:
             topics=len(state.topics),
             partitions=sum(len(topic.partitions) for topic in state.topics.values()),
         )
+        yield from self._partitions.partial.take(snapshot.partial)
         yield from self._initial_states()
         yield from self.unclean.expel(state.brokers)
         offline = self._leaderless()
@@ -150,12 +151,14 @@ class Controller:
         state.suspects.update(suspects)
         for name, assignment in topics.items():
             state.topics[name] = Topic(name, assignment)
+        listed = {(topic.topic, i.partition): i.partial for topic in told for i in topic.partitions}
         remembered = []
         for key, (leadership, version) in remembered_states(told, topics).items():
             partition = state.partition(key)
             if partition is not None:
                 partition.lead(leadership, version)
                 partition.state = PartitionState.OFFLINE
+                self._partitions.partial.remember(partition, listed.get(key, ()))
                 remembered.append(partition)
         yield state.change("elects_by_memory", partitions=len(remembered))
         yield from self._partitions.to_online(remembered)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Collection, Generator, Sequence
 from typing import Any
 
 from pyrklog.base.pieces import pieces
@@ -21,6 +21,7 @@ from pyrklog.controller.effects import (
 from pyrklog.controller.eligible_leader_replicas import EligibleReplicas
 from pyrklog.controller.invariants import check_leadership
 from pyrklog.controller.leader_election import Candidates, Election, offline_election
+from pyrklog.controller.partial_replicas import PartialReplicas
 from pyrklog.controller.state import ControllerState, Partition, PartitionState
 from pyrklog.metastore.znodes import Leadership
 
@@ -36,6 +37,7 @@ class PartitionChanges:
         self._state = state
         self._batch = batch
         self.eligible = EligibleReplicas(state)
+        self.partial = PartialReplicas(state)
 
     def to_new(self, partitions: Sequence[Partition]) -> Steps:
         for partition in partitions:
@@ -115,9 +117,10 @@ class PartitionChanges:
 
     def _candidates(self, partition: Partition, unclean: frozenset[str]) -> Candidates:
         assert partition.leadership is not None
+        live = self._state.electable_replicas(partition)
         return Candidates(
             assignment=partition.replicas,
-            live=self._state.electable_replicas(partition),
+            live=[b for b in live if b not in partition.partial] if partition.partial else live,
             current=partition.leadership,
             controller_epoch=self._state.epoch,
             unclean=partition.topic.name in unclean,
@@ -185,6 +188,7 @@ class PartitionChanges:
             self._batch.leader_and_isr(self._state.live_replicas(partition), partition)
             if self._state.is_live(leadership.leader, partition.key):
                 yield self._enter(partition, PartitionState.ONLINE)
+        yield from self.partial.leaders_elected(partitions)
         return refused
 
     def _read_again(self, partitions: Sequence[Partition]) -> Steps:
@@ -227,9 +231,10 @@ class Procedures:
         self._partitions = partitions
 
 
-def state_write(partition: Partition, after: Leadership) -> StateWrite:
-    """Raises :class:`InvariantError`."""
+def state_write(partition: Partition, after: Leadership, whole: Collection[int] = ()) -> StateWrite:
+    """``whole`` are partial replicas that lack nothing any more. Raises :class:`InvariantError`."""
     before = partition.leadership
-    check_leadership(partition.key, partition.replicas, before, after)
+    partial = [broker for broker in partition.partial if broker not in whole]
+    check_leadership(partition.key, partition.replicas, before, after, partial)
     had_eligible = before is not None and bool(before.eligible or before.unclean)
     return StateWrite(partition.key, after, partition.partition_epoch, had_eligible)

@@ -12,7 +12,7 @@ stays on that broker's disk.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
 from typing import Any
 
 from pyrklog.cluster.assignment import PartitionAssignment
@@ -59,9 +59,13 @@ class Reassignments(Procedures):
     # --- what is asked for -----------------------------------------------------------------------
 
     def alter(
-        self, wanted: Mapping[TopicPartition, Targets], results: dict[TopicPartition, Refusal]
+        self,
+        wanted: Mapping[TopicPartition, Targets],
+        results: dict[TopicPartition, Refusal],
+        at_end: Collection[TopicPartition] = (),
     ) -> Steps:
-        """AlterPartitionReassignments; ``results`` gets one for each partition.
+        """AlterPartitionReassignments; ``results`` gets one for each partition. New replicas of
+        ``at_end`` start at their leaders' ends, where leader and replica can.
 
         Drops what the legacy znode wants of these partitions: the latest request counts.
         """
@@ -76,7 +80,7 @@ class Reassignments(Procedures):
         if not moves:
             return
         yield UnmarkReassignments({partition.key: None for partition in moves})
-        yield from self._begin(moves, results)
+        yield from self._begin(moves, results, at_end)
 
     def asked_by_znode(self, wanted: Mapping[TopicPartition, tuple[int, ...]]) -> Steps:
         """Takes the content of /admin/reassign_partitions; done and refused entries go."""
@@ -153,10 +157,21 @@ class Reassignments(Procedures):
 
     # --- the steps -------------------------------------------------------------------------------
 
-    def _begin(self, moves: _Moves, results: dict[TopicPartition, Refusal]) -> Steps:
-        """Step 1: drops what a running reassignment added in vain, then writes the znode."""
+    def _begin(
+        self,
+        moves: _Moves,
+        results: dict[TopicPartition, Refusal],
+        at_end: Collection[TopicPartition] = (),
+    ) -> Steps:
+        """Step 1: drops what a running reassignment added in vain, then writes the znode.
+
+        Partial replicas are written before they are added.
+        """
         before = {partition: partition.assignment for partition in moves}
         yield from self._drop_unneeded(moves, results)
+        concerned = list(moves)
+        added = {p: set(a.adding).difference(before[p].adding) for p, a in moves.items()}
+        yield from self._partitions.partial.add({p: b for p, b in added.items() if p.key in at_end})
         refused = yield from self._write(
             {p: assignment for p, assignment in moves.items() if assignment != before[p]}
         )
@@ -166,6 +181,7 @@ class Reassignments(Procedures):
         for partition, assignment in moves.items():
             partition.reassign(assignment)
             yield self._line("reassignment_started", partition, before[partition])
+        yield from self._partitions.partial.settle(concerned)
         yield from self.resume(list(moves))
 
     def _drop_unneeded(self, moves: _Moves, results: dict[TopicPartition, Refusal]) -> Steps:
@@ -319,6 +335,7 @@ class Reassignments(Procedures):
         if not before:
             return
         yield from self._write({p: p.assignment for p in before if before[p] != p.assignment})
+        yield from self._partitions.partial.settle(before)
         yield UnmarkReassignments({p.key: p.replicas for p in before})
         for partition in before:
             yield self._line("reassignment_completed", partition, before[partition])

@@ -66,6 +66,7 @@ class Partition:
         "adding",
         "index",
         "leadership",
+        "partial",
         "partition_epoch",
         "removing",
         "replica_states",
@@ -82,6 +83,8 @@ class Partition:
         self.leadership: Leadership | None = None
         self.partition_epoch = -1
         """Version of the state znode; -1 without one."""
+        self.partial: tuple[int, ...] = ()
+        """Added replicas that lack older records: they are no members and never lead."""
         self.assign(assignment)
 
     def assign(self, assignment: TopicAssignment) -> None:
@@ -198,6 +201,10 @@ class ControllerState:
     def is_live(self, broker: int, key: TopicPartition) -> bool:
         return broker in self.brokers and key not in self.failed_replicas.get(broker, ())
 
+    def knows_partial(self, broker: int) -> bool:
+        live = self.brokers.get(broker)
+        return live is not None and live.knows_partial
+
     def may_be_given(self, broker: int) -> bool:
         return broker in self.brokers and broker not in self.shutting_down
 
@@ -262,4 +269,5 @@ class ControllerState:
             recovery_state=leadership.recovery_state,
             eligible=leadership.eligible,
             unclean=leadership.unclean,
+            partial=partition.partial,
         )

@@ -15,6 +15,7 @@ from pyrklog.controller.effects import (
     TakeProducerIds,
     UnmarkReassignments,
     WriteAssignments,
+    WritePartialReplicas,
     WriteStates,
 )
 from pyrklog.controller.producer_ids import take_block
@@ -42,6 +43,8 @@ async def execute(
             return await take_block(store, broker)
         case WriteAssignments(topic, assignments):
             return await store_writes.write_assignments(store, term, topic, assignments)
+        case WritePartialReplicas(partial):
+            await store_writes.write_partial(store, term, partial)
         case UnmarkReassignments(wanted):
             await store_writes.unmark_reassignments(store, term, wanted)
         case DeleteNodes(paths):

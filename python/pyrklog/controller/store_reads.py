@@ -62,6 +62,12 @@ async def read_brokers(store: Metastore, watch: Watch) -> dict[int, LiveBroker]:
         for name, node in zip(names, await store.get_many(unclean_paths), strict=True)
         if node is not None
     }
+    lives = await store.get_many([f"{znodes.LIVES}/{name}" for name in names])
+    knowing = {
+        name
+        for name, node in zip(names, lives, strict=True)
+        if node is not None and znodes.knows_partial(node.data)
+    }
     live = {}
     for name, path, node in zip(names, paths, nodes, strict=True):
         if node is None or not node.data:
@@ -72,7 +78,8 @@ async def read_brokers(store: Metastore, watch: Watch) -> dict[int, LiveBroker]:
         except (znodes.ZnodeError, ValueError) as error:
             log.error("bad_znode", reason=str(error))
             continue
-        live[image.id] = LiveBroker(image, node.stat.czxid, name in unclean)
+        partial = name in knowing
+        live[image.id] = LiveBroker(image, node.stat.czxid, name in unclean, partial)
     return live
 
 
@@ -138,6 +145,25 @@ async def _read_eligible(
     wanted = [key for key in keys if key[0] in topics]
     paths = [znodes.eligible_path(*key) for key in wanted]
     return decode_nodes(znodes.decode_eligible, wanted, paths, await store.get_many(paths))
+
+
+async def read_partial(
+    store: Metastore, topics: Mapping[str, znodes.TopicAssignment]
+) -> dict[TopicPartition, tuple[int, ...]]:
+    """Partial replicas of these topics, also such that do not count any more."""
+    try:
+        names = await store.children(znodes.EXPANSION)
+    except NoNodeError:
+        return {}  # a cluster older than this feature
+    keys = [(name, i) for name in names if name in topics for i in topics[name].replicas]
+    paths = [znodes.expansion_path(*key) for key in keys]
+    nodes = await store.get_many(paths) if paths else []
+    found = decode_nodes(znodes.decode_partial, keys, paths, nodes)
+    return {
+        key: partial.replicas
+        for key, partial in found.items()
+        if partial.topic_id == topics[key[0]].topic_id
+    }
 
 
 async def read_overrides(store: Metastore, topics: Sequence[str]) -> dict[str, dict[str, str]]:

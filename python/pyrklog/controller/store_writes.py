@@ -140,7 +140,7 @@ async def _creations(store: Metastore, term: Term, writes: Sequence[StateWrite])
     missing = {topic for topic, node in zip(topics, parents, strict=True) if node is None}
     if missing:
         # Left by a topic of the same name whose nodes were removed by hand.
-        leftovers = await _eligible_of(store, sorted(missing))
+        leftovers = await _own_nodes_of(store, sorted(missing))
         await run_fenced(store, term, [[Delete(path)] for path in leftovers])
     items: _Group = []
     for write in writes:
@@ -217,6 +217,39 @@ async def _eligible_alone(store: Metastore, write: StateWrite) -> list[Operation
     return operations
 
 
+async def write_partial(
+    store: Metastore, term: Term, partial: Mapping[TopicPartition, znodes.PartialReplicas]
+) -> None:
+    """Only controllers write these nodes: a refused write is one that a fallen one had made."""
+    left = dict(partial)
+    while left:
+        keys = list(left)
+        paths = [znodes.expansion_path(*key) for key in keys]
+        parents = list(dict.fromkeys(znodes.expansion_topic_path(topic) for topic, _ in keys))
+        nodes = await store.get_many([*parents, *paths])
+        missing = [p for p, node in zip(parents, nodes, strict=False) if node is None]
+        operations: list[list[Operation]] = []
+        for key, path, node in zip(keys, paths, nodes[len(parents) :], strict=True):
+            operations.append([])
+            if not left[key].replicas:
+                operations[-1] += [Delete(path)] if node is not None else []
+                continue
+            parent = znodes.expansion_topic_path(key[0])
+            if parent in missing:
+                missing.remove(parent)
+                operations[-1].append(Create(parent))
+            data = znodes.encode_partial(left[key])
+            operations[-1].append(Create(path, data) if node is None else Set(path, data))
+        due = [(key, one) for key, one in zip(keys, operations, strict=True) if one]
+        outcomes = await run_fenced(store, term, [one for _, one in due])
+        refused = [key for (key, _), out in zip(due, outcomes, strict=True) if _is_refused(out)]
+        left = {key: left[key] for key in refused}
+
+
+def _is_refused(outcome: Outcome) -> bool:
+    return not isinstance(outcome, list)
+
+
 async def delete_nodes(store: Metastore, term: Term, paths: Sequence[str]) -> None:
     """Nodes may be gone already."""
     await run_fenced(store, term, [[Delete(path)] for path in paths])
@@ -228,7 +261,7 @@ async def delete_topics(store: Metastore, term: Term, topics: Sequence[str]) -> 
     Topic, options and mark go in one transaction. Kafka deletes them one by one in this order: a
     topic of the same name may be created in between and lose its options.
     """
-    below = await _eligible_of(store, topics)
+    below = await _own_nodes_of(store, topics)
     below += await descendants_of(store, [znodes.topic_path(topic) for topic in topics])
     size = OPERATIONS_PER_TRANSACTION_MAX
     groups = [below[first : first + size] for first in range(0, len(below), size)]
@@ -257,9 +290,10 @@ async def _nodes_of(store: Metastore, topics: Sequence[str]) -> list[list[str]]:
     return [[path for path in group if next(nodes) is not None] for group in paths]
 
 
-async def _eligible_of(store: Metastore, topics: Sequence[str]) -> list[str]:
-    """Nodes of the topics' eligible leader replicas, in the order to delete them in."""
-    paths = [znodes.eligible_topic_path(topic) for topic in topics]
+async def _own_nodes_of(store: Metastore, topics: Sequence[str]) -> list[str]:
+    """Nodes of the topics' eligible and partial replicas, in the order to delete them in."""
+    kinds = (znodes.eligible_topic_path, znodes.expansion_topic_path)
+    paths = [path(topic) for topic in topics for path in kinds]
     nodes = await store.get_many(paths)
     there = [path for path, node in zip(paths, nodes, strict=True) if node is not None]
     return [*await descendants_of(store, there), *there]

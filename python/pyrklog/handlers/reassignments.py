@@ -27,7 +27,13 @@ async def alter_partition_reassignments(
         for topic in request.topics
         for item in topic.partitions
     }
-    results = await context.controller.alter_reassignments(wanted)
+    at_end = {
+        (topic.name, item.partition_index)
+        for topic in request.topics
+        for item in topic.partitions
+        if item.at_end
+    }
+    results = await context.controller.alter_reassignments(wanted, at_end)
     if results is None:
         raise ApiError(ErrorCode.NOT_CONTROLLER)
     topics: dict[str, list[ReassignedPartition]] = {}

@@ -17,8 +17,11 @@ class LastLife(NamedTuple):
 
 
 def encode_log_dirs(log_dirs: Sequence[str]) -> bytes:
-    """The content of /pyrklog/brokers/N."""
-    return json.dumps({"version": 1, "log_dirs": list(log_dirs)}, separators=(",", ":")).encode()
+    """The content of /pyrklog/brokers/N. ``partial_replicas``: this version knows those
+    (``expansion.md``).
+    """
+    content = {"version": 1, "log_dirs": list(log_dirs), "partial_replicas": 1}
+    return json.dumps(content, separators=(",", ":")).encode()
 
 
 def decode_log_dirs(data: bytes) -> frozenset[str] | None:

@@ -69,7 +69,8 @@ REFUSED = "/pyrklog/refused"
 DEPOSED = "/pyrklog/deposed"
 """The last controller that was deposed before its session ended."""
 ELIGIBLE = "/pyrklog/elr"
-OWN_PATHS = (OWN_ROOT, LIVES, UNCLEAN, REFUSED, ELIGIBLE, CONFIG_CLIENT_METRICS)
+EXPANSION = "/pyrklog/expansion"
+OWN_PATHS = (OWN_ROOT, LIVES, UNCLEAN, REFUSED, ELIGIBLE, EXPANSION, CONFIG_CLIENT_METRICS)
 """The paths that a cluster of ours has besides Kafka's."""
 
 SENSITIVE_PATHS = ("/config/users", CONFIG_BROKERS, "/delegation_token/tokens")
@@ -111,6 +112,15 @@ def eligible_topic_path(topic: str) -> str:
 def eligible_path(topic: str, partition: int) -> str:
     """A partition's eligible leader replicas (KIP-966); exists only while there are any."""
     return f"{ELIGIBLE}/{topic}/{partition}"
+
+
+def expansion_topic_path(topic: str) -> str:
+    return f"{EXPANSION}/{topic}"
+
+
+def expansion_path(topic: str, partition: int) -> str:
+    """A partition's partial replicas; exists only while there are any."""
+    return f"{EXPANSION}/{topic}/{partition}"
 
 
 def topic_path(topic: str) -> str:
@@ -388,6 +398,33 @@ def decode_eligible(path: str, data: bytes) -> EligibleReplicas:
             broker_ids_of(content.get("unclean", [])),
             int(content["partition_epoch"]),
         )
+
+
+class PartialReplicas(NamedTuple):
+    """/pyrklog/expansion/T/P, version 1: added replicas that lack older records."""
+
+    topic_id: bytes
+    """The next topic of the name has another one."""
+    replicas: tuple[int, ...]
+
+
+def knows_partial(life: bytes) -> bool:
+    """Whether a broker knows partial replicas, by the content of /pyrklog/brokers/N."""
+    try:
+        content = json.loads(life)
+    except (ValueError, RecursionError):
+        return False
+    return isinstance(content, dict) and content.get("partial_replicas") == 1
+
+
+def encode_partial(partial: PartialReplicas) -> bytes:
+    topic_id = encode_id(partial.topic_id)
+    return _dump({"version": 1, "topic_id": topic_id, "replicas": list(partial.replicas)})
+
+
+def decode_partial(path: str, data: bytes) -> PartialReplicas:
+    with _content(path, data, "has no partial replicas") as content:
+        return PartialReplicas(decode_id(content["topic_id"]), broker_ids_of(content["replicas"]))
 
 
 def encode_reassignments(wanted: Mapping[tuple[str, int], Sequence[int]]) -> bytes:

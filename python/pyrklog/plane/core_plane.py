@@ -193,6 +193,10 @@ class Plane:
         """
         self._plane.set_replication_rates(leader_bytes=leader_bytes, follower_bytes=follower_bytes)
 
+    def set_back_fill_rate(self, rate: int) -> None:
+        """Bytes a second of all back-fills together; 0 = none."""
+        self._plane.set_back_fill_rate(rate)
+
     def set_replication_window_ms(self, window_ms: int) -> None:
         """Time over which these rates are averaged."""
         self._plane.set_replication_window_ms(window_ms)

@@ -108,6 +108,8 @@ class ClusterSettings(NamedTuple):
     fetch_response_max_bytes: Annotated[int, "replica.fetch.response.max.bytes"]
     fetch_backoff_ms: Annotated[int, "replica.fetch.backoff.ms"]
     socket_timeout_ms: Annotated[int, "replica.socket.timeout.ms"]
+    back_fill_rate_bytes: Annotated[int, "pyrklog.expansion.rate"]
+    promotion_window_ms: Annotated[int, "pyrklog.expansion.window.ms"]
     reads_by_rack: bool
 
 

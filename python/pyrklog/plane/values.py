@@ -59,6 +59,8 @@ class LeaderSpec(NamedTuple):
     is_new: bool
     is_held: bool = False
     """Others are eligible to lead (KIP-966): the high watermark stands still."""
+    partial: Sequence[int] = ()
+    """Replicas that may join the ISR only once they lack no older records."""
 
 
 class FollowerSpec(NamedTuple):
@@ -71,6 +73,8 @@ class FollowerSpec(NamedTuple):
     replicas: Sequence[int]
     isr: Sequence[int]
     is_new: bool
+    is_partial: bool = False
+    """Its log may begin at the leader's end."""
 
 
 class ReplicaOffsets(NamedTuple):

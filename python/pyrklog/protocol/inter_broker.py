@@ -33,6 +33,8 @@ LOG_END_TAG = 10_005
 """How far a replica without a leader reaches."""
 UNCLEAN_TAG = 10_006
 """Replicas that may lack records, in UpdateMetadata."""
+PARTIAL_TAG = 10_007
+"""Added replicas that lack older records."""
 
 UNKNOWN_REQUEST = 0
 INCREMENTAL_REQUEST = 1
@@ -68,6 +70,8 @@ class PartitionInfo(Message):
     """Replicas outside the ISR that may lead (KIP-966)."""
     unclean: Annotated[tuple[Int32, ...], tagged(UNCLEAN_TAG, since=8)] = ()
     """Members that may lack records, where nobody leads."""
+    partial: Annotated[tuple[Int32, ...], tagged(PARTIAL_TAG, since=7)] = ()
+    """Added replicas that lack older records (``expansion.md``)."""
 
 
 class TopicPartitions(Message):

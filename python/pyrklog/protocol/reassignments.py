@@ -1,7 +1,12 @@
 """AlterPartitionReassignments, ListPartitionReassignments (KIP-455)."""
 
+from typing import Annotated
+
 from pyrklog.protocol.api import Api
-from pyrklog.protocol.fields import Int16, Int32, Message, Str, empty_list
+from pyrklog.protocol.fields import Bool, Int16, Int32, Message, Str, empty_list, tagged
+
+AT_END_TAG = 10_009
+"""Ours, as in :mod:`.inter_broker`."""
 
 
 class ReassignablePartition(Message):
@@ -9,6 +14,8 @@ class ReassignablePartition(Message):
 
     partition_index: Int32
     replicas: list[Int32] | None = None
+    at_end: Annotated[Bool, tagged(AT_END_TAG, since=0)] = False
+    """New replicas start at their leader's end (``expansion.md``); else they copy."""
 
 
 class ReassignableTopic(Message):

@@ -22,6 +22,9 @@ from pyrklog.protocol.fields import (
 )
 from pyrklog.protocol.inter_broker import ELIGIBLE_TAG
 
+WHOLE_TAG = 10_008
+"""In AlterPartition: partial replicas that the leader has found whole."""
+
 
 class ControlledShutdownRequest(Message):
     """The broker wants others to lead its partitions."""
@@ -65,6 +68,7 @@ class AlterPartitionPartition(Message):
     new_isr_with_epochs: Annotated[list[BrokerState], since(3)] = empty_list()
     leader_recovery_state: Annotated[Int8, since(1)] = 0
     partition_epoch: Int32 = -1
+    whole: Annotated[tuple[Int32, ...], tagged(WHOLE_TAG, since=3)] = ()
 
 
 class AlterPartitionTopic(Message):

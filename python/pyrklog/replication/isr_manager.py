@@ -33,6 +33,8 @@ class Led(NamedTuple):
     replicas: InSyncReplicas
     broker_epochs: dict[int, int]
     """Of followers, from their fetches."""
+    partial: frozenset[int] = frozenset()
+    """Followers that the plane reports only once they lack no older records."""
 
 
 class IsrManager:
@@ -65,11 +67,13 @@ class IsrManager:
             info.isr, info.leader_epoch, info.partition_epoch, info.eligible, info.recovery_state
         )
         known = self._led.get(key)
+        partial = frozenset(info.partial)
         if known is None or known.topic_id != topic_id:
             replicas = InSyncReplicas(self._node_id, committed)
-            self._led[key] = Led(topic_id, replicas, {})
+            self._led[key] = Led(topic_id, replicas, {}, partial)
         else:
             known.replicas.told(committed)
+            self._led[key] = known._replace(partial=partial)
         self._proposals.pop(key, None)
 
     def brokers_changed(self) -> None:
@@ -174,6 +178,7 @@ class IsrManager:
                     proposal.partition_epoch,
                     members,
                     recovery_state if len(members) == 1 else RECOVERED,
+                    tuple(broker for broker in proposal.isr if broker in led.partial),
                 )
             )
         return AlterPartitionRequest(self._node_id, self._broker_epoch(), changes)

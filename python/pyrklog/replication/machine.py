@@ -168,6 +168,7 @@ class Replicas:
                     info.replicas,
                     info.isr,
                     info.is_new,
+                    self.node_id in info.partial,
                 )
             )
             return
@@ -180,6 +181,7 @@ class Replicas:
                 info.isr,
                 info.is_new,
                 bool(info.eligible),
+                info.partial,
             )
         )
 

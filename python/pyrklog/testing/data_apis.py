@@ -251,3 +251,69 @@ class MetadataResponse(Message):
 
 
 METADATA = Api(3, MetadataRequest, MetadataResponse, versions=(0, 12), flexible_since=9)
+
+
+# --- ReplicaStart, our own -----------------------------------------------------------------------
+
+
+class ReplicaStartRequest(Message):
+    """A replica asks its leader where to start."""
+
+    replica_id: Int32
+    topic: Str
+    topic_id: Uuid
+    partition: Int32
+    current_leader_epoch: Int32
+
+
+class StartEpoch(Message):
+    epoch: Int32
+    start_offset: Int64
+
+
+class ReplicaStartResponse(Message):
+    error_code: Int16
+    start_offset: Int64 = NO_OFFSET
+    log_start_offset: Int64 = NO_OFFSET
+    epochs: list[StartEpoch] = empty_list()
+    producers: Bytes | None = None
+
+
+REPLICA_START = Api(
+    20_010, ReplicaStartRequest, ReplicaStartResponse, versions=(0, 0), flexible_since=0
+)
+
+
+# --- ReplicaSegments, our own --------------------------------------------------------------------
+
+
+class ReplicaSegmentsRequest(Message):
+    """A replica asks which records below its log's start another one has."""
+
+    replica_id: Int32
+    topic: Str
+    topic_id: Uuid
+    partition: Int32
+    current_leader_epoch: Int32
+    end_offset: Int64
+
+
+class SegmentAborted(Message):
+    producer_id: Int64
+    first_offset: Int64
+    last_offset: Int64
+    last_stable_offset: Int64
+
+
+class ReplicaSegmentsResponse(Message):
+    error_code: Int16
+    log_start_offset: Int64 = NO_OFFSET
+    begin_offset: Int64 = NO_OFFSET
+    size_bytes: Int64 = 0
+    newest_ms: Int64 = NO_OFFSET
+    aborted: list[SegmentAborted] = empty_list()
+
+
+REPLICA_SEGMENTS = Api(
+    20_011, ReplicaSegmentsRequest, ReplicaSegmentsResponse, versions=(0, 0), flexible_since=0
+)

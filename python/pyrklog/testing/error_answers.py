@@ -123,10 +123,24 @@ def _epochs(
     )
 
 
+def _replica_start(
+    _request: data.ReplicaStartRequest, code: ErrorCode
+) -> data.ReplicaStartResponse:
+    return data.ReplicaStartResponse(code)
+
+
+def _replica_segments(
+    _request: data.ReplicaSegmentsRequest, code: ErrorCode
+) -> data.ReplicaSegmentsResponse:
+    return data.ReplicaSegmentsResponse(code)
+
+
 _BUILDERS: dict[int, tuple[Api[Any, Any], Callable[[Any, ErrorCode], Any]]] = {
     data.PRODUCE.key: (data.PRODUCE, _produce),
     data.PRODUCE_AT.key: (data.PRODUCE_AT, _produce),
     data.FETCH.key: (data.FETCH, _fetch),
     data.LIST_OFFSETS.key: (data.LIST_OFFSETS, _list_offsets),
     data.OFFSET_FOR_LEADER_EPOCH.key: (data.OFFSET_FOR_LEADER_EPOCH, _epochs),
+    data.REPLICA_START.key: (data.REPLICA_START, _replica_start),
+    data.REPLICA_SEGMENTS.key: (data.REPLICA_SEGMENTS, _replica_segments),
 }

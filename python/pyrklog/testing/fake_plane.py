@@ -100,6 +100,7 @@ class FakePlane(Plane):
         """Whether set_isr refuses, since joining replicas lack something by now."""
         self.broker_epoch = -1
         self.replication_rates: tuple[int | None, int | None] = (None, None)
+        self.back_fill_rate = 0
         self.replication_window_ms: int | None = None
         self.move_rate: int | None = None
         self.move_window_ms: int | None = None
@@ -355,6 +356,9 @@ class FakePlane(Plane):
         self, *, leader_bytes: int | None, follower_bytes: int | None
     ) -> None:
         self.replication_rates = (leader_bytes, follower_bytes)
+
+    def set_back_fill_rate(self, rate: int) -> None:
+        self.back_fill_rate = rate
 
     def set_replication_window_ms(self, window_ms: int) -> None:
         self.replication_window_ms = window_ms

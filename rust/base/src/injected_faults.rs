@@ -32,6 +32,14 @@ pub enum Fault {
     EnterWithoutGuard,
     /// Markers of former coordinators are written.
     AcceptAnyCoordinatorEpoch,
+    /// A partial replica joins the ISR as soon as it has the new records.
+    JoinPartial,
+    /// A partial replica that the controller does not know as one keeps its log.
+    KeepUnlisted,
+    /// A back-fill takes records that are not committed, of any leader epoch, from any replica.
+    FillTruncatedEpoch,
+    /// A back-filled segment ends before its last batch.
+    FillLeavesGap,
 }
 
 /// Whether a bug is planted.
@@ -52,7 +60,7 @@ mod planting {
 
     static PLANTED: AtomicU32 = AtomicU32::new(0);
 
-    const NAMES: [(&str, Fault); 13] = [
+    const NAMES: [(&str, Fault); 17] = [
         ("truncate_to_high_watermark", Fault::TruncateToHighWatermark),
         ("join_before_epoch_start", Fault::JoinBeforeEpochStart),
         (
@@ -72,6 +80,10 @@ mod planting {
             "accept_any_coordinator_epoch",
             Fault::AcceptAnyCoordinatorEpoch,
         ),
+        ("join_partial", Fault::JoinPartial),
+        ("keep_unlisted", Fault::KeepUnlisted),
+        ("fill_truncated_epoch", Fault::FillTruncatedEpoch),
+        ("fill_leaves_gap", Fault::FillLeavesGap),
     ];
 
     /// Whether a bug is planted.

@@ -172,13 +172,15 @@ impl Bucket {
     }
 }
 
-/// A broker's two rates.
+/// A broker's rates.
 #[derive(Debug, Default)]
 pub struct ReplicationQuotas {
     /// `leader.replication.throttled.rate`
     pub leader: ReplicationQuota,
     /// `follower.replication.throttled.rate`
     pub follower: ReplicationQuota,
+    /// `pyrklog.expansion.rate`: of all back-fills together.
+    pub back_fill: ReplicationQuota,
 }
 
 #[cfg(test)]

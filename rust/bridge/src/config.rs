@@ -57,7 +57,9 @@ pub fn cleaner_config(settings: &Bound<'_, PyAny>) -> PyResult<seam::CleanerConf
 fn cluster_config(settings: &Bound<'_, PyAny>) -> PyResult<seam::ClusterConfig> {
     Ok(read!(settings => seam::ClusterConfig {
         listener, fetchers, fetch_wait_max_ms, fetch_min_bytes, fetch_max_bytes,
-        fetch_response_max_bytes, fetch_backoff_ms, socket_timeout_ms, reads_by_rack
+        fetch_response_max_bytes, fetch_backoff_ms, socket_timeout_ms, back_fill_rate_bytes,
+        promotion_window_ms,
+        reads_by_rack
     }))
 }
 

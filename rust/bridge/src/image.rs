@@ -24,7 +24,7 @@ pub fn image_delta(delta: &Bound<'_, PyAny>) -> PyResult<seam::ImageDelta> {
 pub fn leader_specs(specs: &[Bound<'_, PyAny>]) -> PyResult<Vec<seam::LeaderSpec>> {
     each(specs, |spec| {
         Ok(read!(spec => seam::LeaderSpec {
-            topic, partition, leader_epoch, replicas, isr, is_new, is_held
+            topic, partition, leader_epoch, replicas, isr, is_new, is_held, partial
         }))
     })
 }
@@ -33,7 +33,7 @@ pub fn leader_specs(specs: &[Bound<'_, PyAny>]) -> PyResult<Vec<seam::LeaderSpec
 pub fn follower_specs(specs: &[Bound<'_, PyAny>]) -> PyResult<Vec<seam::FollowerSpec>> {
     each(specs, |spec| {
         Ok(read!(spec => seam::FollowerSpec {
-            topic, partition, leader, leader_epoch, replicas, isr, is_new
+            topic, partition, leader, leader_epoch, replicas, isr, is_new, is_partial
         }))
     })
 }

@@ -154,6 +154,10 @@ impl DataPlane {
         py.detach(|| self.0.set_replication_rates(leader_bytes, follower_bytes));
     }
 
+    fn set_back_fill_rate(&self, bytes: u64) {
+        self.0.set_back_fill_rate(bytes);
+    }
+
     fn set_replication_window_ms(&self, window_ms: i64) {
         self.0.set_replication_window_ms(window_ms);
     }

@@ -102,6 +102,10 @@ pub struct ClusterConfig {
     pub fetch_backoff_ms: i64,
     /// `replica.socket.timeout.ms`.
     pub socket_timeout_ms: i64,
+    /// `pyrklog.expansion.rate`: bytes a second of all back-fills together; 0 is none.
+    pub back_fill_rate_bytes: u64,
+    /// `pyrklog.expansion.window.ms`: how long no consumer may have read what a promotion deletes.
+    pub promotion_window_ms: i64,
     /// `replica.selector.class` is rack-aware: consumers are sent to an in-sync follower in their
     /// rack (KIP-392).
     pub reads_by_rack: bool,
@@ -203,6 +207,9 @@ pub struct LeaderSpec {
     /// Replicas outside the ISR have everything clients were told of and may be elected (eligible
     /// leader replicas, KIP-966): the high watermark stands still.
     pub is_held: bool,
+    /// Replicas that start at this broker's log end, and may join the ISR only once they lack
+    /// nothing that this log has (`expansion.md`).
+    pub partial: Vec<i32>,
 }
 
 /// `become_followers`: this broker follows another in this partition and epoch.
@@ -221,6 +228,8 @@ pub struct FollowerSpec {
     pub isr: Vec<i32>,
     /// As with [`LeaderSpec`].
     pub is_new: bool,
+    /// This replica is one of [`LeaderSpec::partial`].
+    pub is_partial: bool,
 }
 
 /// A follower that may join the ISR: its log reaches the high watermark and the leader epoch's

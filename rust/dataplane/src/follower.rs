@@ -7,13 +7,18 @@
 //! go.
 //!
 //! Truncation has to wait for a disk: it is a command of the log loader ([`truncation`]), which
-//! gives the partition back when it is done.
+//! gives the partition back when it is done. A replica that may begin at its leader's end asks for
+//! its start before it fetches ([`partial`]). What it lacks is back-filled by threads of their own, one
+//! for each broker that it is fetched from ([`back_fill`]).
 
 pub mod append_response;
+pub mod back_fill;
+pub mod back_fill_thread;
 pub mod fetch_state;
 pub mod fetcher_manager;
 pub mod fetcher_queue;
 pub mod fetcher_thread;
 pub mod following;
 pub mod link;
+pub mod partial;
 pub mod truncation;

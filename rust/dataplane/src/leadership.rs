@@ -42,6 +42,7 @@ pub fn become_leaders(replicas: &Arc<ReplicaManager>, specs: Vec<LeaderSpec>) ->
 }
 
 pub fn become_followers(replicas: &Arc<ReplicaManager>, specs: Vec<FollowerSpec>) -> TicketId {
+    let node_id = replicas.config.node_id;
     let order = |spec: FollowerSpec| Order {
         leader_to_follow: Some(spec.leader),
         spec: LeaderSpec {
@@ -52,6 +53,10 @@ pub fn become_followers(replicas: &Arc<ReplicaManager>, specs: Vec<FollowerSpec>
             isr: spec.isr,
             is_new: spec.is_new,
             is_held: false,
+            partial: match spec.is_partial {
+                true => vec![node_id],
+                false => Vec::new(),
+            },
         },
     };
     carry_out(replicas, specs.into_iter().map(order).collect())
@@ -144,7 +149,12 @@ fn take_up(
         replicas: &spec.replicas,
         isr: &spec.isr,
         is_held: spec.is_held,
+        partial: &spec.partial,
     };
+    if leader_to_follow.is_none() && state.log.as_ref().is_some_and(Log::is_partial) {
+        // Its followers would delete what it lacks.
+        return Err(ErrorCode::KAFKA_STORAGE_ERROR);
+    }
     if !state.set_leadership(decision, now_ms) {
         return Err(ErrorCode::FENCED_LEADER_EPOCH);
     }
@@ -327,6 +337,7 @@ fn finish_transition(
 ) {
     let mut outbox = replicas.outbox();
     match state.role {
+        Role::Loading if state.would_lead_partially() => state.role = Role::Offline,
         Role::Loading if !partition.dir().has_failed() => state.finish_transition(),
         Role::Loading => state.role = Role::Offline,
         // Stopped meanwhile: the next command closes or deletes the log.

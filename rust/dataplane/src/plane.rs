@@ -329,6 +329,12 @@ impl DataPlane {
             .set_rate(follower_bytes, now_ms);
     }
 
+    /// Bytes a second that this broker's back-fills fetch together; 0: none.
+    pub fn set_back_fill_rate(&self, bytes: u64) {
+        let quota = &self.network.quotas.back_fill;
+        quota.set_rate(Some(bytes), mono_ms());
+    }
+
     /// Time over which these rates are averaged.
     pub fn set_replication_window_ms(&self, window_ms: i64) {
         self.network.quotas.leader.set_window_ms(window_ms);

@@ -23,10 +23,12 @@ pub use frame_thread::FrameThread;
 pub use pyrklog_base::injected_faults::plant;
 
 use crate::follower::append_response::{LIST_OFFSETS_VERSION, ask_ends};
-use crate::follower::fetch_state::FETCH_VERSION;
-use crate::follower::fetcher_queue::{FetcherId, Fetchers};
+use crate::follower::back_fill::{BackFill, FillQuestion, FillTurn};
+use crate::follower::fetch_state::{FETCH_VERSION, Key};
+use crate::follower::fetcher_queue::{BACK_FILL, FetcherId, Fetchers};
 use crate::follower::following::Following;
 use crate::follower::link::LinkError;
+use crate::follower::partial::Question;
 use crate::net::network::Network;
 use crate::plane::{DataPlane, OpenError};
 use crate::replica_manager::ReplicaManager;
@@ -78,6 +80,12 @@ pub struct SimPlane {
     syncers: Vec<Syncer>,
     caches: Vec<(Arc<Arena>, Janitor)>,
     followings: BTreeMap<FetcherId, Following>,
+    /// By source.
+    back_fills: BTreeMap<i32, BackFill>,
+    /// What their sources were asked, in requests under way.
+    fill_questions: BTreeMap<i32, FillQuestion>,
+    /// What was asked before anything is fetched, in requests under way.
+    questions: BTreeMap<FetcherId, (Key, Question)>,
     correlation_id: i32,
 }
 
@@ -113,6 +121,9 @@ impl SimPlane {
             plane,
             clients: FrameThread::new(Arc::clone(&network)),
             followings: BTreeMap::new(),
+            back_fills: BTreeMap::new(),
+            fill_questions: BTreeMap::new(),
+            questions: BTreeMap::new(),
             correlation_id: 0,
             network,
             replicas,
@@ -148,14 +159,14 @@ impl SimPlane {
         self.network.loader.run_next()
     }
 
-    /// Whether a read of an internal topic, or its load, waits.
+    /// Whether a read waits: of an internal topic, or of files that are not open yet.
     pub fn has_reads(&self) -> bool {
-        self.network.readers.internal_waiting() > 0
+        self.network.readers.jobs_waiting() > 0
     }
 
     /// Does one.
     pub fn run_read(&mut self) -> bool {
-        self.network.readers.run_internal()
+        self.network.readers.run_job()
     }
 
     /// Whether a writer has something to write.
@@ -221,8 +232,34 @@ impl SimPlane {
         };
         let Some(queue) = self.replicas.fetchers.queue(id) else {
             self.followings.remove(&id);
+            if id.1 == BACK_FILL {
+                self.back_fills.remove(&id.0);
+            }
             return FetchTurn::Idle;
         };
+        if id.1 == BACK_FILL {
+            let replicas = &self.replicas;
+            let fill = self.back_fills.entry(id.0).or_insert_with(|| {
+                let fetchers = Arc::clone(&replicas.fetchers) as Arc<dyn Fetchers>;
+                BackFill::new(Arc::clone(&replicas.services), fetchers, id.0)
+            });
+            fill.add(queue.take());
+            return match fill.next() {
+                FillTurn::Ask(question) => {
+                    self.fill_questions.insert(id.0, question);
+                    self.correlation_id += 1;
+                    let (key, version) = question.api();
+                    let encode = |out: &mut Vec<u8>| fill.encode(cluster, question, out);
+                    FetchTurn::Send(framed(key, version, self.correlation_id, encode))
+                }
+                FillTurn::Later(at_ms) => FetchTurn::Later(at_ms),
+                FillTurn::Idle => {
+                    replicas.fetchers.retire(id, &queue);
+                    self.back_fills.remove(&id.0);
+                    FetchTurn::Idle
+                }
+            };
+        }
         let replicas = &self.replicas;
         let following = self.followings.entry(id).or_insert_with(|| {
             let fetchers = Arc::clone(&replicas.fetchers) as Arc<dyn Fetchers>;
@@ -234,6 +271,14 @@ impl SimPlane {
             replicas.fetchers.retire(id, &queue);
             self.followings.remove(&id);
             return FetchTurn::Idle;
+        }
+        if let Some(question) = wanted.questions.first() {
+            // A real fetcher asks all of them before it fetches.
+            self.questions.insert(id, *question);
+            self.correlation_id += 1;
+            let (key, version) = question.1.api();
+            let ask = |out: &mut Vec<u8>| following.encode_question(*question, out);
+            return FetchTurn::Send(framed(key, version, self.correlation_id, ask));
         }
         if wanted.asks.is_empty() {
             let soon_ms = pyrklog_base::clock::mono_ms() + 1;
@@ -256,11 +301,21 @@ impl SimPlane {
         mut frame: Vec<u8>,
         mut exchange: impl FnMut(Vec<u8>) -> Option<Vec<u8>>,
     ) -> Result<(), String> {
+        if id.1 == BACK_FILL {
+            return self.fill_answered(id.0, &frame);
+        }
         let (Some(cluster), Some(following)) =
             (&self.network.config.cluster, self.followings.get_mut(&id))
         else {
             return Ok(());
         };
+        if let Some(question) = self.questions.remove(&id) {
+            let (key, version) = question.1.api();
+            let (_, body) =
+                parse_response_header(&frame, key, version).map_err(|error| error.to_string())?;
+            let taken = following.take_verdict(cluster, question, &frame[body..]);
+            return taken.map_err(|error| error.to_string());
+        }
         let (_, body) = parse_response_header(&frame, key::FETCH, FETCH_VERSION)
             .map_err(|error| error.to_string())?;
         let answers = following
@@ -284,8 +339,28 @@ impl SimPlane {
         Ok(())
     }
 
+    fn fill_answered(&mut self, source: i32, frame: &[u8]) -> Result<(), String> {
+        let question = self.fill_questions.remove(&source);
+        let (Some(question), Some(fill)) = (question, self.back_fills.get_mut(&source)) else {
+            return Ok(());
+        };
+        let (key, version) = question.api();
+        let (_, body) =
+            parse_response_header(frame, key, version).map_err(|error| error.to_string())?;
+        let taken = fill.take_answer(question, &frame[body..]);
+        taken.map_err(|error| error.to_string())
+    }
+
     /// A fetcher's connection is gone, and with it the answer.
     pub fn fetch_failed(&mut self, id: FetcherId) {
+        if id.1 == BACK_FILL {
+            self.fill_questions.remove(&id.0);
+            if let Some(fill) = self.back_fills.get_mut(&id.0) {
+                fill.fail_all();
+            }
+            return;
+        }
+        self.questions.remove(&id);
         if let Some(following) = self.followings.get_mut(&id) {
             following.reset();
         }

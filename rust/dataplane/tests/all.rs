@@ -5,6 +5,7 @@
 
 mod harness;
 
+mod back_fill;
 mod bad_input;
 mod broken_invariant;
 mod broker_replies;
@@ -40,6 +41,7 @@ mod moves_of_old_formats;
 mod offset_commits;
 mod old_clients;
 mod older_copies;
+mod partial;
 mod produce_at;
 mod reboot;
 mod refused;

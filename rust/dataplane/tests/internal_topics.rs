@@ -287,6 +287,7 @@ fn an_append_waits_on_in_the_epochs_that_its_leader_stays_one() {
         replicas: vec![1, 2],
         isr: vec![2],
         is_new: false,
+        is_partial: false,
     };
     assert_eq!(test.become_followers(vec![follower]), [NONE]);
     let error = ErrorCode::NOT_LEADER_OR_FOLLOWER.0;
@@ -334,6 +335,7 @@ fn append_with_an_epoch_before_following_is_refused() {
         replicas: vec![1, 2],
         isr: vec![2],
         is_new: false,
+        is_partial: false,
     };
     assert_eq!(test.become_followers(vec![follower]), [NONE]);
     let codes = test.become_leaders(vec![TestPlane::leader_spec(TOPIC, 0, 2)]);

@@ -55,6 +55,7 @@ fn follow(plane: &mut TestPlane) {
         replicas: vec![leader_of(partition), FOLLOWER],
         isr: vec![leader_of(partition)],
         is_new: false,
+        is_partial: false,
     };
     let codes = plane.become_followers((0..PARTITIONS).map(spec).collect());
     assert!(codes.iter().all(|code| *code == 0));

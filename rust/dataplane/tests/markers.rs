@@ -34,6 +34,7 @@ fn follow(test: &mut TestPlane) {
         replicas: vec![1, 2],
         isr: vec![1, 2],
         is_new: false,
+        is_partial: false,
     };
     assert_eq!(test.become_followers(vec![follower]), [0]);
 }

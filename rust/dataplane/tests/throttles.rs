@@ -164,6 +164,7 @@ fn follow(pair: &mut Pair, topics: &[&str], isr: &[i32]) {
         replicas: BOTH.to_vec(),
         isr: isr.to_vec(),
         is_new: false,
+        is_partial: false,
     };
     let specs: Vec<FollowerSpec> = topics.iter().map(spec).collect();
     assert!(

@@ -166,6 +166,7 @@ fn a_new_leader_in_between_voids_the_answer() {
         replicas: vec![1, 2],
         isr: vec![1, 2],
         is_new: false,
+        is_partial: false,
     };
     assert_eq!(test.become_followers(vec![follower]), [0]);
     let leader = LeaderSpec {

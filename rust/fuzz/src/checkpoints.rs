@@ -133,6 +133,7 @@ fn metadata(script: &mut Script<'_>) -> Verdict {
     let written = PartitionMetadata {
         version: 0,
         topic_id,
+        is_partial: false,
     };
     expect(
         parse_uuid(&encode_uuid(&topic_id)) == Some(topic_id),

@@ -10,6 +10,8 @@ use pyrklog_wire::metadata::MetadataRequest;
 use pyrklog_wire::offset_commit::OffsetCommitRequest;
 use pyrklog_wire::offset_for_leader_epoch::EpochRequest;
 use pyrklog_wire::produce::ProduceRequest;
+use pyrklog_wire::replica_segments::ReplicaSegmentsRequest;
+use pyrklog_wire::replica_start::ReplicaStartRequest;
 use pyrklog_wire::{Reader, RequestHeader};
 
 use crate::script::{Damage, Script};
@@ -113,6 +115,13 @@ fn facts(frame: &[u8], start: usize, key: i16, version: i16) -> pyrklog_wire::Re
         key::OFFSET_COMMIT => {
             bodies::commit_facts(&OffsetCommitRequest::decode(body, version)?, body)
         }
+        key::REPLICA_SEGMENTS => {
+            vec![format!(
+                "{:?}",
+                ReplicaSegmentsRequest::decode(body, version)?
+            )]
+        }
+        key::REPLICA_START => vec![format!("{:?}", ReplicaStartRequest::decode(body, version)?)],
         key::HEARTBEAT => bodies::heartbeat_facts(heartbeat::decode(body, version)?.of(body)),
         // Python decodes it; its bytes are as they were written.
         _ => vec![format!("{body:?}")],

@@ -193,6 +193,25 @@ impl LeaderEpochs {
             .is_some()
     }
 
+    /// These epochs behind those of `older`, another replica's, which begin before the first of
+    /// these. Drop what lies before the log.
+    #[must_use]
+    pub fn with_older(&self, older: &LeaderEpochs) -> LeaderEpochs {
+        let Some(earliest) = self.earliest() else {
+            return older.clone();
+        };
+        let mut all = LeaderEpochs::new();
+        for entry in &older.entries {
+            if entry.start_offset < earliest.start_offset && entry.epoch <= earliest.epoch {
+                all.assign(entry.epoch, entry.start_offset);
+            }
+        }
+        for entry in &self.entries {
+            all.assign(entry.epoch, entry.start_offset);
+        }
+        all
+    }
+
     /// Removes all epochs.
     pub fn clear(&mut self) {
         self.entries.clear();
@@ -307,6 +326,26 @@ mod tests {
             (99, Some(4)),
         ] {
             assert_eq!(cache.epoch_for_offset(offset), expected, "{offset}");
+        }
+    }
+
+    #[test]
+    fn older_epochs_come_before_the_first_one() {
+        let older = epochs(&[(0, 0), (2, 10), (4, 20)]);
+        for (own, expected) in [
+            // The log begins within an epoch, behind one, and where one begins.
+            (
+                vec![(4, 25), (6, 40)],
+                vec![(0, 0), (2, 10), (4, 20), (6, 40)],
+            ),
+            (vec![(6, 40)], vec![(0, 0), (2, 10), (4, 20), (6, 40)]),
+            (vec![(2, 10), (4, 20)], vec![(0, 0), (2, 10), (4, 20)]),
+            (vec![(0, 5), (2, 10)], vec![(0, 0), (2, 10)]),
+            (vec![], vec![(0, 0), (2, 10), (4, 20)]),
+            // It was cut since, and another leader wrote on.
+            (vec![(0, 3), (5, 12)], vec![(0, 0), (5, 12)]),
+        ] {
+            assert_eq!(pairs(&epochs(&own).with_older(&older)), expected, "{own:?}");
         }
     }
 

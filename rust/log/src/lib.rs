@@ -33,14 +33,18 @@ pub use pyrklog_compression as compression;
 
 mod aborted;
 mod append;
+mod at_end;
 mod cache;
 mod cached_write;
 mod close;
 mod conversion;
+mod digest;
 mod dir_cache;
 mod entries;
 mod env;
+mod fill_source;
 mod folder;
+mod join;
 mod kept_pages;
 mod leave;
 mod log;
@@ -66,11 +70,17 @@ mod write_behind;
 
 pub use aborted::{AbortedFile, AbortedSearch, AbortedStep};
 pub use append::{AppendError, Appended};
+pub use at_end::{EndState, StartAtEnd, WholeJob};
 pub use batch_info::BatchInfo;
 pub use config::{Compression, LogConfig, TimestampType};
 pub use conversion::ConversionListener;
+pub use digest::BatchDigest;
 pub use disk::{Disk, DiskFile, OpenMode, RealDisk, Space};
 pub use env::{DIRECT_MIN_BYTES, LogEnv};
+pub use fill_source::FillSource;
+#[cfg(feature = "sim")]
+pub use join::InjectedFaults;
+pub use join::{Fill, FillError, FillPlan, JoinJob};
 pub use kept_pages::set_kept_pages_max_bytes;
 pub use leave::MoveId;
 pub use log::Log;

@@ -78,6 +78,10 @@ pub struct Log {
     pub(crate) swapped_end: i64,
     /// Segments were replaced or removed since [`Log::check_invariants`] last looked at each.
     pub(crate) is_reshaped: bool,
+    /// The content of the file `partial`, if there is one.
+    pub(crate) partial: Option<Arc<[u8]>>,
+    /// Held by the segment that is being back-filled: its files have their names for themselves.
+    pub(crate) filling: Arc<()>,
     /// Removals whose files still have their names ([`crate::RemovedSegments::rename`]).
     pub(crate) retiring: Arc<AtomicUsize>,
     pub(crate) poison: Option<String>,

@@ -141,6 +141,7 @@ impl Log {
             self.epochs = current.epochs.clone();
             self.write_epochs();
         }
+        self.inherit_partial(current);
         self.snapshots.remove(&self.end.offset);
     }
 

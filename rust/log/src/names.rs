@@ -11,6 +11,8 @@ pub const LEADER_EPOCH_CHECKPOINT: &str = "leader-epoch-checkpoint";
 /// Exists in a folder while its log is being truncated. After a kill the result is made durable
 /// before anything is appended.
 pub const TRUNCATION: &str = "truncation.tmp";
+/// Says that the log began at its leader's end and lacks older records.
+pub const PARTIAL: &str = "partial";
 /// The topic id, in each partition's folder.
 pub const PARTITION_METADATA: &str = "partition.metadata";
 /// Offsets below which segments were synced, one a partition.
@@ -100,6 +102,8 @@ pub enum Suffix {
     Cleaned,
     /// `.swap`: complete; after a crash finish the rename.
     Swap,
+    /// `.fill`: being written by a back-fill; worthless after a crash.
+    Fill,
 }
 
 impl Suffix {
@@ -110,6 +114,7 @@ impl Suffix {
             Suffix::Deleted => ".deleted",
             Suffix::Cleaned => ".cleaned",
             Suffix::Swap => ".swap",
+            Suffix::Fill => ".fill",
         }
     }
 }
@@ -167,6 +172,7 @@ pub fn parse_segment_file(name: &str) -> Option<SegmentFile> {
         Some((extension, "deleted")) => (extension, Suffix::Deleted),
         Some((extension, "cleaned")) => (extension, Suffix::Cleaned),
         Some((extension, "swap")) => (extension, Suffix::Swap),
+        Some((extension, "fill")) => (extension, Suffix::Fill),
         Some((extension, rest)) => {
             let unique = rest.strip_suffix(Suffix::Deleted.text())?;
             unique.parse::<u64>().ok()?;
@@ -297,7 +303,13 @@ mod tests {
             (9, FileKind::Snapshot, "00000000000000000009.snapshot"),
         ] {
             assert_eq!(file_name(offset, kind), text);
-            for suffix in [Suffix::None, Suffix::Deleted, Suffix::Cleaned, Suffix::Swap] {
+            for suffix in [
+                Suffix::None,
+                Suffix::Deleted,
+                Suffix::Cleaned,
+                Suffix::Swap,
+                Suffix::Fill,
+            ] {
                 let name = format!("{text}{}", suffix.text());
                 let expected = SegmentFile {
                     base_offset: offset,

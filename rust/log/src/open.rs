@@ -187,11 +187,7 @@ impl Log {
             end,
             written,
             durable_end: end,
-            high_watermark: if high_watermark == end_offset {
-                end
-            } else {
-                LogPosition::unplaced(high_watermark)
-            },
+            high_watermark: place_before(high_watermark, end),
             log_start,
             recent: RecentPositions::default(),
             epochs: state.epochs,
@@ -213,11 +209,21 @@ impl Log {
             is_swapping: false,
             swapped_end: -1,
             is_reshaped: true,
+            partial: state.partial,
+            filling: Arc::default(),
             retiring: Arc::default(),
             poison: None,
             is_sealed: false,
             jitter_seed,
         }
+    }
+}
+
+/// The position of an offset up to the log's end, which alone has a known place.
+fn place_before(offset: i64, end: LogPosition) -> LogPosition {
+    match offset == end.offset {
+        true => end,
+        false => LogPosition::unplaced(offset),
     }
 }
 
@@ -248,7 +254,14 @@ fn check_topic_id(request: &OpenRequest<'_>, folder: &Folder) -> Result<(), Open
     let disk = request.env.disk();
     let path = folder.file(names::PARTITION_METADATA);
     match PartitionMetadata::stored(disk, &path)? {
-        Some(metadata) if metadata.topic_id == expected => Ok(()),
+        Some(metadata) if metadata.topic_id == expected => {
+            // A kill came between both files.
+            let is_whole = metadata.is_partial && !disk.exists(&folder.file(names::PARTIAL))?;
+            match is_whole {
+                true => Ok(PartitionMetadata::mark(disk, &path, false)?),
+                false => Ok(()),
+            }
+        }
         Some(metadata) if metadata.topic_id != [0; 16] => Err(OpenError::TopicIdMismatch {
             path: folder.path().display().to_string(),
             found: partition_metadata::encode_uuid(&metadata.topic_id),
@@ -258,6 +271,7 @@ fn check_topic_id(request: &OpenRequest<'_>, folder: &Folder) -> Result<(), Open
             let content = PartitionMetadata {
                 version: 0,
                 topic_id: expected,
+                is_partial: false,
             }
             .encode();
             Ok(disk::replace_file_unsynced(

@@ -7,6 +7,10 @@
 //!
 //! The id is 16 bytes as unpadded base64url. No line end follows the second line. A newer version
 //! is accepted if it begins with these two lines, which Kafka guarantees.
+//!
+//! While the log is partial (`expansion.md`, section 9), the id's bits are inverted and a third line
+//! says `partial: true`. Brokers that do not know partial logs then refuse the folder: it is another
+//! topic's to them. Otherwise such a replica could lead, and the others delete what it lacks.
 
 use std::io;
 use std::path::Path;
@@ -18,6 +22,7 @@ use crate::disk::{self, Disk};
 
 /// Characters of an id: 16 bytes, 6 bits each.
 const UUID_CHARS: usize = 22;
+const PARTIAL_LINE: &str = "partial: true";
 const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
 
 /// The topic id in a partition's folder.
@@ -27,6 +32,8 @@ pub struct PartitionMetadata {
     pub version: i32,
     /// The topic's id, never all zero.
     pub topic_id: [u8; 16],
+    /// Only brokers that know partial logs may open it.
+    pub is_partial: bool,
 }
 
 /// A `partition.metadata` that cannot be read.
@@ -65,10 +72,19 @@ impl PartitionMetadata {
             .and_then(|line| value_of(line, "topic_id"))
             .and_then(parse_uuid)
             .ok_or_else(|| fail(2, "\"topic_id: \" and 22 characters are expected"))?;
+        let is_partial = lines.next() == Some(PARTIAL_LINE);
+        let topic_id = match is_partial {
+            true => topic_id.map(|byte| !byte),
+            false => topic_id,
+        };
         if topic_id == [0; 16] {
             return Err(fail(2, "a topic id of zeros belongs to no topic"));
         }
-        Ok(Self { version, topic_id })
+        Ok(Self {
+            version,
+            topic_id,
+            is_partial,
+        })
     }
 
     /// What the file says, if there is one that can be read.
@@ -77,13 +93,30 @@ impl PartitionMetadata {
         Ok(content.and_then(|content| Self::parse(&path.to_string_lossy(), &content).ok()))
     }
 
+    /// Makes an existing file say whether the log is partial; durably, except for its folder.
+    pub(crate) fn mark(disk: &dyn Disk, path: &Path, is_partial: bool) -> io::Result<()> {
+        match Self::stored(disk, path)? {
+            Some(stored) if stored.is_partial != is_partial => {
+                let marked = Self {
+                    is_partial,
+                    ..stored
+                };
+                disk::replace_file(disk, path, marked.encode().as_bytes())
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// The file's text, in version 0.
     pub fn encode(&self) -> String {
-        format!(
-            "version: {}\ntopic_id: {}",
-            self.version,
-            encode_uuid(&self.topic_id)
-        )
+        let (version, topic_id) = (self.version, &self.topic_id);
+        match self.is_partial {
+            true => {
+                let hidden = encode_uuid(&topic_id.map(|byte| !byte));
+                format!("version: {version}\ntopic_id: {hidden}\n{PARTIAL_LINE}")
+            }
+            false => format!("version: {version}\ntopic_id: {}", encode_uuid(topic_id)),
+        }
     }
 }
 
@@ -139,6 +172,7 @@ mod tests {
         let metadata = PartitionMetadata {
             version: 0,
             topic_id,
+            is_partial: false,
         };
         assert_eq!(
             metadata.encode(),
@@ -190,6 +224,25 @@ mod tests {
             let error = PartitionMetadata::parse("d/f", text.as_bytes()).expect_err(text);
             assert_eq!((error.path.as_str(), error.line), ("d/f", line), "{text:?}");
         }
+    }
+
+    #[test]
+    fn a_partial_log_is_another_topics_to_those_who_do_not_know_it() {
+        let metadata = PartitionMetadata {
+            version: 0,
+            topic_id: [7; 16],
+            is_partial: true,
+        };
+        let text = metadata.encode();
+        assert_eq!(
+            text,
+            "version: 0\ntopic_id: -Pj4-Pj4-Pj4-Pj4-Pj4-A\npartial: true"
+        );
+        assert_eq!(PartitionMetadata::parse("f", text.as_bytes()), Ok(metadata));
+        // They read two lines.
+        let (known, _) = text.rsplit_once('\n').unwrap();
+        let known = PartitionMetadata::parse("f", known.as_bytes()).unwrap();
+        assert_ne!(known.topic_id, metadata.topic_id);
     }
 
     proptest! {

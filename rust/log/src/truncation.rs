@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use pyrklog_arena::{Arena, Slot};
 
+use crate::at_end::StartAtEnd;
 use crate::cache::LogCache;
 use crate::config::LogConfig;
 use crate::disk::{self, OpenMode, missing_is_fine};
@@ -18,6 +19,7 @@ use crate::log::Log;
 use crate::names::{self, FileKind, INDEX_FILES};
 use crate::offset_index::OffsetIndex;
 use crate::open::{Expiry, Loaded, Loader, OpenError, OpenReport, OpenState, spare};
+use crate::partition_metadata::PartitionMetadata;
 use crate::position::LogPosition;
 use crate::scan::{BatchScanner, WALK_CHUNK_BYTES};
 use crate::segment::{Segment, SegmentBytes};
@@ -49,6 +51,8 @@ pub struct TruncateJob {
     offset: i64,
     /// Nothing is kept: the log restarts at the offset.
     restarts: bool,
+    /// What the restarted log begins with.
+    at_end: Option<StartAtEnd>,
     log_start: i64,
     expiry: Expiry,
     jitter_seed: u64,
@@ -92,6 +96,24 @@ impl Log {
         self.truncate_job(offset, true, now_ms, producer_id_expiration_ms)
     }
 
+    /// The same, but the log is as if it had begun there: it knows the epochs and producers of what
+    /// it lacks. See [`Log::is_partial`].
+    ///
+    /// # Errors
+    /// [`TruncateError`].
+    pub fn begin_at_end(
+        &mut self,
+        start: &StartAtEnd,
+        now_ms: i64,
+        producer_id_expiration_ms: i64,
+    ) -> Result<TruncateJob, TruncateError> {
+        let job = self.begin_restart(start.offset(), now_ms, producer_id_expiration_ms)?;
+        Ok(TruncateJob {
+            at_end: Some(start.clone()),
+            ..job
+        })
+    }
+
     /// Drops epochs at the log end without records. Queue the log at its writer if
     /// [`Log::has_unwritten`].
     pub fn forget_empty_epochs(&mut self) {
@@ -127,6 +149,7 @@ impl Log {
             snapshots: self.snapshots.iter().copied().collect(),
             offset,
             restarts,
+            at_end: None,
             log_start: self.log_start,
             expiry: Expiry {
                 now_ms,
@@ -163,6 +186,7 @@ impl Log {
             self.high_watermark = self.end;
         }
         self.log_start = loaded.state.log_start;
+        self.partial = loaded.state.partial;
         self.recent.clear();
         self.spare_snapshot = spare(&loaded.state.snapshots, &loaded.state.segments);
         self.segments = Arc::new(loaded.state.segments);
@@ -240,6 +264,12 @@ impl TruncateJob {
         if self.restarts {
             let epochs = self.folder.file(names::LEADER_EPOCH_CHECKPOINT);
             missing_is_fine(disk.remove_file(&epochs))?;
+            missing_is_fine(disk.remove_file(&self.folder.file(names::PARTIAL)))?;
+            let metadata = self.folder.file(names::PARTITION_METADATA);
+            PartitionMetadata::mark(disk, &metadata, self.at_end.is_some())?;
+        }
+        if let Some(start) = &self.at_end {
+            start.write(disk, &self.folder)?;
         }
         disk.sync_dir(&self.folder.path())?;
         missing_is_fine(disk.remove_file(&marker))?;

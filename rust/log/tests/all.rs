@@ -7,6 +7,7 @@ mod common;
 
 mod adopted;
 mod append_read;
+mod at_end;
 mod cached_damage;
 mod cleaner;
 mod compaction;
@@ -16,6 +17,8 @@ mod down_convert;
 mod full_map;
 mod giving_way;
 mod holes;
+mod join;
+mod join_starts;
 mod kafka_files;
 mod no_space;
 mod old_formats;

@@ -2,6 +2,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod consumed;
 pub mod directory;
 pub mod fetch_watch;
 pub mod hosted_partitions;

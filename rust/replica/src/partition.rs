@@ -9,12 +9,15 @@ mod guard;
 mod health;
 mod in_sync;
 mod invariants;
+mod partial;
 mod produce_waiters;
+mod standing;
 
 pub use crate::waiters::{DoubtWaiter, ProduceWaiter};
 pub use guard::PartitionGuard;
 pub use in_sync::{CONFIRMED_WITHIN_MS, FollowerFetch};
 pub use produce_waiters::WaitFor;
+pub use standing::{Beginning, Standing};
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -24,6 +27,7 @@ use parking_lot::Mutex;
 use pyrklog_log::{Appended, Log, LogConfig, Unwritten};
 use pyrklog_wire::ErrorCode;
 
+use crate::consumed::Consumed;
 use crate::directory::Directory;
 use crate::fetch_watch::FetchWatchers;
 use crate::internal_waiters::InternalWaiters;
@@ -126,6 +130,8 @@ pub struct LeaderAndIsr<'a> {
     pub isr: &'a [i32],
     /// See [`pyrklog_control::seam::LeaderSpec::is_held`].
     pub is_held: bool,
+    /// See [`pyrklog_control::seam::LeaderSpec::partial`]; of a follower, itself alone or nobody.
+    pub partial: &'a [i32],
 }
 
 /// See the module.
@@ -192,6 +198,16 @@ pub struct PartitionState {
     members: Vec<i32>,
     /// The high watermark stands still: the controller counts on replicas outside `isr`.
     is_held: bool,
+    /// Replicas that may lack older records than this leader's; of a follower, itself alone.
+    partial: Vec<i32>,
+    /// How this partial replica begins in this leader epoch.
+    pub beginning: Beginning,
+    /// Sources of a back-fill that have failed in this leader epoch, counted each time.
+    pub failed_sources: usize,
+    /// Back-fills that failed one after the other.
+    pub failed_fills: u32,
+    /// Where consumers read in this leader epoch; of a leader, while there are partial replicas.
+    consumed: Consumed,
     /// Its log could not be opened for lack of space; retried when there is some.
     pub waits_for_space: bool,
     /// Start offset of the leader epoch, while this broker leads.
@@ -236,6 +252,11 @@ impl<D: Directory> Partition<D> {
             followers: Vec::new(),
             members: Vec::new(),
             is_held: false,
+            partial: Vec::new(),
+            beginning: Beginning::Undecided,
+            failed_sources: 0,
+            failed_fills: 0,
+            consumed: Consumed::default(),
             waits_for_space: false,
             epoch_start: -1,
             took_over_ms: None,
@@ -370,6 +391,16 @@ impl PartitionState {
         self.isr = decision.isr.to_vec();
         self.members = decision.isr.to_vec();
         self.is_held = decision.is_held;
+        let watched = self.consumed().is_some();
+        self.partial = decision.partial.to_vec();
+        if is_new_epoch || !watched {
+            self.consumed = Consumed::since(now_ms);
+        }
+        if is_new_epoch {
+            self.beginning = Beginning::Undecided;
+            self.failed_sources = 0;
+            self.failed_fills = 0;
+        }
         let mut followers = Vec::with_capacity(self.replicas.len());
         for id in self
             .replicas

@@ -13,7 +13,8 @@ use crate::reply_header::ReplyHeader;
 use crate::request::Request;
 use crate::{
     admission, api_versions, broker_connections, control_replies, control_requests, fetch, heavy,
-    list_offsets, metadata, offset_for_leader_epoch, produce, request_time, timed_work,
+    list_offsets, metadata, offset_for_leader_epoch, produce, replica_segments, replica_start,
+    request_time, timed_work,
     zookeeper_offsets,
 };
 
@@ -100,6 +101,8 @@ fn handle(cx: &mut Context, client: &mut Client, frame: &mut [u8]) -> Handled {
         key::OFFSET_FOR_LEADER_EPOCH => offset_for_leader_epoch::handle(cx, request, out),
         key::API_VERSIONS => api_versions::handle(cx, request, out),
         key::METADATA => metadata::handle::handle(cx, request, out),
+        key::REPLICA_START => replica_start::handle(cx, request, out),
+        key::REPLICA_SEGMENTS => replica_segments::handle(cx, request, out),
         _ if zookeeper_offsets::is_meant(api_key, api_version) => {
             zookeeper_offsets::refuse(cx, request, out)
         }

@@ -23,7 +23,8 @@ use pyrklog_log::{Isolation, Log};
 use pyrklog_wire::ErrorCode;
 use pyrklog_wire::api::key;
 use pyrklog_wire::fetch::{
-    BATCHES_SINCE, FORMAT_1_SINCE, FetchRequest, FetchResponseHead, FetchResponseWriter,
+    BACK_FILL_EPOCH, BATCHES_SINCE, FORMAT_1_SINCE, FetchRequest, FetchResponseHead,
+    FetchResponseWriter,
 };
 use pyrklog_wire::header::{RequestHeader, encode_response_header};
 use pyrklog_wire::message_set::{MAGIC_0, MAGIC_1};
@@ -42,6 +43,8 @@ use crate::out_queue::OutQueue;
 use crate::outcome::Close;
 use crate::request::Request;
 use pyrklog_base::clock::mono_ms;
+use pyrklog_base::ids::DEBUGGING_REPLICA_ID;
+use pyrklog_base::injected_faults::{Fault, is_injected};
 use pyrklog_control::latency::Group;
 use pyrklog_control::seam::{CaughtUp, Event};
 use pyrklog_replica::fetch_watch::WatchTerms;
@@ -170,6 +173,11 @@ struct FetchClient<'f> {
     notify_high_watermark: bool,
 }
 
+/// A planted bug: Kafka's debugging consumer reads what is not committed, and a back-fill as that.
+fn is_uncommitted_fill(request: &FetchRequest) -> bool {
+    is_injected(Fault::FillTruncatedEpoch) && request.replica_id == DEBUGGING_REPLICA_ID
+}
+
 impl<'f> FetchClient<'f> {
     fn of(
         cx: &Context,
@@ -179,7 +187,7 @@ impl<'f> FetchClient<'f> {
     ) -> FetchClient<'f> {
         let is_replica = request.replica_id >= 0;
         let isolation = match request.isolation_level {
-            _ if is_replica => Isolation::DurableEnd,
+            _ if is_replica || is_uncommitted_fill(request) => Isolation::DurableEnd,
             0 => Isolation::HighWatermark,
             _ => Isolation::Committed,
         };
@@ -198,6 +206,7 @@ impl<'f> FetchClient<'f> {
                 understands_zstd: api_version >= ZSTD_SINCE,
                 converts_to: old_format(api_version),
                 marks_only: false,
+                is_of_consumer: !is_replica && request.replica_epoch != BACK_FILL_EPOCH,
                 // Not the turn's begin: the process may have stood still since.
                 asked_ms: mono_ms(),
             },

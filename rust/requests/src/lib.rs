@@ -27,6 +27,8 @@ pub mod old_clients;
 pub mod out_queue;
 pub mod outcome;
 pub mod produce;
+pub mod replica_segments;
+pub mod replica_start;
 pub mod reply_header;
 pub mod request;
 pub mod request_time;

@@ -13,9 +13,9 @@ use pyrklog_log::{Isolation, Log, ReadError, TimeSpec, Wait};
 use pyrklog_wire::ErrorCode;
 use pyrklog_wire::list_offsets::{
     EARLIEST_LOCAL_TIMESTAMP, EARLIEST_TIMESTAMP, LATEST_TIERED_TIMESTAMP, LATEST_TIMESTAMP,
-    ListOffsetsPartition, ListOffsetsPartitionResponse, ListOffsetsRequest, ListOffsetsResponse,
-    ListOffsetsTopicResponse, MAX_TIMESTAMP, OldListOffsetsPartitionResponse,
-    OldListOffsetsResponse, OldListOffsetsTopicResponse,
+    LOWEST_CONSUMED_TIMESTAMP, ListOffsetsPartition, ListOffsetsPartitionResponse,
+    ListOffsetsRequest, ListOffsetsResponse, ListOffsetsTopicResponse, MAX_TIMESTAMP,
+    OldListOffsetsPartitionResponse, OldListOffsetsResponse, OldListOffsetsTopicResponse,
 };
 
 use crate::admission;
@@ -33,7 +33,7 @@ use crate::reply_header::ReplyHeader;
 use crate::request::Request;
 use pyrklog_base::clock::mono_ms;
 use pyrklog_base::ids::{DEBUGGING_REPLICA_ID, Place};
-use pyrklog_replica::partition::DoubtWaiter;
+use pyrklog_replica::partition::{DoubtWaiter, PartitionState};
 use pyrklog_storage::log_dir_state::Partition;
 use pyrklog_storage::reader_queue::Kind;
 
@@ -156,6 +156,7 @@ fn is_known(timestamp: i64, api_version: i16) -> bool {
         MAX_TIMESTAMP => api_version >= 7,
         EARLIEST_LOCAL_TIMESTAMP => api_version >= 8,
         LATEST_TIERED_TIMESTAMP => api_version >= 9,
+        LOWEST_CONSUMED_TIMESTAMP => api_version >= 1,
         _ => false,
     }
 }
@@ -177,6 +178,9 @@ fn answer_partition(
     let partition = hosted(cx, topic, wanted)?;
     let mut state = partition.lock();
     state.shown_in(wanted.current_leader_epoch, work.of_leader_only)?;
+    if wanted.timestamp == LOWEST_CONSUMED_TIMESTAMP {
+        return lowest_consumed(cx, &state, wanted.index, work.asked_ms);
+    }
     // An earlier epoch's leader may have shown records above the high watermark.
     let shows_less = isolation != Isolation::DurableEnd && !state.knows_latest();
     if wanted.timestamp == LATEST_TIMESTAMP && shows_less {
@@ -227,6 +231,25 @@ fn answer_partition(
         older: Vec::new(),
     });
     Ok(answer)
+}
+
+/// Where consumers read, of a whole window (`expansion.md`, section 7).
+fn lowest_consumed(
+    cx: &Context,
+    state: &PartitionState,
+    index: i32,
+    now_ms: i64,
+) -> Result<ListOffsetsPartitionResponse, ErrorCode> {
+    let cluster = cx.services.config.cluster.as_ref();
+    let window_ms = cluster.map_or(0, |cluster| cluster.promotion_window_ms);
+    let consumed = state.consumed().filter(|_| window_ms > 0);
+    let found = consumed.and_then(|consumed| consumed.lowest_within(window_ms, now_ms));
+    let offset = found.ok_or(ErrorCode::OFFSET_NOT_AVAILABLE)?;
+    Ok(ListOffsetsPartitionResponse {
+        offset,
+        leader_epoch: state.leader_epoch,
+        ..ListOffsetsPartitionResponse::none(index, ErrorCode::NONE)
+    })
 }
 
 fn hosted<'a>(

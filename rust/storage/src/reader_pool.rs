@@ -147,22 +147,16 @@ impl ReaderPool {
         }
     }
 
-    /// Waiting reads of internal topics.
+    /// Waiting jobs.
     #[cfg(feature = "sim")]
-    pub fn internal_waiting(&self) -> usize {
-        self.internal().map(ReaderQueue::waiting).sum()
+    pub fn jobs_waiting(&self) -> usize {
+        self.queues.iter().map(ReaderQueue::waiting).sum()
     }
 
     /// Does one of them on this thread: a simulation has no others.
     #[cfg(feature = "sim")]
-    pub fn run_internal(&self) -> bool {
-        self.internal().any(ReaderQueue::run_next)
-    }
-
-    #[cfg(feature = "sim")]
-    fn internal(&self) -> impl Iterator<Item = &ReaderQueue> {
-        let queues = self.queues.iter();
-        queues.filter(|queue| queue.kind == Kind::Internal)
+    pub fn run_job(&self) -> bool {
+        self.queues.iter().any(ReaderQueue::run_next)
     }
 
     /// Running threads without the starter.

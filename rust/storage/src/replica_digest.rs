@@ -1,23 +1,14 @@
 //! Digests of this broker's replica of a partition. `pyrklog log verify` compares digests of the
 //! same offsets from each replica.
 //!
-//! A digest is a chain over the whole batches of an offset range, independent of segments:
-//!
-//! ```text
-//! state = 0; for each batch, for each of its words: state = mix(state ^ word)
-//! words   base offset; leader epoch << 32 | batch length; CRC as stored << 32 | CRC of the bytes
-//! mix     the finalizer of splitmix64
-//! ```
-//!
-//! Like a checksum it detects accidental damage, not forgery. It reads all bytes and so detects
-//! decayed data even if the stored CRC is intact.
+//! A digest ([`BatchDigest`]) is of the whole batches of an offset range.
 //!
 //! One thread per log directory reads bounded pieces, a bounded number per request. So digests
 //! delay neither clients nor coordinators, and a log may have any length.
 
 use std::sync::Arc;
 
-use pyrklog_log::{Isolation, ReadError, Wait};
+use pyrklog_log::{BatchDigest, Isolation, ReadError, Wait};
 use pyrklog_wire::ErrorCode;
 use pyrklog_wire::batch::{self, BatchView, Batches};
 
@@ -109,7 +100,7 @@ impl DigestWork {
         }
         Ok(ReplicaDigest {
             next_offset: chain.next,
-            digest: chain.state.cast_signed(),
+            digest: chain.digest.value(),
             batches: chain.batches,
             damaged_offset: chain.damaged.unwrap_or(-1),
             first: chain.first,
@@ -165,7 +156,7 @@ struct Chain {
     range: DigestRange,
     /// The offset after the last included batch.
     next: i64,
-    state: u64,
+    digest: BatchDigest,
     batches: i64,
     bytes: usize,
     first: Option<DigestedBatch>,
@@ -178,7 +169,7 @@ impl Chain {
         Chain {
             range,
             next: range.start,
-            state: 0,
+            digest: BatchDigest::default(),
             batches: 0,
             bytes: 0,
             first: None,
@@ -227,16 +218,7 @@ impl Chain {
         if crc != header.crc {
             self.damaged.get_or_insert(self.next);
         }
-        for word in [
-            header.base_offset.cast_unsigned(),
-            halves(
-                header.partition_leader_epoch.cast_unsigned(),
-                header.batch_length.cast_unsigned(),
-            ),
-            halves(header.crc, crc),
-        ] {
-            self.state = mix(self.state ^ word);
-        }
+        self.digest.add(header, crc);
         self.first.get_or_insert(DigestedBatch {
             base_offset: header.base_offset,
             last_offset: header.last_offset(),
@@ -247,16 +229,4 @@ impl Chain {
         self.bytes += view.bytes.len();
         self.next = header.next_offset();
     }
-}
-
-fn halves(high: u32, low: u32) -> u64 {
-    u64::from(high) << 32 | u64::from(low)
-}
-
-/// A bijection, so chains that differ in a single word stay different.
-fn mix(word: u64) -> u64 {
-    let word = word.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    let word = (word ^ (word >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let word = (word ^ (word >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    word ^ (word >> 31)
 }

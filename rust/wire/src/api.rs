@@ -166,6 +166,8 @@ apis! {
     PARTITION_OFFSETS = 20_006: PartitionOffsets 0..=0, 0, Python, ToolsBetweenBrokers;
     // Its version is that of the Produce whose body it has.
     PRODUCE_AT = 20_007: ProduceAt 11..=11, 9, Rust, Tools;
+    REPLICA_START = 20_010: ReplicaStart 0..=0, 0, Rust, ToolsBetweenBrokers;
+    REPLICA_SEGMENTS = 20_011: ReplicaSegments 0..=0, 0, Rust, ToolsBetweenBrokers;
 }
 
 /// The row of an API key, `None` if not served.

@@ -31,6 +31,8 @@ pub const FORMAT_1_SINCE: i16 = 2;
 /// First version with a limit of the whole answer. Before it, the limits of partitions held for the
 /// first batch, too.
 pub const MAX_BYTES_SINCE: i16 = 3;
+/// As the epoch of no replica: a consumer that back-fills another replica.
+pub const BACK_FILL_EPOCH: i64 = -2;
 /// First version with record batches, isolation levels and aborted transactions.
 pub const BATCHES_SINCE: i16 = 4;
 const SESSIONS_SINCE: i16 = 7;

@@ -28,6 +28,8 @@ pub mod offset_records;
 pub mod produce;
 pub mod reader;
 pub mod records;
+pub mod replica_segments;
+pub mod replica_start;
 pub mod sasl;
 pub mod span;
 pub mod transactions;

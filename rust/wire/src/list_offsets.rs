@@ -21,6 +21,8 @@ pub const MAX_TIMESTAMP: i64 = -3;
 pub const EARLIEST_LOCAL_TIMESTAMP: i64 = -4;
 /// Query: the last offset in the remote tier (version 9).
 pub const LATEST_TIERED_TIMESTAMP: i64 = -5;
+/// Ours: the lowest offset that consumers fetched from this replica within a while, or `i64::MAX`.
+pub const LOWEST_CONSUMED_TIMESTAMP: i64 = -20_012;
 
 fields! {
     #[derive(Clone, Debug, PartialEq, Eq)]

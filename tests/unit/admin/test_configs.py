@@ -465,6 +465,17 @@ async def test_replication_rates_reach_the_plane_at_run_time(running: Running) -
     assert running.plane.replication_window_ms == 10_000
 
 
+async def test_rate_of_back_fills_reaches_the_plane_at_run_time(running: Running) -> None:
+    name = "pyrklog.expansion.rate"
+    assert running.plane.back_fill_rate == 20_000_000
+    for of, text, rate in ((ALL_BROKERS, "10", 10), (BROKER, "0", 0)):
+        assert await alter(running, of, (OP_SET, name, text)) is ErrorCode.NONE
+        assert running.plane.back_fill_rate == rate
+    assert await alter(running, BROKER, (OP_SET, name, "-1")) is ErrorCode.INVALID_REQUEST
+    assert await alter(running, BROKER, (OP_DELETE, name, None)) is ErrorCode.NONE
+    assert running.plane.back_fill_rate == 10
+
+
 async def test_replication_rates_are_averages_over_the_given_window(tmp_path: Path) -> None:
     samples = {("11", "3"): 30_000, ("2", "5"): 5_000, ("1", "5"): 5_000}
     for (count, seconds), window_ms in samples.items():

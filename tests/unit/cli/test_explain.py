@@ -52,7 +52,7 @@ def test_a_word_lists_the_errors_about_it() -> None:
     ("text", "said"),
     [
         ("PK700", "no error has the number 'PK700'\n  fix: did you mean PK70"),
-        ("PK86", "no error has the number 'PK86'\n  fix: `pyrklog explain` lists all\n"),
+        ("PK29", "no error has the number 'PK29'\n  fix: `pyrklog explain` lists all\n"),
         ("PKO7", "no error has the number 'PKO7'\n  fix: did you mean PK"),
         ("123456", "no error has the number '123456'\n  fix: `pyrklog explain` lists all\n"),
         ("xyzzy", "no error is about 'xyzzy'\n  fix: `pyrklog explain` lists all\n"),

@@ -28,11 +28,23 @@ CHANGES = [
     "cluster elect-leaders --preferred",
     "cluster reassign apply file",
     "cluster reassign cancel",
+    "cluster reassign auto --rounds 1",
+    "cluster drain --broker 1 -y",
+    "cluster replace 1 --with 2 -y",
+    "cluster expand --broker 4",
+    "cluster expand --broker 4 --cancel",
     "cluster txns abort a",
     "consume a -g g",
     "mirror run --from 127.0.0.1:1 --to 127.0.0.1:2 --topics a",
 ]
-READS = ["topic list", "consume a -e", "group list", "config describe topic a", "cluster health"]
+READS = [
+    "topic list",
+    "consume a -e",
+    "group list",
+    "config describe topic a",
+    "cluster health",
+    "cluster expand --status",
+]
 
 
 @pytest.fixture
@@ -52,7 +64,9 @@ def guarded(path: Path, line: str) -> None:
 
 
 @pytest.mark.parametrize("command", CHANGES)
-def test_a_read_only_profile_refuses_every_change(command: str, path: Path) -> None:
+def test_a_read_only_profile_refuses_every_change(
+    command: str, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     guarded(path, "read_only = true")
     code, out, err = invoke(*command.split())
     assert (code, out) == (6, "")
@@ -60,6 +74,8 @@ def test_a_read_only_profile_refuses_every_change(command: str, path: Path) -> N
     assert err.count("\n") == 2
     elsewhere = [] if command.startswith("mirror") else ["-b", "127.0.0.1:1"]
     assert invoke(*command.split(), *elsewhere)[0] == 6, "another broker changes nothing"
+    # Nor the broker that may run on this machine.
+    monkeypatch.setenv("PYRKLOG_BOOTSTRAP", "127.0.0.1:1")
     assert invoke("-p", "none", *command.split())[0] != 6
 
 

@@ -1,125 +1,49 @@
-"""Plans: nothing is lost, little is copied, brokers end alike."""
+"""Plans in Kafka's JSON, rates, limits and amounts."""
 
 import json
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from pyrklog.cli.connection import PartitionKey
+from pyrklog.balance.prediction import Limit
 from pyrklog.cli.failures import CliError, Exit
 from pyrklog.cli.reassign_plan import (
     amount,
-    cost,
     duration,
+    parse_limit,
+    parse_log_dirs,
     parse_plan,
     parse_rate,
     parse_throttle,
     parse_topics,
-    propose,
     render_plan,
-    skew,
 )
 
 GB = 10**9
 
 
-def topic(*replicas: tuple[int, ...], name: str = "t") -> dict[PartitionKey, tuple[int, ...]]:
-    return {(name, index): members for index, members in enumerate(replicas)}
-
-
-def test_a_new_broker_gets_its_share() -> None:
-    current = topic(*[(1, 2), (2, 1)] * 6)
-    sizes = dict.fromkeys(current, GB)
-    plan = propose(current, sizes, [1, 2, 3])
-    told = cost(current, plan, sizes, [1, 2, 3])
-    assert told.copied_bytes == 8 * GB
-    assert told.skew == (1.5, 1.0)
-    assert told.leader_skew == (1.5, 1.0)
-
-
-def test_a_broker_is_emptied_and_nothing_else_is_moved() -> None:
-    current = topic((1, 2), (2, 3), (3, 1), (4, 1))
-    sizes = dict.fromkeys(current, GB)
-    plan = propose(current, sizes, [1, 2, 3], balance=False)
-    assert {place: plan[place] for place in plan if plan[place] != current[place]}.keys() == {
-        ("t", 3)
-    }
-    assert plan["t", 3][0] == 1
-    assert 4 not in plan["t", 3]
-
-
-def test_more_and_fewer_replicas() -> None:
-    current = topic((1, 2), (2, 3))
-    three = propose(current, {}, [1, 2, 3], replication_factor=3, balance=False)
-    assert three == {("t", 0): (1, 2, 3), ("t", 1): (2, 3, 1)}
-    one = propose(current, {}, [1, 2, 3], replication_factor=1, balance=False)
-    assert one == {("t", 0): (1,), ("t", 1): (2,)}
-    with pytest.raises(CliError, match="4 replicas need 4 brokers, and there are only 3"):
-        propose(current, {}, [1, 2, 3], replication_factor=4)
-    with pytest.raises(CliError, match="2 replicas need 2 brokers, and there are only 1"):
-        propose(current, {}, [1])
-
-
-def test_racks_are_kept_apart() -> None:
-    racks = {1: "a", 2: "a", 3: "b", 4: "b"}
-    plan = propose(
-        topic((1,), (3,), (2,), (4,)), {}, [1, 2, 3, 4], replication_factor=2, racks=racks
-    )
-    for replicas in plan.values():
-        assert {racks[broker] for broker in replicas} == {"a", "b"}
-
-
-@given(
-    st.dictionaries(
-        st.tuples(st.sampled_from(["t", "u"]), st.integers(0, 5)),
-        st.tuples(
-            st.lists(st.integers(1, 6), min_size=1, max_size=3, unique=True),
-            st.integers(0, 10 * GB),
-        ),
-        max_size=12,
-    ),
-    st.sets(st.integers(1, 6), min_size=3),
-    st.booleans(),
-)
-def test_generated_plans_are_valid(
-    found: dict[PartitionKey, tuple[list[int], int]], brokers: set[int], balance: bool
-) -> None:
-    current = {place: tuple(replicas) for place, (replicas, _) in found.items()}
-    sizes = {place: size for place, (_, size) in found.items()}
-    plan = propose(current, sizes, sorted(brokers), balance=balance)
-    assert plan.keys() == current.keys()
-    for place, replicas in plan.items():
-        assert len(replicas) == len(set(replicas)) == len(current[place])
-        assert set(replicas) <= brokers
-    if not balance:
-        # A replica that may stay stays.
-        for place, replicas in plan.items():
-            assert set(current[place]) & brokers <= set(replicas)
-    elif current:
-        must = propose(current, sizes, sorted(brokers), balance=False)
-        weight = {place: size + 1 for place, size in sizes.items()}
-
-        def load(placement: dict[PartitionKey, tuple[int, ...]]) -> list[int]:
-            return [
-                sum(weight[place] for place, members in placement.items() if broker in members)
-                for broker in sorted(brokers)
-            ]
-
-        assert max(load(plan)) <= max(load(must))
-    assert parse_plan(render_plan(plan), "x") == plan
-
-
-def test_the_cost_in_words() -> None:
-    current = topic((1,), (1,))
-    told = cost(current, {("t", 0): (2,)}, {("t", 0): 6 * GB, ("t", 1): 6 * GB}, [1, 2])
-    assert told.line(50 * 10**6) == (
-        "moves 1 of 2 partitions · copies 6 GB · about 2 min at 50 MB/s\n"
-        "skew by bytes 2.00 -> 1.00 · leaders 2.00 -> 1.00"
-    )
-    assert skew([]) == skew([0, 0]) == 1.0
+def test_amounts_and_times_for_people() -> None:
     assert (amount(999), amount(1500), amount(3 * 10**13)) == ("999 B", "2 kB", "30.0 TB")
     assert (duration(59), duration(600), duration(7200)) == ("59 s", "10 min", "2 h")
+
+
+@pytest.mark.parametrize(
+    ("text", "limit"),
+    [
+        (None, Limit()),
+        ("50", Limit(partitions=50)),
+        ("10GB", Limit(bytes=10 * GB)),
+        ("64Mi", Limit(bytes=64 * 2**20)),
+    ],
+)
+def test_a_batch_is_partitions_or_bytes(text: str | None, limit: Limit) -> None:
+    assert parse_limit(text) == limit
+
+
+@pytest.mark.parametrize("text", ["", "0", "some", "-1", "9" * 30])
+def test_malformed_batches_are_refused(text: str) -> None:
+    with pytest.raises(CliError) as raised:
+        parse_limit(text)
+    assert raised.value.code is Exit.USAGE
 
 
 @pytest.mark.parametrize(
@@ -193,8 +117,16 @@ def _with_log_dirs(*log_dirs: str) -> str:
     return json.dumps({"version": 1, "partitions": [item]})
 
 
-def test_a_plan_that_names_log_directories_is_refused() -> None:
-    assert parse_plan(_with_log_dirs("any", "any"), "plan.json") == {("t", 0): (1, 2)}
-    with pytest.raises(CliError, match="t-0 to a log directory") as raised:
-        parse_plan(_with_log_dirs("any", "/disk2"), "plan.json")
+def test_log_directories_of_a_plan() -> None:
+    assert parse_log_dirs(_with_log_dirs("any", "any"), "x") == {}
+    assert parse_log_dirs(_with_log_dirs("any", "/disk2"), "x") == {(("t", 0), 2): "/disk2"}
+    text = render_plan({("t", 0): (1, 2)}, {(("t", 0), 2): "/disk2"})
+    assert json.loads(text)["partitions"][0]["log_dirs"] == ["any", "/disk2"]
+    assert parse_log_dirs(text, "x") == {(("t", 0), 2): "/disk2"}
+
+
+@pytest.mark.parametrize("log_dirs", [("any",), ("any", "disk2"), ("any", "any", "/d")])
+def test_malformed_log_directories_are_refused(log_dirs: tuple[str, ...]) -> None:
+    with pytest.raises(CliError, match=r"plan\.json is not what") as raised:
+        parse_log_dirs(_with_log_dirs(*log_dirs), "plan.json")
     assert raised.value.code is Exit.USAGE

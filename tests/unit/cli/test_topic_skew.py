@@ -1,6 +1,6 @@
 import pytest
 
-from pyrklog.cli.evenness import ratio
+from pyrklog.balance.model import ratio
 from pyrklog.cli.topic_skew import By, Load, Skew, flat_listing, largest, listing, page
 
 

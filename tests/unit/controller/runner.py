@@ -32,6 +32,7 @@ from pyrklog.controller.effects import (
     UnmarkReassignments,
     WaitForOthers,
     WriteAssignments,
+    WritePartialReplicas,
     WriteStates,
 )
 from pyrklog.controller.machine import Controller
@@ -51,10 +52,15 @@ def assignment(*replicas: Iterable[int], topic_id: bytes = b"i" * 16) -> TopicAs
     )
 
 
-def live(*ids: int, epoch: int = 100) -> dict[int, LiveBroker]:
-    """Registered brokers; broker b has epoch ``epoch + b``."""
+def live(*ids: int, epoch: int = 100, knowing: Iterable[int] = ()) -> dict[int, LiveBroker]:
+    """Registered brokers; broker b has epoch ``epoch + b``. ``knowing`` know partial replicas."""
+    known = frozenset(knowing)
     return {
-        b: LiveBroker(BrokerImage(b, None, [("PLAINTEXT", f"host{b}", 9092)]), epoch + b)
+        b: LiveBroker(
+            BrokerImage(b, None, [("PLAINTEXT", f"host{b}", 9092)]),
+            epoch + b,
+            knows_partial=b in known,
+        )
         for b in ids
     }
 
@@ -78,6 +84,7 @@ class Runner:
         self.actions_left: int | None = None
         """Writes and requests until the controller crashes; None = never."""
         self.states: dict[TopicPartition, tuple[Leadership, int]] = {}
+        self.partial: dict[TopicPartition, tuple[int, ...]] = {}
         self.unclean = frozenset(unclean)
         self.minimums: dict[str, int] = {}
         """``min.insync.replicas`` where it is not 1."""
@@ -95,7 +102,9 @@ class Runner:
         to_delete: Iterable[str] = (),
     ) -> list[str]:
         self.topics.update(topics or {})
-        snapshot = Snapshot(dict(self.topics), dict(self.states), list(to_delete))
+        snapshot = Snapshot(
+            dict(self.topics), dict(self.states), list(to_delete), (), dict(self.partial)
+        )
         return self.run(self.controller.start(brokers, snapshot))
 
     def successor(self) -> "Runner":
@@ -103,6 +112,7 @@ class Runner:
         runner = Runner(unclean=self.unclean, epoch=self.controller.state.epoch + 1)
         runner.topics, runner.states = self.topics, self.states
         runner.to_reassign, runner.minimums = self.to_reassign, self.minimums
+        runner.partial = self.partial
         return runner
 
     def _act(self) -> None:
@@ -152,6 +162,13 @@ class Runner:
                         for index, item in assignments.items()
                         if result is ErrorCode.NONE
                     ]
+                case WritePartialReplicas(partial):
+                    for key, (_, replicas) in partial.items():
+                        self.partial[key] = replicas
+                        if not replicas:
+                            del self.partial[key]
+                        brokers = ",".join(map(str, replicas))
+                        lines.append(f"partial {name(key)} {brokers}".rstrip())
                 case UnmarkReassignments(wanted):
                     lines += self._unmark_reassignments(wanted)
                 case Send(broker, request):

@@ -1,6 +1,6 @@
 """A control plane with prepared answers that records its calls."""
 
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Callable, Collection, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -294,10 +294,12 @@ class FakeController:
         return ProducerIdsResponse(ErrorCode.NOT_CONTROLLER, None)
 
     async def alter_reassignments(
-        self, wanted: Mapping[TopicPartition, Sequence[int] | None]
+        self,
+        wanted: Mapping[TopicPartition, Sequence[int] | None],
+        at_end: Collection[TopicPartition] = (),
     ) -> Mapping[TopicPartition, Refusal] | None:
         result: Mapping[TopicPartition, Refusal] | None
-        result = self._answer("alter_reassignments", wanted)
+        result = self._answer("alter_reassignments", (wanted, set(at_end)))
         return result
 
     async def reassignments(

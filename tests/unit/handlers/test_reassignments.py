@@ -29,13 +29,15 @@ async def test_each_partition_gets_its_answer() -> None:
     )
     request = AlterPartitionReassignmentsRequest(
         topics=[
-            ReassignableTopic("t", [ReassignablePartition(0, [2, 3]), ReassignablePartition(1)]),
+            ReassignableTopic(
+                "t", [ReassignablePartition(0, [2, 3], at_end=True), ReassignablePartition(1)]
+            ),
             ReassignableTopic("u", [ReassignablePartition(0, [])]),
         ]
     )
     response = await ask(FakeService(), ALTER, 0, request, controller=controller)
     wanted = {("t", 0): [2, 3], ("t", 1): None, ("u", 0): []}
-    assert controller.asked == [("alter_reassignments", wanted)]
+    assert controller.asked == [("alter_reassignments", (wanted, {("t", 0)}))]
     assert response.error_code == ErrorCode.NONE
     assert [
         (topic.name, [(p.partition_index, p.error_code, p.error_message) for p in topic.partitions])

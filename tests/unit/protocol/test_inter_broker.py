@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from pyrklog.protocol.api import Api
 from pyrklog.protocol.inter_broker import (
@@ -272,3 +273,36 @@ def test_bytes_are_kafkas(api: Api[Any, Any], version: int, message: Any, writte
     else:
         assert api.encode_response(message, version).hex() == written
         assert api.decode_response(bytes.fromhex(written), version) == message
+
+
+def test_partial_replicas_are_tagged_and_cost_others_nothing() -> None:
+    """Tags 10007 and 10008: one section of one field each, an array of one broker."""
+    cases: list[tuple[Api[Any, Any], Any, Any, str]] = [
+        (
+            LEADER_AND_ISR,
+            LeaderAndIsrRequest(7, topic_states=[TopicPartitions("t", TOPIC_ID, [LEAD])]),
+            LeaderAndIsrRequest(
+                7, topic_states=[TopicPartitions("t", TOPIC_ID, [replace(LEAD, partial=(3,))])]
+            ),
+            "01974e050200000003",
+        ),
+        (
+            ALTER_PARTITION,
+            AlterPartitionRequest(1, 99, [_altering()]),
+            AlterPartitionRequest(1, 99, [_altering(3)]),
+            "01984e050200000003",
+        ),
+    ]
+    for api, plain, tagged_one, tag in cases:
+        version = api.versions[1]
+        without = api.encode_request(plain, version).hex()
+        body = api.encode_request(tagged_one, version)
+        assert tag in body.hex()
+        assert tag not in without
+        assert len(body.hex()) == len(without) + len(tag) - 2
+        assert api.decode_request(body, version) == tagged_one
+
+
+def _altering(*whole: int) -> AlterPartitionTopic:
+    partition = AlterPartitionPartition(2, 5, partition_epoch=8, whole=whole)
+    return AlterPartitionTopic(topic_id=TOPIC_ID, partitions=[partition])

@@ -43,7 +43,12 @@ class Bench:
         self.proposed += 1
 
     def lead(
-        self, isr: tuple[int, ...], leader_epoch: int, partition_epoch: int, recovery_state: int = 0
+        self,
+        isr: tuple[int, ...],
+        leader_epoch: int,
+        partition_epoch: int,
+        recovery_state: int = 0,
+        partial: tuple[int, ...] = (),
     ) -> None:
         replicas = (ME, OTHER, THIRD)
         self.plane.led[KEY] = LeaderSpec("t", 0, leader_epoch, replicas, isr, False)
@@ -60,6 +65,7 @@ class Bench:
             (),
             is_new=False,
             recovery_state=recovery_state,
+            partial=partial,
         )
         self.manager.leads("t", ID, info)
 
@@ -255,3 +261,17 @@ def test_recovered_leader_does_not_report_recovery_again() -> None:
     bench.plane.lagging = [LaggingFollowers("t", 0, 7, [OTHER])]
     bench.manager.look_for_laggards(1000)
     assert bench.manager.request(bench.manager.proposals).changes[0].recovery_state == 0
+
+
+def test_whole_replicas_are_named_where_they_were_partial() -> None:
+    """The plane reports a partial replica once it lacks nothing; the controller asks for the word
+    of the leader of this epoch."""
+    bench = Bench((ME,))
+    bench.lead((ME,), 6, 9, partial=(OTHER,))
+    bench.manager.caught_up(KEY, 6, OTHER, 77)
+    (change,) = bench.manager.request(bench.manager.proposals).changes
+    assert change.whole == (OTHER,)
+    bench.lead((ME,), 7, 10)
+    bench.manager.caught_up(KEY, 7, OTHER, 77)
+    (change,) = bench.manager.request(bench.manager.proposals).changes
+    assert (change.isr, change.whole) == ([(ME, 100), (OTHER, 77)], ())

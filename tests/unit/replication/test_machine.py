@@ -26,6 +26,7 @@ def info(
     partition: int = 0,
     replicas: tuple[int, ...] = (ME, OTHER),
     is_new: bool = False,
+    partial: tuple[int, ...] = (),
 ) -> PartitionInfo:
     return PartitionInfo(
         partition=partition,
@@ -40,6 +41,7 @@ def info(
         offline=(),
         is_new=is_new,
         recovery_state=0,
+        partial=partial,
     )
 
 
@@ -309,3 +311,13 @@ def test_replicas_that_a_reassignment_adds_are_known_until_it_ends() -> None:
     assert replicas.adding(KEY) == (3,)
     told(replicas, info(leader_epoch=1, replicas=(ME, OTHER, 3)))
     assert replicas.adding(KEY) == ()
+
+
+def test_the_plane_learns_of_partial_replicas() -> None:
+    replicas = Replicas(ME)
+    replicas.broker_epoch = 10
+    led = told(replicas, info(leader_epoch=1, partial=(OTHER,))).lead
+    assert [spec.partial for spec in led] == [(OTHER,)]
+    for epoch, partial in ((2, (OTHER,)), (3, (ME, OTHER)), (4, ())):
+        (spec,) = told(replicas, info(OTHER, epoch, partial=partial)).follow
+        assert spec.is_partial is (ME in partial)

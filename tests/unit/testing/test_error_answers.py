@@ -24,6 +24,8 @@ APIS = {
     "Fetch": data.FETCH,
     "ListOffsets": data.LIST_OFFSETS,
     "OffsetForLeaderEpoch": data.OFFSET_FOR_LEADER_EPOCH,
+    "ReplicaStart": data.REPLICA_START,
+    "ReplicaSegments": data.REPLICA_SEGMENTS,
 }
 ANSWERED = [one for one in captured() if one.api in APIS]
 

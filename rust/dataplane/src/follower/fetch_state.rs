@@ -25,6 +25,9 @@ pub struct Ask {
     pub last_epoch: i32,
     /// Our log start offset.
     pub log_start: i64,
+    /// Our log lacks older records. The leader is told that it begins nowhere, so that it does not
+    /// count.
+    pub is_partial: bool,
 }
 
 impl Ask {
@@ -38,6 +41,7 @@ impl Ask {
                 false => log.latest_epoch().unwrap_or(-1),
             },
             log_start: log.log_start_offset(),
+            is_partial: log.is_partial(),
         }
     }
 
@@ -131,7 +135,10 @@ fn partition(index: i32, ask: Ask, max_bytes: i32) -> FetchPartition {
         current_leader_epoch: ask.leader_epoch,
         fetch_offset: ask.offset,
         last_fetched_epoch: ask.last_epoch,
-        log_start_offset: ask.log_start,
+        log_start_offset: match ask.is_partial {
+            true => i64::MAX,
+            false => ask.log_start,
+        },
         max_bytes,
         directory_id: [0; 16],
     }
@@ -174,6 +181,7 @@ mod tests {
             offset,
             last_epoch: 4,
             log_start: 0,
+            is_partial: false,
         }
     }
 
@@ -271,6 +279,25 @@ mod tests {
             "ends the old one"
         );
         assert_eq!(offsets(&request), [(A, 0, 1)]);
+    }
+
+    #[test]
+    fn partial_log_is_told_to_begin_nowhere_until_it_is_whole() {
+        let mut session = FetchSessionHandler::default();
+        let partial = Ask {
+            log_start: 5,
+            is_partial: true,
+            ..at(9)
+        };
+        let told = |request: &FetchRequest| request.partitions[0].log_start_offset;
+        assert_eq!(told(&asked(&mut session, &[((A, 0), partial)])), i64::MAX);
+        session.answered(42);
+        let whole = Ask {
+            is_partial: false,
+            ..partial
+        };
+        let request = asked(&mut session, &[((A, 0), whole)]);
+        assert_eq!(told(&request), 5, "it is named again");
     }
 
     #[test]

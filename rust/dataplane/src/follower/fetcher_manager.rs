@@ -6,8 +6,12 @@ use std::thread::JoinHandle;
 
 use parking_lot::Mutex;
 
-use crate::follower::fetcher_queue::{FetcherId, FetcherQueue, Fetchers};
+use crate::follower::back_fill::source_of;
+use crate::follower::back_fill_thread::BackFiller;
+use crate::follower::fetcher_queue::{BACK_FILL, FetcherId, FetcherQueue, Fetchers};
 use crate::follower::fetcher_thread::Fetcher;
+use pyrklog_base::clock::mono_ms;
+use pyrklog_log::Log;
 use pyrklog_replica::partition::Role;
 use pyrklog_requests::services::Services;
 use pyrklog_storage::log_dir_state::Partition;
@@ -27,6 +31,10 @@ pub struct FetcherManager {
 
 impl FetcherManager {
     pub fn new(services: Arc<Services>) -> FetcherManager {
+        let rate_bytes = services.config.cluster.as_ref();
+        let rate_bytes = rate_bytes.map_or(0, |cluster| cluster.back_fill_rate_bytes);
+        let quota = &services.quotas.back_fill;
+        quota.set_rate(Some(rate_bytes), mono_ms());
         FetcherManager {
             services,
             inner: Mutex::default(),
@@ -72,21 +80,55 @@ impl Fetchers for FetcherManager {
                 _ => return,
             }
         };
-        let number = partition
-            .topic
-            .id
-            .iter()
-            .map(|byte| *byte as usize)
-            .sum::<usize>()
-            + partition.index.unsigned_abs() as usize;
-        let id = (leader, number % cluster.fetchers.max(1));
+        let id = (leader, number_of(partition) % cluster.fetchers.max(1));
+        self.put(id, partition);
+        self.fill(partition);
+    }
+
+    fn fill(self: Arc<Self>, partition: &Arc<Partition>) {
+        let Some(cluster) = &self.services.config.cluster else {
+            return;
+        };
+        let source = {
+            let state = partition.lock();
+            let node_id = self.services.config.node_id;
+            let lacks = state.log.as_ref().is_some_and(Log::is_partial);
+            if state.role != Role::Follower || !lacks || !state.is_partial(node_id) {
+                return;
+            }
+            let (image, listener) = (self.services.image.load(), &cluster.listener);
+            source_of(&state, &image, listener, node_id, number_of(partition))
+        };
+        if let Some(source) = source {
+            self.put((source, BACK_FILL), partition);
+        }
+    }
+
+    fn retire(&self, id: FetcherId, queue: &Arc<FetcherQueue>) -> bool {
+        let mut inner = self.inner.lock();
+        let is_idle = queue.is_stopped() || queue.is_empty();
+        if is_idle {
+            inner.queues.remove(&id);
+        }
+        is_idle
+    }
+}
+
+/// Spreads partitions.
+fn number_of(partition: &Partition) -> usize {
+    let id = partition.topic.id.iter();
+    id.map(|byte| *byte as usize).sum::<usize>() + partition.index.unsigned_abs() as usize
+}
+
+impl FetcherManager {
+    fn put(self: &Arc<Self>, id: FetcherId, partition: &Arc<Partition>) {
         let mut inner = self.inner.lock();
         if inner.is_stopped {
             return;
         }
         let queue = match inner.queues.get(&id) {
             Some(queue) => Arc::clone(queue),
-            None => match inner.start(&self, id) {
+            None => match inner.start(self, id) {
                 Ok(queue) => queue,
                 Err(error) => {
                     let fields = vec![("reason", error.to_string())];
@@ -98,15 +140,6 @@ impl Fetchers for FetcherManager {
             },
         };
         queue.put(partition);
-    }
-
-    fn retire(&self, id: FetcherId, queue: &Arc<FetcherQueue>) -> bool {
-        let mut inner = self.inner.lock();
-        let is_idle = queue.is_stopped() || queue.is_empty();
-        if is_idle {
-            inner.queues.remove(&id);
-        }
-        is_idle
     }
 }
 
@@ -122,14 +155,18 @@ impl Inner {
             self.queues.insert(id, Arc::clone(&queue));
             return Ok(queue);
         }
-        let fetcher = Fetcher::new(
-            Arc::clone(&manager.services),
-            Arc::clone(manager) as Arc<dyn Fetchers>,
-            (id, Arc::clone(&queue)),
-        );
-        let thread = std::thread::Builder::new()
-            .name(format!("fetch-{}-{}", id.0, id.1))
-            .spawn(move || fetcher.run())?;
+        let services = Arc::clone(&manager.services);
+        let fetchers = Arc::clone(manager) as Arc<dyn Fetchers>;
+        let place = (id, Arc::clone(&queue));
+        let thread = std::thread::Builder::new();
+        let thread = match id {
+            (source, BACK_FILL) => thread
+                .name(format!("fill-{source}"))
+                .spawn(move || BackFiller::new(services, fetchers, place).run()),
+            (leader, number) => thread
+                .name(format!("fetch-{leader}-{number}"))
+                .spawn(move || Fetcher::new(services, fetchers, place).run()),
+        }?;
         self.threads.retain(|thread| !thread.is_finished());
         self.threads.push(thread);
         self.queues.insert(id, Arc::clone(&queue));

@@ -65,12 +65,19 @@ impl FetcherQueue {
     }
 }
 
-/// A thread's leader, and its number among the leader's fetchers.
+/// The broker that a thread asks, and its number among the fetchers of that leader, or
+/// [`BACK_FILL`].
 pub type FetcherId = (i32, usize);
+
+/// Instead of a fetcher's number: the thread back-fills from the broker.
+pub const BACK_FILL: usize = 1_000_000;
 
 pub trait Fetchers: Debug + Send + Sync {
     /// Follows the partition from now on, if it is to be followed and has a leader.
     fn follow(self: Arc<Self>, partition: &Arc<Partition>);
+
+    /// Back-fills the partition from now on, if its log lacks records.
+    fn fill(self: Arc<Self>, partition: &Arc<Partition>);
 
     /// Whether the thread may end: its queue is empty, and nothing will come.
     fn retire(&self, id: FetcherId, queue: &Arc<FetcherQueue>) -> bool;

@@ -68,7 +68,7 @@ impl Fetcher {
                 if self.fetchers.retire(self.id, &self.queue) {
                     break;
                 }
-            } else if wanted.asks.is_empty() {
+            } else if wanted.is_empty() {
                 self.sleep_until(wanted.due_ms.unwrap_or(mono_ms() + FULL_LOOK_MS));
             } else {
                 self.turn(cluster, &wanted);
@@ -159,6 +159,18 @@ impl Fetcher {
         let following = &mut self.following;
         let timeout_ms = cluster.socket_timeout_ms;
         let (client_id, queue) = (&self.client_id, &self.queue);
+        for question in &wanted.questions {
+            let (key, version) = question.1.api();
+            let encode = |out: &mut Vec<u8>| following.encode_question(*question, out);
+            let (frame, body) =
+                link.exchange(key, version, client_id, timeout_ms, queue, encode)?;
+            following.take_verdict(cluster, *question, &frame[body..])?;
+            link.recycle(frame);
+        }
+        if wanted.asks.is_empty() {
+            self.link = Some(link);
+            return Ok(());
+        }
         let (mut frame, body) = link.exchange(
             key::FETCH,
             FETCH_VERSION,

@@ -12,11 +12,12 @@ use crate::follower::append_response::{self, Answer, AppendOutcome};
 use crate::follower::fetch_state::{Ask, FETCH_VERSION, FetchSessionHandler, Key};
 use crate::follower::fetcher_queue::Fetchers;
 use crate::follower::link::LinkError;
+use crate::follower::partial::{self, Question, Verdict};
 use crate::follower::truncation::{self, Cut};
 use pyrklog_base::clock::mono_ms;
 use pyrklog_base::injected_faults::{Fault, is_injected};
 use pyrklog_control::seam::ClusterConfig;
-use pyrklog_replica::partition::Role;
+use pyrklog_replica::partition::{Role, Standing};
 use pyrklog_requests::services::Services;
 use pyrklog_storage::log_dir_state::Partition;
 
@@ -48,6 +49,8 @@ impl Followed {
 #[derive(Debug, Default)]
 pub struct Wanted {
     pub asks: HashMap<Key, Ask>,
+    /// To be asked first, in requests of their own.
+    pub questions: Vec<(Key, Question)>,
     /// Some partitions are left out because their logs are not durable to their ends.
     pub waits_for_durable_end: bool,
     /// When the next one is to be tried again.
@@ -61,6 +64,10 @@ fn sooner(known_ms: Option<i64>, at_ms: i64) -> Option<i64> {
 }
 
 impl Wanted {
+    pub fn is_empty(&self) -> bool {
+        self.asks.is_empty() && self.questions.is_empty()
+    }
+
     /// How long the leader may wait for records: until a partition for which it was not ready is to
     /// be asked for again.
     fn wait_ms(&self, max_ms: i32, now_ms: i64) -> i32 {
@@ -123,6 +130,7 @@ impl Following {
         let quota = &self.services.quotas.follower;
         let is_exceeded = quota.is_exceeded(now_ms);
         let mut wanted = Wanted::default();
+        let mut whole = Vec::new();
         self.followed.retain(|key, followed| {
             let state = followed.partition.lock();
             let is_followed = state.role == Role::Follower
@@ -131,6 +139,11 @@ impl Following {
             let Some(log) = state.log.as_ref().filter(|_| is_followed) else {
                 return false;
             };
+            let standing = state.standing();
+            if standing == Standing::IsWhole {
+                whole.push(Arc::clone(&followed.partition));
+                return false;
+            }
             let mut due = |at_ms: i64| wanted.due_ms = sooner(wanted.due_ms, at_ms);
             let dir = &followed.partition.dir();
             if followed.until_ms > now_ms {
@@ -148,13 +161,69 @@ impl Following {
             {
                 wanted.waits_for_durable_end = true;
                 due(now_ms + DURABLE_END_POLL_MS);
+            } else if let Some(question) = Question::of(standing) {
+                wanted.questions.push((*key, question));
             } else {
                 let ask = Ask::of(log, followed.leader_epoch);
                 wanted.asks.insert(*key, ask);
             }
             true
         });
+        for partition in whole {
+            partial::submit_whole(&self.services.logs, &self.fetchers, partition);
+        }
+        // In an order that does not depend on the map's.
+        wanted.questions.sort_unstable_by_key(|(key, _)| *key);
         wanted
+    }
+
+    /// Appends the body of a question.
+    pub fn encode_question(&self, (key, question): (Key, Question), out: &mut Vec<u8>) {
+        if let Some(Followed {
+            partition,
+            leader_epoch,
+            ..
+        }) = self.followed.get(&key)
+        {
+            let broker = self.services.config.node_id;
+            question.encode(broker, partition, *leader_epoch, out);
+        }
+    }
+
+    /// Takes the body of a question's answer.
+    pub fn take_verdict(
+        &mut self,
+        cluster: &ClusterConfig,
+        (key, question): (Key, Question),
+        body: &[u8],
+    ) -> Result<(), LinkError> {
+        let Some(followed) = self.followed.get_mut(&key) else {
+            return Ok(());
+        };
+        let partition = Arc::clone(&followed.partition);
+        match question.judge(&partition, followed.leader_epoch, body)? {
+            Verdict::Again => {}
+            Verdict::Fenced => drop(self.followed.remove(&key)),
+            Verdict::Later(reason) => {
+                followed.pause(cluster);
+                if let Some(reason) = reason {
+                    let (topic, index) = (&partition.topic.name, partition.index);
+                    self.services
+                        .partition_error(topic, index, "replica_refused", reason);
+                }
+            }
+            Verdict::Cut(cut) => {
+                let leader_epoch = followed.leader_epoch;
+                let ask = {
+                    let state = partition.lock();
+                    state.log.as_ref().map(|log| Ask::of(log, leader_epoch))
+                };
+                if let Some(ask) = ask {
+                    self.cut_partition(&key, ask, cut);
+                }
+            }
+        }
+        Ok(())
     }
 
     /// Appends the body of a request for what is wanted.
@@ -241,14 +310,13 @@ impl Following {
 
     /// Hands the partition to the log loader; it comes back through the fetcher's queue.
     fn cut(&mut self, answer: &Answer, cut: Cut) {
-        if let Some(followed) = self.followed.remove(&answer.key) {
-            truncation::submit(
-                &self.services.logs,
-                &self.fetchers,
-                followed.partition,
-                answer.ask,
-                cut,
-            );
+        self.cut_partition(&answer.key, answer.ask, cut);
+    }
+
+    fn cut_partition(&mut self, key: &Key, ask: Ask, cut: Cut) {
+        if let Some(followed) = self.followed.remove(key) {
+            let (logs, fetchers) = (&self.services.logs, &self.fetchers);
+            truncation::submit(logs, fetchers, followed.partition, ask, cut);
         }
     }
 }

@@ -6,14 +6,14 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use pyrklog_log::disk::may_pass;
-use pyrklog_log::{Log, OpenError, TruncateError, TruncateJob};
+use pyrklog_log::{Log, OpenError, StartAtEnd, TruncateError, TruncateJob};
 use pyrklog_wire::fetch::EpochEndOffset;
 
 use crate::follower::append_response::Carried;
 use crate::follower::fetch_state::Ask;
 use crate::follower::fetcher_queue::Fetchers;
 use pyrklog_base::clock::Now;
-use pyrklog_replica::partition::{PartitionState, Role};
+use pyrklog_replica::partition::{Beginning, PartitionState, Role};
 use pyrklog_storage::await_writers::await_writers;
 use pyrklog_storage::checkpoints::CutLog;
 use pyrklog_storage::log_dir_state::Partition;
@@ -39,6 +39,10 @@ pub enum Cut {
     },
     /// Our log, which is empty, has to begin elsewhere to take this.
     BeginsAt(Box<Carried>),
+    /// Our log, which is empty, begins at the leader's end.
+    AtEnd(Arc<StartAtEnd>),
+    /// Our log lacks what the leader has from this offset on, and nobody keeps us out of the ISR.
+    Lacks(i64),
 }
 
 impl Cut {
@@ -47,6 +51,8 @@ impl Cut {
             Cut::Diverging(_) => "the leader's epochs end earlier",
             Cut::Outside { .. } => "its end lies outside of the leader's log",
             Cut::BeginsAt(_) => "the leader's log begins within a batch",
+            Cut::AtEnd(_) => "it begins at the leader's end",
+            Cut::Lacks(_) => "it began at a leader's end, which the controller does not know",
         }
     }
 }
@@ -108,6 +114,9 @@ fn carry_out(logs: &Arc<LogManager>, partition: &Arc<Partition>, ask: &Ask, cut:
     match (failure, cut_log) {
         (None, Some(cut_log)) => {
             write_cut(logs, partition, cut_log);
+            if matches!(cut, Cut::AtEnd(_)) {
+                note_given(partition, ask.leader_epoch);
+            }
             tell(logs, partition, cut.reason(), plan, end);
             if let Cut::BeginsAt(carried) = cut {
                 carried.append(logs, partition);
@@ -118,6 +127,14 @@ fn carry_out(logs: &Arc<LogManager>, partition: &Arc<Partition>, ask: &Ask, cut:
             logs.fail_dir(&partition.dir(), reason);
         }
         _ => {}
+    }
+}
+
+/// The leader of this epoch has given the log its start.
+fn note_given(partition: &Partition, leader_epoch: i32) {
+    let mut state = partition.lock();
+    if state.leader_epoch == leader_epoch {
+        state.beginning = Beginning::Given;
     }
 }
 
@@ -154,7 +171,10 @@ fn begin(
                 return None;
             }
             Plan::To(offset) => log.begin_truncation(offset, now_ms, expiration_ms),
-            Plan::RestartAt(offset) => log.begin_restart(offset, now_ms, expiration_ms).map(Some),
+            Plan::RestartAt(offset) => match cut {
+                Cut::AtEnd(start) => log.begin_at_end(start, now_ms, expiration_ms).map(Some),
+                _ => log.begin_restart(offset, now_ms, expiration_ms).map(Some),
+            },
         };
         match begun {
             Ok(job) => return job.map(|job| (job, plan, end)),
@@ -174,6 +194,8 @@ fn plan(log: &Log, cut: &Cut) -> Plan {
         Cut::Outside { start, .. } if *start > own_end => return Plan::RestartAt(*start),
         Cut::Outside { end, .. } => *end,
         Cut::BeginsAt(carried) => return Plan::RestartAt(carried.offset()),
+        Cut::AtEnd(start) => return Plan::RestartAt(start.offset()),
+        Cut::Lacks(start) => return Plan::RestartAt(*start),
         Cut::Diverging(leader) if leader.end_offset < 0 => log.high_watermark(),
         Cut::Diverging(leader) => match log.end_offset_for_epoch(leader.epoch) {
             (-1, _) => leader.end_offset,
@@ -234,21 +256,23 @@ pub fn lower_high_watermark_row(logs: &Arc<LogManager>, partition: &Partition, l
     });
 }
 
-fn until_written(
+/// False where the directory has failed.
+pub fn until_written(
     logs: &Arc<LogManager>,
     partition: &Partition,
     write: impl Fn() -> io::Result<()>,
-) {
+) -> bool {
     loop {
         let reason = match write() {
-            Ok(()) => return,
+            Ok(()) => return true,
             Err(error) if may_pass(&error) && !logs.is_ending() => {
                 wait_for_better(logs, partition, &error);
                 continue;
             }
             Err(error) => format!("writing the checkpoints of {partition}: {error}"),
         };
-        return logs.fail_dir(&partition.dir(), reason);
+        logs.fail_dir(&partition.dir(), reason);
+        return false;
     }
 }
 

@@ -82,6 +82,8 @@ pub fn cluster() -> ClusterConfig {
         fetch_max_bytes: 1 << 20,
         fetch_response_max_bytes: 10 << 20,
         fetch_backoff_ms: 100,
+        back_fill_rate_bytes: 0,
+        promotion_window_ms: 3_000,
         socket_timeout_ms: 5_000,
         reads_by_rack: false,
     }
@@ -248,6 +250,7 @@ impl TestPlane {
             isr: vec![1],
             is_new: false,
             is_held: false,
+            partial: Vec::new(),
         }
     }
 

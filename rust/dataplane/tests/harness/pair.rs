@@ -81,6 +81,7 @@ impl Pair {
             replicas: BOTH.to_vec(),
             isr: vec![leader],
             is_new: false,
+            is_partial: false,
         };
         assert_eq!(self.plane(broker).become_followers(vec![spec]), [0]);
     }

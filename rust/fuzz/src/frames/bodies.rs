@@ -12,6 +12,8 @@ use pyrklog_wire::offset_for_leader_epoch::{EpochPartition, EpochRequest, EpochT
 use pyrklog_wire::produce::{
     PartitionToProduceAt, ProduceRequest, TopicToProduce, encode_request, encode_request_at,
 };
+use pyrklog_wire::replica_segments::ReplicaSegmentsRequest;
+use pyrklog_wire::replica_start::ReplicaStartRequest;
 
 use super::Facts;
 use crate::script::Script;
@@ -33,6 +35,8 @@ pub fn write(script: &mut Script<'_>, key: i16, version: i16, out: &mut Vec<u8>)
         key::API_VERSIONS => api_versions(script, version, out),
         key::OFFSET_COMMIT => commit(script, version, out),
         key::HEARTBEAT => heartbeat(script, version, out),
+        key::REPLICA_START => replica_start(script, version, out),
+        key::REPLICA_SEGMENTS => replica_segments(script, version, out),
         _ => {
             let body = script.bytes(60);
             out.extend_from_slice(&body);
@@ -272,6 +276,33 @@ fn epochs(script: &mut Script<'_>, version: i16, out: &mut Vec<u8>) -> Facts {
                 }),
             })
             .collect(),
+    };
+    request.encode(out, version);
+    vec![format!("{request:?}")]
+}
+
+fn replica_start(script: &mut Script<'_>, version: i16, out: &mut Vec<u8>) -> Facts {
+    let topic = script.topic();
+    let request = ReplicaStartRequest {
+        replica_id: script.i32(),
+        topic: &topic,
+        topic_id: [script.below(256) as u8; 16],
+        partition: script.i32(),
+        current_leader_epoch: script.i32(),
+    };
+    request.encode(out, version);
+    vec![format!("{request:?}")]
+}
+
+fn replica_segments(script: &mut Script<'_>, version: i16, out: &mut Vec<u8>) -> Facts {
+    let topic = script.topic();
+    let request = ReplicaSegmentsRequest {
+        replica_id: script.i32(),
+        topic: &topic,
+        topic_id: [script.below(256) as u8; 16],
+        partition: script.i32(),
+        current_leader_epoch: script.i32(),
+        end_offset: i64::from(script.i32()),
     };
     request.encode(out, version);
     vec![format!("{request:?}")]

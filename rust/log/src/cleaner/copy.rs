@@ -1,4 +1,4 @@
-//! Writes the `.cleaned` files of one new segment.
+//! Writes the files of one new segment, under names that an opening removes.
 
 use std::io::{self, IoSlice};
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use crate::transaction_index::{AbortedTxn, TransactionIndex};
 /// Bytes written at once.
 const WRITE_BYTES: usize = 1 << 20;
 
-/// A new segment whose files are complete and durable, as `.cleaned`.
+/// A new segment whose files are complete and durable, with their suffix.
 #[derive(Debug)]
 pub(crate) struct Copied {
     pub segment: Arc<Segment>,
@@ -29,6 +29,7 @@ pub(crate) struct Copier {
     env: Arc<LogEnv>,
     folder: Arc<Folder>,
     base_offset: i64,
+    suffix: Suffix,
     interval: u32,
     file: Arc<dyn DiskFile>,
     written: u64,
@@ -65,12 +66,13 @@ impl Copier {
         env: &Arc<LogEnv>,
         folder: &Arc<Folder>,
         base_offset: i64,
+        suffix: Suffix,
         config: &LogConfig,
     ) -> io::Result<Self> {
         // Not in a folder that takes this one's name meanwhile.
         let file = folder.in_place(|| {
-            remove(env, folder, base_offset, Suffix::Cleaned)?;
-            let path = folder.file(&name(base_offset, FileKind::Log, Suffix::Cleaned));
+            remove(env, folder, base_offset, suffix)?;
+            let path = folder.file(&name(base_offset, FileKind::Log, suffix));
             env.disk().open(&path, OpenMode::Truncate)
         })?;
         Ok(Self {
@@ -78,6 +80,7 @@ impl Copier {
             env: Arc::clone(env),
             folder: Arc::clone(folder),
             base_offset,
+            suffix,
             interval: config.index_interval_bytes,
             written: 0,
             expected: 0,
@@ -162,7 +165,7 @@ impl Copier {
         self.flush()?;
         let path = self
             .folder
-            .file(&name(self.base_offset, FileKind::Log, Suffix::Cleaned));
+            .file(&name(self.base_offset, FileKind::Log, self.suffix));
         self.env.disk().set_modified_ms(&path, modified_ms)?;
         self.file.sync_data().map_err(sync_failed)?;
         self.file.no_more_writes();
@@ -191,7 +194,7 @@ impl Copier {
     }
 
     fn write_index(&self, kind: FileKind, content: &[u8]) -> io::Result<()> {
-        let name = name(self.base_offset, kind, Suffix::Cleaned);
+        let name = name(self.base_offset, kind, self.suffix);
         let open = || {
             let path = self.folder.file(&name);
             self.env.disk().open(&path, OpenMode::Truncate)

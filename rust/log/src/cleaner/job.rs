@@ -244,7 +244,8 @@ impl CleanJob {
         pace: &mut dyn Pace,
     ) -> Result<Copied, CleanError> {
         let base_offset = sources[0].base_offset();
-        let mut copier = Copier::new(&self.env, &self.folder, base_offset, &self.plan.config)?;
+        let (env, folder, config) = (&self.env, &self.folder, &self.plan.config);
+        let mut copier = Copier::new(env, folder, base_offset, Suffix::Cleaned, config)?;
         let mut changed = Vec::new();
         copier.expect(sources.iter().map(|s| s.size()).sum());
         for segment in sources {

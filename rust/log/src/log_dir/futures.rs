@@ -61,6 +61,7 @@ impl LogDir {
         let content = PartitionMetadata {
             version: 0,
             topic_id,
+            is_partial: false,
         };
         disk::replace_file_unsynced(
             self.env.disk(),

@@ -18,6 +18,7 @@ pub(super) struct FolderFiles {
     /// Base offsets of segments' files.
     bases: HashMap<FileKind, BTreeSet<i64>>,
     pub has_epochs: bool,
+    pub is_partial: bool,
     pub was_truncating: bool,
 }
 
@@ -52,6 +53,7 @@ pub(super) fn finish_interrupted(
         }
         match entry.name.as_str() {
             names::LEADER_EPOCH_CHECKPOINT => files.has_epochs = true,
+            names::PARTIAL => files.is_partial = true,
             names::TRUNCATION => files.was_truncating = true,
             name if name.ends_with(".tmp") => disk.remove_file(&folder.file(name))?,
             name => {

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::sync::Arc;
 
+use crate::at_end::{PARTIAL_BYTES_MAX, epochs_of};
 use crate::config::LogConfig;
 use crate::dir_cache::FoundSegments;
 use crate::disk;
@@ -11,9 +12,11 @@ use crate::env::LogEnv;
 use crate::folder::Folder;
 use crate::leader_epochs::LeaderEpochs;
 use crate::names::{self, FileKind};
+use crate::open::files::FolderFiles;
 use crate::open::producers::Expiry;
 use crate::open::unwritten::Unwritten;
 use crate::open::{OpenError, OpenReport, OpenState, files};
+use crate::partition_metadata::PartitionMetadata;
 use crate::producer_state::ProducerStates;
 use crate::segment::{ActiveSegment, Segment};
 use crate::transaction_index::TransactionIndex;
@@ -40,6 +43,8 @@ pub(crate) struct Loader<'a> {
 #[derive(Debug)]
 pub(crate) struct LoadedState {
     pub report: OpenReport,
+    /// The content of the file `partial`, if there is one.
+    pub partial: Option<Arc<[u8]>>,
     pub log_start: i64,
     pub segments: Vec<Arc<Segment>>,
     pub epochs: LeaderEpochs,
@@ -119,9 +124,21 @@ impl Loader<'_> {
         let mut files = self.convert_old_segments(files, &state, suspects, &mut report)?;
         let logs = files.take(FileKind::Log);
         let segments = self.segments(&logs, state.log_start_offset)?;
+        let partial = self.read_partial(&files)?;
+        let known = match partial.as_deref().and_then(epochs_of) {
+            // Its own file lacks those of segments that were joined just before a kill.
+            Some(others) if known.earliest().is_some() => known.with_older(&others),
+            _ => known,
+        };
+        let log_start = match partial {
+            // The checkpoint is written after a segment was joined, and may not know it yet.
+            Some(_) => segments[0].base_offset(),
+            None => state.log_start_offset.max(segments[0].base_offset()),
+        };
         let mut loading = LoadedState {
             report,
-            log_start: state.log_start_offset.max(segments[0].base_offset()),
+            partial,
+            log_start,
             epochs: LeaderEpochs::new(),
             epochs_changed: false,
             producers: ProducerStates::new(),
@@ -157,6 +174,18 @@ impl Loader<'_> {
             self.settle_truncation(&opened.0)?;
         }
         self.finish(loading, opened, state)
+    }
+
+    fn read_partial(&self, files: &FolderFiles) -> Result<Option<Arc<[u8]>>, OpenError> {
+        if !files.is_partial {
+            return Ok(None);
+        }
+        let disk = self.env.disk();
+        let path = self.folder.file(names::PARTIAL);
+        let content = disk::read_file(disk, &path, PARTIAL_BYTES_MAX)?;
+        // A copy that was moved here from another directory says nothing yet.
+        PartitionMetadata::mark(disk, &self.folder.file(names::PARTITION_METADATA), true)?;
+        Ok(Some(content.into()))
     }
 
     /// Makes a truncation durable: cut batches must not come back behind later ones.

@@ -94,7 +94,10 @@ impl PartitionState {
             .followers
             .iter()
             .filter(|follower| members.contains(&follower.id) && !before.contains(&follower.id));
-        let is_fit = are_in_order && joining.all(|follower| follower.last_fetch_offset >= needed);
+        let is_fit = are_in_order
+            && joining.all(|follower| {
+                follower.last_fetch_offset >= needed && !self.lacks_history(follower)
+            });
         for follower in &mut self.followers {
             follower.ask_again();
         }
@@ -123,10 +126,12 @@ impl PartitionState {
         self.isr.len() >= self.min_isr() || is_injected(Fault::AckBelowMinIsr)
     }
 
-    /// `min.insync.replicas`, at most the number of replicas (Kafka's `effectiveMinIsr`).
+    /// `min.insync.replicas`, at most the number of replicas (Kafka's `effectiveMinIsr`). A partial
+    /// one may stay out of the ISR for days, and counts for none.
     pub fn min_isr(&self) -> usize {
         let minimum = self.topic.settings().min_insync_replicas;
-        usize::try_from(minimum).map_or(0, |minimum| minimum.min(self.replicas.len()))
+        let whole = self.replicas.iter().filter(|id| !self.is_partial(**id));
+        usize::try_from(minimum).map_or(0, |minimum| minimum.min(whole.count()))
     }
 
     /// Offset that a follower's log must reach to join.
@@ -167,6 +172,7 @@ impl PartitionState {
         let durable_end_offset = log.durable_end_offset();
         let needed = self.needed_to_join(log);
         let (id, offset) = (fetch.id, fetch.offset.min(log.log_end_offset()));
+        let lacks_history = self.begins_behind(id, fetch.log_start_offset);
         let follower = self
             .followers
             .iter_mut()
@@ -185,7 +191,7 @@ impl PartitionState {
         let left_another = follower.join_session(fetch.session, now_ms);
         let confirmed_ms = follower.confirmed_ms();
         let is_member = self.members.contains(&id);
-        let has_caught_up = !is_member && follower.tells_of_reaching(needed);
+        let has_caught_up = !is_member && !lacks_history && follower.tells_of_reaching(needed);
         let log_start_moved = log_start_moved && std::mem::take(&mut self.tells_log_starts);
         let is_before = |ms: i64| self.doubt_ms.is_some_and(|doubt_ms| ms < doubt_ms);
         let is_to_confirm = is_member && is_before(confirmed_ms);

@@ -41,6 +41,8 @@ pub struct View {
     pub converts_to: Option<i8>,
     /// Everything but records.
     pub marks_only: bool,
+    /// Somebody reads, and no replica or back-fill.
+    pub is_of_consumer: bool,
     /// When the request arrived, monotonic milliseconds.
     pub asked_ms: i64,
 }
@@ -313,12 +315,14 @@ fn refused_format(partition: &Partition, view: View) -> Option<ErrorCode> {
     is_refused.then_some(ErrorCode::UNSUPPORTED_VERSION)
 }
 
-/// Why an offset beyond the end cannot be judged.
+/// Why an offset outside of the log cannot be judged.
 enum Beyond {
     /// Another broker may lead by now.
     Doubtful,
     /// It is beyond a follower's end, and the consumer may take this broker for the leader.
     NotHere,
+    /// It is below a partial replica's log, and the leader may have it.
+    Lacking,
 }
 
 impl Beyond {
@@ -329,6 +333,8 @@ impl Beyond {
                 ..read
             },
             Beyond::NotHere => PartitionRead::failed(ErrorCode::NOT_LEADER_OR_FOLLOWER),
+            // Clients ask the leader, and keep their offsets.
+            Beyond::Lacking => PartitionRead::failed(ErrorCode::OFFSET_NOT_AVAILABLE),
         }
     }
 }
@@ -336,6 +342,9 @@ impl Beyond {
 /// Kafka answers OFFSET_OUT_OF_RANGE here, and clients then reset their offsets. Consumers of a
 /// former leader that does not know its successor would skip records or read them twice.
 fn look_beyond(state: &PartitionState, target: &Target, view: View) -> Result<(), Beyond> {
+    if state.lacks(target.fetch_offset) {
+        return Err(Beyond::Lacking);
+    }
     let end = state.log.as_ref().map_or(-1, Log::log_end_offset);
     let is_within = view.isolation == Isolation::DurableEnd || target.fetch_offset <= end;
     if is_within || is_injected(Fault::OutOfRangeInDoubt) {
@@ -352,6 +361,9 @@ fn look_beyond(state: &PartitionState, target: &Target, view: View) -> Result<()
 
 /// The checks and the log's offsets; no records.
 fn begin(state: &mut PartitionState, target: &Target, view: View) -> PartitionRead {
+    if view.is_of_consumer {
+        state.note_consumer(target.fetch_offset, view.asked_ms);
+    }
     let bound = bound(state, view);
     // As in Kafka the epoch comes before leadership: a client with a newer one must not take this
     // broker for the leader.

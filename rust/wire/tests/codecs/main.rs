@@ -8,4 +8,6 @@ mod fetch_response;
 mod list_offsets;
 mod metadata;
 mod produce;
+mod replica_segments;
+mod replica_start;
 mod support;

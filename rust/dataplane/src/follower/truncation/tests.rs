@@ -84,6 +84,7 @@ fn follow(plane: &DataPlane, leader_epoch: i32) {
         replicas: vec![1, 2],
         isr: Vec::new(),
         is_new: false,
+        is_partial: false,
     };
     let ticket = plane.become_followers(vec![spec]).unwrap();
     let is_done = |event: &Event| matches!(event, Event::Ticket { id, .. } if *id == ticket);

@@ -166,6 +166,7 @@ impl<'a> Work<'a> {
                 source.env,
                 source.folder,
                 base_offset,
+                Suffix::Cleaned,
                 source.config,
             )?),
             output_base: base_offset,
@@ -409,7 +410,13 @@ impl<'a> Work<'a> {
             } = *self.source;
             self.done.outputs.push(base_offset);
             self.output_base = base_offset;
-            self.output = Some(Copier::new(env, folder, base_offset, config)?);
+            self.output = Some(Copier::new(
+                env,
+                folder,
+                base_offset,
+                Suffix::Cleaned,
+                config,
+            )?);
         }
         Ok(())
     }

@@ -114,6 +114,7 @@ fn decision<'a>(leader_epoch: i32, replicas: &'a [i32], isr: &'a [i32]) -> Leade
         replicas,
         isr,
         is_held: false,
+        partial: &[],
     }
 }
 

@@ -1,0 +1,1 @@
+"""Plans where replicas lie, and predicts what moving them costs (balance.md). Pure."""

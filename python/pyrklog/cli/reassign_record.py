@@ -1,0 +1,125 @@
+"""The file beside a plan that keeps how things were, what was predicted, and how it went."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+from pyrklog.balance.record import Record, RecordError, from_json, to_json
+from pyrklog.base.problems import Problem
+from pyrklog.cli.connection import PartitionKey
+from pyrklog.cli.failures import CliError, unread
+from pyrklog.cli.reassign_plan import amount, duration
+
+SUFFIX = ".progress.json"
+NEW = ".new"
+STANDARD_INPUT = "-"
+
+
+def path_of(plan: str | None, given: str | None = None) -> Path | None:
+    """Where the record of a plan is; None for a plan from standard input."""
+    if given is not None:
+        return Path(given)
+    return None if plan is None or plan == STANDARD_INPUT else Path(plan + SUFFIX)
+
+
+def able(path: Path | None, given: str | None) -> Path | None:
+    """The path, if a file can be made there; else, unless the user has chosen it, None and a note:
+    a plan may come out of a pipe, or a folder that one may only read."""
+    if path is None or given is not None:
+        return path
+    new = _new(path)
+    try:
+        new.touch()
+        new.unlink()
+    except OSError as error:
+        what = f"{path}: {error.strerror}; what is predicted is not kept (--progress)"
+        print(f"note: {what}", file=sys.stderr)
+        return None
+    return path
+
+
+def load(path: Path | None) -> Record | None:
+    """None if there is none. Raises :class:`CliError` for a file that is no record."""
+    if path is None:
+        return None
+    try:
+        return from_json(path.read_text())
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise unread(str(path), error) from None
+    except (RecordError, UnicodeDecodeError) as error:
+        what = f"{path} does not keep the progress of a plan ({error})"
+        raise CliError(Problem.FILE_CONTENT, what, "remove it, or name another file") from None
+
+
+def save(path: Path | None, record: Record) -> None:
+    """Replaces the file as a whole, so that no end of the command leaves a part."""
+    if path is None:
+        return
+    new = _new(path)
+    try:
+        with new.open("w") as file:
+            file.write(to_json(record))
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(new, path)
+    except OSError as error:
+        what = f"{path}: {error.strerror}"
+        fix = "name another file with --progress"
+        raise CliError(Problem.NOT_WRITTEN, what, fix) from None
+
+
+def keep(path: Path | None, record: Record) -> None:
+    """The same, once moves have begun: they go on where nothing can be written any more."""
+    try:
+        save(path, record)
+    except CliError as error:
+        print(f"note: how it goes is not kept: {error.what}", file=sys.stderr)
+
+
+def _new(path: Path) -> Path:
+    """Two commands may write at once."""
+    return path.with_name(f"{path.name}{NEW}{os.getpid()}")
+
+
+def of_plan(
+    record: Record | None,
+    plan: Mapping[PartitionKey, tuple[int, ...]],
+    cluster_id: str | None = None,
+) -> Record | None:
+    """The record, if it is that of this plan, and of this cluster where that is known."""
+    if record is None or record.after != dict(plan):
+        return None
+    return record if cluster_id is None or is_of(record, cluster_id) else None
+
+
+def is_of(record: Record, cluster_id: str | None) -> bool:
+    """Whether it may be of this cluster."""
+    return None in (record.cluster_id, cluster_id) or record.cluster_id == cluster_id
+
+
+def now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def verdict(record: Record) -> str | None:
+    """How well it was predicted; None before the end."""
+    if record.real_s is None:
+        return None
+    at_most = "" if record.is_watched else "at most "
+    took = f"took {at_most}{duration(record.real_s)}"
+    if record.predicted_s is None:
+        told = f"predicted: it would not end; {took}"
+    else:
+        told = f"predicted {duration(record.predicted_s)}, {took}"
+        if record.is_watched and record.predicted_s > 0:
+            off = (record.real_s - record.predicted_s) / record.predicted_s
+            told += f" ({abs(off) * 100:.0f} % {'longer' if off > 0 else 'shorter'})"
+    if record.real_bytes is not None:
+        told += f" · predicted {amount(record.total_bytes)}, copied {amount(record.real_bytes)}"
+    return told

@@ -1,0 +1,112 @@
+//! Makes a segment that was fetched the log's first one, and tells of what failed.
+
+use std::sync::Arc;
+
+use pyrklog_log::disk::may_pass;
+use pyrklog_log::{FillError, JoinJob};
+
+use super::{Incoming, discard_segment};
+use crate::follower::truncation::write_cut;
+use pyrklog_replica::partition::PartitionState;
+use pyrklog_storage::checkpoints::CutLog;
+use pyrklog_storage::log_dir_state::Partition;
+use pyrklog_storage::log_manager::LogManager;
+
+/// Completes the files of a segment, and makes it the log's first one.
+pub fn complete(
+    logs: &Arc<LogManager>,
+    partition: &Arc<Partition>,
+    leader_epoch: i32,
+    segment: Incoming,
+    source: i32,
+) {
+    let still_counts = |state: &PartitionState| {
+        state.leader_epoch == leader_epoch && state.back_fill_end().is_some()
+    };
+    let is_its = |state: &PartitionState| {
+        let log = state.log.as_ref();
+        log.is_some_and(|log| segment.fill.is_of(log)) && still_counts(state)
+    };
+    if !is_its(&partition.lock()) || logs.is_ending() {
+        return discard_segment(Some(segment));
+    }
+    let finished = segment.fill.finish(&segment.aborted, segment.newest_ms);
+    let joined = finished.and_then(|mut job| {
+        let begun = {
+            let mut state = partition.lock();
+            let counts = still_counts(&state);
+            let log = state.log.as_mut().filter(|_| counts);
+            log.map_or(Err(FillError::Stale), |log| log.begin_join(&mut job))
+        };
+        match begun {
+            Ok(()) => join(partition, job),
+            Err(error) => {
+                job.discard()?;
+                Err(error)
+            }
+        }
+    });
+    match joined {
+        Ok((begin, cut_log)) => {
+            // Before anything else counts on it: see `become_whole`.
+            write_cut(logs, partition, cut_log);
+            partition.lock().failed_fills = 0;
+            tell(logs, partition, begin, source);
+        }
+        Err(error) => {
+            note_failure(logs, partition, source, &error);
+            note_failed(partition);
+        }
+    }
+}
+
+pub fn note_failed(partition: &Partition) {
+    let mut state = partition.lock();
+    state.failed_sources += 1;
+    state.failed_fills = state.failed_fills.saturating_add(1);
+}
+
+fn join(partition: &Arc<Partition>, mut job: JoinJob) -> Result<(i64, CutLog), FillError> {
+    let result = job.execute();
+    let mut state = partition.lock();
+    let log = state.log.as_mut().ok_or(FillError::Stale)?;
+    log.complete_join(job, result)?;
+    let found = (log.log_start_offset(), CutLog::of(log));
+    partition.unlock_and_write_all(state);
+    Ok(found)
+}
+
+pub fn note_failure(logs: &Arc<LogManager>, partition: &Partition, source: i32, error: &FillError) {
+    let reason = error.to_string();
+    match error {
+        FillError::Stale => {}
+        // Those who write there find it out themselves, and need what is left more.
+        FillError::Io(io) if may_pass(io) => {
+            let reason = format!("back-filling {partition}: {reason}");
+            logs.dir_notice(&partition.dir(), "back_fill_waits", "warning", reason);
+        }
+        FillError::Io(_) => {
+            let reason = format!("back-filling {partition}: {reason}");
+            logs.fail_dir(&partition.dir(), reason);
+        }
+        FillError::Unfit(_) => {
+            let fields = vec![
+                ("topic", partition.topic.name.to_string()),
+                ("partition", partition.index.to_string()),
+                ("source", source.to_string()),
+                ("reason", reason),
+            ];
+            logs.events.notice("back_fill_refused", "warning", fields);
+        }
+    }
+}
+
+fn tell(logs: &LogManager, partition: &Partition, begin: i64, source: i32) {
+    let fields = vec![
+        ("topic", partition.topic.name.to_string()),
+        ("partition", partition.index.to_string()),
+        ("from", begin.to_string()),
+        ("source", source.to_string()),
+    ];
+    logs.events.notice("segment_back_filled", "info", fields);
+}

@@ -1,0 +1,103 @@
+//! ReplicaSegments: which older records of this log another replica can have for its back-fill
+//! (`expansion.md`, section 6). From memory: another thread reads what is in files only, that is, a
+//! large transaction index and the times of a segment from before a restart. The replica asks again.
+
+use std::io;
+use std::sync::Arc;
+
+#[cfg(feature = "sim")]
+use pyrklog_base::injected_faults::{Fault, is_injected};
+use pyrklog_log::{AbortedTxn, FillSource, Log, Wait};
+use pyrklog_storage::log_dir_state::Partition;
+use pyrklog_storage::log_loader::Command;
+use pyrklog_wire::ErrorCode;
+use pyrklog_wire::replica_segments::{
+    ReplicaSegmentsRequest, ReplicaSegmentsResponse, SegmentAborted,
+};
+
+use crate::admission;
+use crate::context::Context;
+use crate::handled::{Handled, Outcome};
+use crate::out_queue::OutQueue;
+use crate::request::Request;
+
+/// Serves a request.
+pub fn handle(cx: &mut Context, request: Request<'_>, out: &mut OutQueue) -> Handled {
+    let api_version = request.header.api_version;
+    let asked = request.decode(ReplicaSegmentsRequest::decode)?;
+    admission::admit(cx, request.client, 0)?;
+    let response = answer(cx, &asked).unwrap_or_else(ReplicaSegmentsResponse::failed);
+    request.reply(out, |body| response.encode(body, api_version))?;
+    Ok(Outcome::Replied)
+}
+
+/// Any replica answers that is in the leader epoch of the one that asks: what was cut before is cut
+/// here, too.
+fn answer(
+    cx: &Context,
+    asked: &ReplicaSegmentsRequest<'_>,
+) -> Result<ReplicaSegmentsResponse, ErrorCode> {
+    let (topic, index) = (asked.topic, asked.partition);
+    let partition = cx
+        .hosted
+        .partition(topic, index)
+        .ok_or_else(|| cx.why_not_hosted(topic, index))?;
+    if partition.topic.id != asked.topic_id {
+        return Err(ErrorCode::INCONSISTENT_TOPIC_ID);
+    }
+    let mut state = partition.lock();
+    let log = state.shown_in(asked.current_leader_epoch, false)?;
+    let log_start_offset = log.log_start_offset();
+    if asked.end_offset <= log_start_offset {
+        return Err(ErrorCode::OFFSET_OUT_OF_RANGE);
+    }
+    // What is not committed yet may be cut.
+    let source = source_below(log, asked.end_offset).ok_or(ErrorCode::OFFSET_NOT_AVAILABLE)?;
+    drop(state);
+    match load(&source, Wait::Nowait) {
+        Ok((aborted, newest_ms)) => Ok(ReplicaSegmentsResponse {
+            error_code: ErrorCode::NONE,
+            log_start_offset,
+            begin_offset: source.begin(),
+            size_bytes: source.size_bytes().cast_signed(),
+            newest_ms,
+            aborted: aborted
+                .iter()
+                .map(|txn| SegmentAborted {
+                    producer_id: txn.producer_id,
+                    first_offset: txn.first_offset,
+                    last_offset: txn.last_offset,
+                    last_stable_offset: txn.last_stable_offset,
+                })
+                .collect(),
+        }),
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+            read_later(cx, partition, source);
+            Err(ErrorCode::OFFSET_NOT_AVAILABLE)
+        }
+        Err(_) => Err(ErrorCode::KAFKA_STORAGE_ERROR),
+    }
+}
+
+fn source_below(log: &Log, end: i64) -> Option<FillSource> {
+    #[cfg(feature = "sim")]
+    if is_injected(Fault::FillTruncatedEpoch) {
+        return log.uncommitted_fill_source(end);
+    }
+    log.fill_source(end)
+}
+
+/// Aborted transactions, and the time of the newest record.
+fn load(source: &FillSource, wait: Wait) -> io::Result<(Vec<AbortedTxn>, i64)> {
+    Ok((source.load_aborted(wait)?, source.load_newest_ms(wait)?))
+}
+
+/// Reads it, so that it is open and in memory when it is asked for again.
+fn read_later(cx: &Context, partition: &Arc<Partition>, source: FillSource) {
+    let logs = &cx.services.logs;
+    let command = Command::about(Arc::clone(partition), logs, move |_, _| {
+        // If it fails, the next request finds it as it was.
+        let _read = load(&source, Wait::Blocking);
+    });
+    logs.loader.submit([command]);
+}

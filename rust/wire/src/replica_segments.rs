@@ -1,0 +1,71 @@
+//! ReplicaSegments, version 0, an API of ours: which older records another replica can have for its
+//! back-fill (`expansion.md`, section 6).
+#![allow(missing_docs)] // Docs say what the names do not.
+
+use crate::error::Result;
+use crate::error_code::ErrorCode;
+use crate::message::{Field, body, fields};
+use crate::reader::{Reader, Uuid};
+use crate::writer::Writer;
+
+fields! {
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub struct ReplicaSegmentsRequest<'a> {
+        /// The broker of the replica that lacks records.
+        pub replica_id: i32,
+        pub topic: &'a str,
+        pub topic_id: Uuid,
+        pub partition: i32,
+        /// In which the replica follows.
+        pub current_leader_epoch: i32,
+        /// Where the replica's log begins: the records right below are asked for.
+        pub end_offset: i64,
+    }
+}
+
+body!(request REPLICA_SEGMENTS from 0: ReplicaSegmentsRequest<'a>);
+
+fields! {
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub struct ReplicaSegmentsResponse {
+        pub error_code: ErrorCode,
+        /// Log start offset of the one that answers; -1 with an error.
+        pub log_start_offset: i64,
+        /// First offset of its segment with the records right below the end; -1 with an error.
+        pub begin_offset: i64,
+        /// Bytes of that segment.
+        pub size_bytes: i64,
+        /// Time of its newest record (ms), by which retention goes; -1 with an error.
+        pub newest_ms: i64,
+        /// The aborted transactions whose markers lie in it, below the end, by marker.
+        pub aborted: Vec<SegmentAborted>,
+    }
+}
+
+fields! {
+    /// As in a transaction index.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct SegmentAborted {
+        pub producer_id: i64,
+        pub first_offset: i64,
+        /// Offset of the marker.
+        pub last_offset: i64,
+        pub last_stable_offset: i64,
+    }
+}
+
+body!(response REPLICA_SEGMENTS from 0: ReplicaSegmentsResponse);
+
+impl ReplicaSegmentsResponse {
+    /// An error.
+    pub fn failed(error_code: ErrorCode) -> Self {
+        ReplicaSegmentsResponse {
+            error_code,
+            log_start_offset: -1,
+            begin_offset: -1,
+            size_bytes: 0,
+            newest_ms: -1,
+            aborted: Vec::new(),
+        }
+    }
+}
