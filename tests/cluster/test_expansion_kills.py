@@ -10,7 +10,7 @@ import pytest
 
 from pyrklog.cli.throttles import FILL_RATE
 from tests.cluster.test_expansion import run
-from tests.support.balancing import delete, moving_of, place, replicas, wait_until_told
+from tests.support.balancing import RECORDS, delete, moving_of, place, replicas, wait_until_told
 from tests.support.cluster import BrokerCluster
 from tests.support.cluster_clients import consume, produce
 from tests.support.cluster_load import Writer
@@ -28,7 +28,8 @@ PARTITIONS = len(BEFORE)
 LARGE = [b"1" * 10_000] * 4
 """Fit in a segment, as one batch."""
 PARTS = 10
-OLD = PARTITIONS * PARTS * len(LARGE)
+OLD = PARTITIONS * (len(RECORDS) + PARTS * len(LARGE))
+"""Records before the writer's."""
 SLOW, FAST = 100_000, 500_000_000
 """Bytes a second of back-fills."""
 OPTIONS = {"zookeeper.session.timeout.ms": 10_000, "log.segment.bytes": 50_000}
@@ -73,10 +74,11 @@ class Round:
     def _kill(self, writer: Writer, count: int) -> None:
         for _ in range(count):
             writer.go_on(self._chosen.randint(1, 2_000))
-            for number in self._victims():
+            victims = self._victims()
+            for number in victims:
                 self._cluster.brokers[number].kill()
-            for broker in self._cluster.brokers.values():
-                broker.start()
+            for number in victims:
+                self._cluster.brokers[number].start()
 
     def _victims(self) -> set[int]:
         """One broker by its part in the move, and sometimes another one."""
@@ -109,7 +111,7 @@ class Round:
     def _check(self, writer: Writer) -> None:
         count = writer.count + OLD
         values = consume(self._cluster, self._topic, count, f"{self._topic}-checker")
-        found = [int(value) for value in values if len(value) < len(LARGE[0])]
+        found = [int(value) for value in values if len(value) < len(RECORDS[0])]
         assert len(values) - len(found) == OLD
         assert len(found) == len(set(found)), "some are there twice"
         missing = set().union(*writer.acknowledged) - set(found)
