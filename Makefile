@@ -141,6 +141,7 @@ test-long: $(CORE) $(SIM_CORE) .venv/.dev ## more of everything, under three hou
 	  $(BIN)/pytest tests/crash/test_kill.py tests/cluster/test_checker.py \
 	  tests/cluster/test_exactly_once.py tests/sim/test_seeds.py \
 	  tests/clients/test_compaction.py::test_kills_of_a_broker_that_compacts_lose_nothing
+	EXPANSION_ROUNDS=50 $(BIN)/pytest -s tests/cluster/test_expansion_kills.py
 	SINK_ROUNDS=100 $(BIN)/pytest -s tests/spark/test_sink_kills.py
 	WORKER_MEMORY_GB=20 $(BIN)/pytest -s -m long tests/spark tests/cluster/test_checker.py
 	$(MAKE) test-faults LOG_KILLS=1000 LOG_CRASH_CASES=300000 CHURN_SECONDS=600 KILLS=1000 HOSTS_ROUNDS=100 BUSY_SECONDS=3600 HOSTILE_SECONDS=600 \
