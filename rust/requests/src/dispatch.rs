@@ -14,8 +14,7 @@ use crate::request::Request;
 use crate::{
     admission, api_versions, broker_connections, control_replies, control_requests, fetch, heavy,
     list_offsets, metadata, offset_for_leader_epoch, produce, replica_segments, replica_start,
-    request_time, timed_work,
-    zookeeper_offsets,
+    request_time, timed_work, zookeeper_offsets,
 };
 
 /// Only Produce carries bulk data. Any other request above this size could only serve to make small
