@@ -14,6 +14,7 @@ import pytest
 from pyrklog import cli
 from pyrklog.cli import consume, records
 from pyrklog.cli.interrupts import Terminated, held, taken_over, waited_for
+from pyrklog.cli.schemas import RecordDecoder
 
 
 @pytest.fixture(autouse=True)
@@ -156,6 +157,7 @@ def test_interrupt_during_output_counts_the_printed_records(
         written=written.extend,
     )
     write: Any = bytes
+    decode = RecordDecoder(None, None, "fail", 1.0, is_quiet=True)
     with pytest.raises(KeyboardInterrupt), taken_over():
-        consume._copy(reading, write, (), None, False, False)
+        consume._copy(reading, decode, write, (), None, False, False)
     assert (written, output.seen) == ([b"a", b"b"], b"ab")
