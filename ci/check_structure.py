@@ -144,8 +144,8 @@ ROOMS = {
     PACKAGE: (
         "base", "security", "scanning", "serdes", "producing", "benchmark", "balance", "mirror",
         "spark", "__init__", "redaction", "protocol", "errors", "metastore", "config", "plane",
-        "telemetry", "cluster", "start", "membership", "replication", "coordinators", "peers", "groups",
-        "transactions", "lag", "controller", "handlers", "admin", "adoption", "observability",
+        "telemetry", "cluster", "start", "membership", "replication", "coordinators", "peers",
+        "groups", "transactions", "lag", "controller", "handlers", "admin", "adoption", "observability",
         "broker", "dev", "deploy", "cli", "testing", "__main__",
     ),
 }
