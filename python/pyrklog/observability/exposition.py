@@ -62,8 +62,8 @@ class _Clients(Collector):
     def collect(self) -> Iterator[Family]:
         for name, kind, help_, samples in self._families:
             family = Family(name.removesuffix("_total") if kind == "counter" else name, help_, kind)
-            for labels, value in samples:
-                family.add_sample(name, dict(labels), value)
+            for one in samples:
+                family.add_sample(name, one.labels, one.value)
             yield family
 
 
@@ -79,7 +79,11 @@ def render(
     registry.register(_Samples(samples, version))
     registry.register(_Clients(clients))
     # Names are plain, so all ways to escape them are the same: this one costs least.
-    if any(one.partition(";")[0].strip() == OPENMETRICS for one in accept.split(",")):
+    if wants_openmetrics(accept):
         body: bytes = as_openmetrics(registry, escaping=ALLOWUTF8)  # type: ignore[no-untyped-call]
         return Exposition(body, CONTENT_TYPE_LATEST)
     return Exposition(as_text(registry, escaping=ALLOWUTF8), CONTENT_TYPE_PLAIN_0_0_4)
+
+
+def wants_openmetrics(accept: str) -> bool:
+    return any(one.partition(";")[0].strip() == OPENMETRICS for one in accept.split(","))

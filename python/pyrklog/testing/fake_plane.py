@@ -329,6 +329,9 @@ class FakePlane(Plane):
     def log_ends(self, partitions: Sequence[tuple[str, int]]) -> Sequence[tuple[int, int] | None]:
         return [self.ends.get(key) for key in partitions]
 
+    def data_ends(self, partitions: Sequence[tuple[str, int]]) -> Sequence[int | None]:
+        return [end and end[1] for end in self.log_ends(partitions)]
+
     def lagging_followers(self, max_lag_ms: int) -> Sequence[LaggingFollowers]:
         return self.lagging
 

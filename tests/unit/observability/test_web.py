@@ -15,6 +15,7 @@ from pyrklog.observability.exposition import Exposition
 from pyrklog.observability.health import Answer
 from pyrklog.observability.http_places import SERVED_MAX
 from pyrklog.observability.observer import DetailUnknownError
+from pyrklog.observability.shared_bodies import SharedBody
 from pyrklog.observability.web import HttpServer
 
 PATHS = ["/metrics", "/metrics/detail", "/health/live", "/health/ready", "/health/cluster"]
@@ -48,8 +49,8 @@ class FakeObserver:
             raise DetailUnknownError("there is no topic gone")
         return Exposition(b"detail 1\n", "text/plain")
 
-    async def clients(self, accept: str) -> Exposition:
-        return Exposition(f"clients {accept}".encode(), "text/plain")
+    async def clients(self, accept: str) -> SharedBody:
+        return SharedBody(Exposition(f"clients {accept}".encode(), "text/plain"))
 
     def ready(self) -> Answer:
         return Answer(503, {"ready": False})
