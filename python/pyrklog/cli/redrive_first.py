@@ -68,14 +68,16 @@ def refuse_lost(
     ``is_told_only``: notes that."""
     topic, partition = key
     committed, end = offsets
-    what = f"group {group} has redriven {topic} [{partition}] up to {committed}, but it ends at {end}"
+    what = (
+        f"group {group} has redriven {topic} [{partition}] up to {committed}, but it ends at {end}"
+    )
     why = (
-        "its last records were lost, as by an unclean election, or the topic was created anew: which "
-        "of the records were redriven is not known"
+        "its last records were lost, as by an unclean election, or the topic was created anew: "
+        "which of the records were redriven is not known"
     )
     fix = (
-        f"--again redrives all of them; `pyrklog group seek {group} --topic {topic} --to end` before "
-        "leaves them out"
+        f"--again redrives all of them; `pyrklog group seek {group} --topic {topic} --to end` "
+        "before leaves them out"
     )
     if not is_told_only:
         raise CliError(Problem.PROGRESS_EXPIRED, what, fix, why=why)

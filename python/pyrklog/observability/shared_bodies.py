@@ -15,7 +15,7 @@ ALIVE_MAX = 2
 
 
 class SharedBody:
-    """Whoever answers with it keeps it until the answer is taken."""
+    """An answer keeps it until the reader has taken it."""
 
     __slots__ = ("__weakref__", "exposition")
 

@@ -12,9 +12,12 @@ from typing import Any, NamedTuple
 from pyrklog.redaction.names import hides
 
 _VALUE_NAMES = frozenset(
-    "value values val default new old newvalue oldvalue current previous data stringdata".split()
+    (
+        *("value", "values", "val", "default", "new", "old", "newvalue", "oldvalue"),
+        *("current", "previous", "data", "stringdata"),
+    )
 )
-_NO_NAMING = frozenset("event message msg logger level timestamp time ts".split())
+_NO_NAMING = frozenset(["event", "message", "msg", "logger", "level", "timestamp", "time", "ts"])
 """What stands under these names nothing else."""
 _PLAIN_NAME = re.compile(r"[A-Za-z_][\w.-]{0,999}")
 _NAMING = re.compile(

@@ -14,6 +14,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 
 from pyrklog.testing import guard_process
@@ -63,6 +64,7 @@ class Guard:
 
     def _ensure(self) -> subprocess.Popen[bytes]:
         if self._process is None or self._process.poll() is not None:
+            self._close()
             script = str(Path(guard_process.__file__))
             # Neither this process's signals nor its working directory concern it.
             self._process = subprocess.Popen(
@@ -87,12 +89,18 @@ class Guard:
         self._process.stdin.write(json.dumps(told).encode() + b"\n")
         self._process.stdin.flush()
 
+    def _close(self) -> None:
+        if self._process is not None and self._process.stdin is not None:
+            with suppress(BrokenPipeError):
+                self._process.stdin.close()
+
     def _end(self) -> None:
         """A forked process has no guard of its parent's."""
         process = self._process
         if process is None or os.getpid() != self.owner or process.poll() is not None:
             return
         self._write({"end": True})
+        self._close()
         process.wait(END_S)
 
 

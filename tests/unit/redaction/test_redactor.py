@@ -207,7 +207,7 @@ def test_only_the_value_beside_a_secret_name_goes() -> None:
 
 
 def test_only_what_stands_under_a_secret_heading_goes() -> None:
-    text = "[a]\nb = 1\n[secrets]\nc = x1\n# d\ne = \"x2\"\n[f]\ng = [1]\n"
+    text = '[a]\nb = 1\n[secrets]\nc = x1\n# d\ne = "x2"\n[f]\ng = [1]\n'
     assert redacted(text) == text.replace("x1", HIDDEN).replace("x2", HIDDEN)
 
 

@@ -3,11 +3,11 @@
 import os
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
 
-from pyrklog.testing import guard_process
 from pyrklog.testing.guard import Guard
 from pyrklog.testing.guard_process import VARIABLE, _Directories, end_processes
 
@@ -32,7 +32,7 @@ def test_what_was_given_stays_unless_it_is_among_temporary_files(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     common = tmp_path / "tmp"
-    monkeypatch.setattr(guard_process.tempfile, "gettempdir", lambda: str(common))
+    monkeypatch.setattr(tempfile, "gettempdir", lambda: str(common))
     own, below, elsewhere, dropped = (
         common / "own",
         common / "below",
@@ -91,4 +91,4 @@ if child == 0:
     os._exit(0)
 assert os.waitpid(child, 0)[1] == 0
 """
-    assert subprocess.run([sys.executable, "-c", program], env=os.environ, check=True)
+    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
