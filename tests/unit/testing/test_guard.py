@@ -1,6 +1,5 @@
 """What is removed at the end of a test process, and what stays."""
 
-import os
 import subprocess
 import sys
 import tempfile
