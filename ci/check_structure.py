@@ -145,8 +145,8 @@ ROOMS = {
         "base", "security", "scanning", "serdes", "producing", "benchmark", "balance", "mirror",
         "spark", "__init__", "redaction", "protocol", "errors", "metastore", "config", "plane",
         "telemetry", "cluster", "start", "membership", "replication", "coordinators", "peers",
-        "groups", "transactions", "lag", "controller", "handlers", "admin", "adoption", "observability",
-        "broker", "dev", "deploy", "cli", "testing", "__main__",
+        "groups", "transactions", "lag", "controller", "handlers", "admin", "adoption",
+        "observability", "broker", "dev", "deploy", "cli", "testing", "__main__",
     ),
 }
 # fmt: on

@@ -12,6 +12,7 @@ import hypothesis
 import pytest
 
 from pyrklog.testing import TestBroker
+from pyrklog.testing.guard import guard
 from tests.support.cluster import BrokerCluster
 from tests.support.zookeeper_server import ZooKeeperServer
 
@@ -65,6 +66,13 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """The longest share comes first."""
     items.sort(key=lambda item: not item.nodeid.startswith(_SPARK))
+
+
+@pytest.fixture(autouse=True)
+def _no_block_cache_is_left() -> Iterator[None]:
+    """Those of brokers that a test has killed and closed would fill the memory."""
+    yield
+    guard().remove_left()
 
 
 @pytest.fixture(scope="session")

@@ -514,6 +514,7 @@ class DataPlane:
     ) -> list[tuple[int, int, int, int] | None]:
         """Of each: log end, high watermark, log start offset, bytes."""
     def served_bytes(self, topic: str) -> tuple[int, int]: ...
+    def data_ends(self, partitions: Sequence[tuple[str, int]]) -> list[int | None]: ...
     def set_isr(
         self,
         topic: str,

@@ -150,3 +150,32 @@ def test_a_restart_keeps_the_past(paced: Paced) -> None:
     wait_until(knows_again, lambda: "no history")
     asked_at = time.time()
     paced.check(paced.scraped("kept"), 100, asked_at)
+
+
+def test_a_group_before_a_transaction_marker_has_read_everything(tmp_path: Path) -> None:
+    """It commits the offset behind the last record, which the marker follows."""
+    with TestBroker(tmp_path / "data", options=ANY_PORT) as broker:
+        create_topic(broker.bootstrap, "orders", 1)
+        client = {"bootstrap.servers": broker.bootstrap, "transactional.id": "t"}
+        producer = Producer(client)
+        producer.init_transactions(30)
+        producer.begin_transaction()
+        producer.produce("orders", b"x", partition=0)
+        producer.commit_transaction(30)
+        consumer = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": "g"})
+        consumer.commit(offsets=[TopicPartition("orders", 0, 1)], asynchronous=False)
+        consumer.close()
+        key = ("g", "0", "orders")
+
+        def told() -> dict[tuple[str, ...], float]:
+            """A broker that has just started may still load the group."""
+            found = scrape(broker, "/metrics/detail?group=g")
+            return found if ("kafka_consumergroup_lag", *key) in found else {}
+
+        for end in (broker.stop, broker.kill, None):
+            found = wait_until(told, "no lag of g")
+            assert found["kafka_consumergroup_lag", *key] == 1, "as Kafka's tools tell it"
+            assert found["pyrklog_group_partition_lag_seconds", *key] == 0
+            if end is not None:
+                end()
+                broker.start()

@@ -261,8 +261,13 @@ MIRROR: Mapping[Problem, Explanation] = {
     ),
     Problem.PROGRESS_EXPIRED: Explanation(
         "The group has no progress, and records are so old that brokers may have forgotten what "
-        "it had. Moving all of them could move some twice.",
-        ("the first run on a topic with old records", "no run within offsets.retention.minutes"),
+        "it had; or its progress lies behind the end of the topic. Moving all of them could move "
+        "some twice.",
+        (
+            "the first run on a topic with old records",
+            "no run within offsets.retention.minutes",
+            "the topic's last records were lost, or it was created anew",
+        ),
         (
             "--again redrives all of them",
             "`pyrklog group seek redrive.DLQ --topic DLQ --to @-7d` leaves older ones out",

@@ -188,23 +188,26 @@ def without_store(state: ClusterState, timeout_s: float) -> list[int]:
     """Brokers that answer without reaching ZooKeeper.
 
     Such a broker names no controller in DescribeCluster, but the last one in Metadata. Between two
-    controllers neither names one. Metadata is asked last, so that a broker that learns of a new
-    controller in between names another one.
+    controllers neither names one. DescribeCluster is asked last again: a broker that learns of a
+    new controller in between names that one.
     """
 
     def has_lost_it(broker: BrokerState) -> bool:
         try:
             with BrokerConnection((broker.host, broker.port), timeout_s) as asked:
-                found = asked.ask(DESCRIBE_CLUSTER, 0, DescribeClusterRequest())
-                if found.error_code or found.controller_id != NO_CONTROLLER:
-                    return False
-                told = asked.ask(METADATA, _METADATA_VERSION, MetadataRequest(topics=[]))
+                return (
+                    names_none(asked)
+                    and asked.ask(METADATA, _METADATA_VERSION, nothing).controller_id >= 0
+                    and names_none(asked)
+                )
         except (OSError, UnicodeError):
             return False  # Kafka before 2.8 has no such request
-        return told.controller_id == state.controller
 
-    if state.controller not in state.alive:
-        return []  # there is no live controller, or another reason
+    def names_none(asked: BrokerConnection) -> bool:
+        found = asked.ask(DESCRIBE_CLUSTER, 0, DescribeClusterRequest())
+        return not found.error_code and found.controller_id == NO_CONTROLLER
+
+    nothing = MetadataRequest(topics=[])
     answering = [one for one in state.brokers if one.answers]
     lost = in_parallel(has_lost_it, answering)
     return [broker.number for broker, is_lost in zip(answering, lost, strict=True) if is_lost]

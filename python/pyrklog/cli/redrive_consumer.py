@@ -16,7 +16,7 @@ from pyrklog.cli.held_back import HeldBack
 from pyrklog.cli.interrupts import held
 from pyrklog.cli.offsets import BEGINNING
 from pyrklog.cli.options import Settings
-from pyrklog.cli.redrive_first import check_first
+from pyrklog.cli.redrive_first import check_first, refuse_lost
 from pyrklog.cli.redrive_progress import Progress, parse_progress
 from pyrklog.cli.topic_details import query_offsets
 
@@ -62,8 +62,6 @@ class RedriveConsumer(GroupConsumer):
         """What is committed."""
         self._holes: list[tuple[PartitionKey, int, int]] = []
         """Offsets without a record that the last read has passed."""
-        self._seeks: dict[PartitionKey, int] = {}
-        """Where partitions are to be read from, and librdkafka does not know it yet."""
         self.seen = Seen()
         self.held: dict[PartitionKey, HeldBack] = {}
         """What open transactions hold back."""
@@ -140,9 +138,14 @@ class RedriveConsumer(GroupConsumer):
             start = self._starts.get(key, 0)
             offset, metadata = committed.get(key, (start, ""))
             if offset > self._ends.get(key, offset):
-                offset, metadata = start, ""  # the topic was created anew
-                if not self._dry:
-                    self._seeks[key] = start
+                refuse_lost(
+                    self._connection,
+                    self._group,
+                    key,
+                    (offset, self._ends[key]),
+                    is_told_only=self._dry,
+                )
+                offset, metadata = start, ""
             self._progress[key] = parse_progress(offset, metadata)
             self._position[key] = offset
             self._kept[key] = self._committed_state(key)
@@ -157,20 +160,6 @@ class RedriveConsumer(GroupConsumer):
         ]
         if beyond:
             self._ends |= query_offsets(self._connection, beyond, OffsetSpec.latest())
-
-    def _seek(self) -> None:
-        """Tells librdkafka where to go on: it begins where the group has committed."""
-        from confluent_kafka import KafkaError, KafkaException, TopicPartition
-
-        for key, offset in list(self._seeks.items()):
-            try:
-                with held:
-                    self._consumer.seek(TopicPartition(*key, offset))
-            except KafkaException as error:
-                if error.args[0].code() == KafkaError._STATE:
-                    continue  # it does not fetch the partition yet
-                raise self._connection.explain(error.args[0], f"{key[0]} [{key[1]}]") from None
-            del self._seeks[key]
 
     def _committed_state(self, key: PartitionKey) -> tuple[int, str]:
         progress = self._progress[key]
@@ -188,8 +177,6 @@ class RedriveConsumer(GroupConsumer):
         messages = self._poll(limit, wait_s)
         self._load()
         self._holes.clear()
-        elsewhere = set(self._seeks)
-        self._seek()
         found: list[Any] = []
         given = [one for one in messages if one.error() is None]
         self.seen = Seen(len(given), sum(len(one) + len(one.key() or b"") for one in given))
@@ -198,7 +185,7 @@ class RedriveConsumer(GroupConsumer):
             error = message.error()
             if error is not None and error.code() != KafkaError._PARTITION_EOF:
                 self._on_error(error, key)
-            elif key in elsewhere or key not in self._assigned:
+            elif key not in self._assigned:
                 continue
             elif self._reach(key, message.offset(), error is not None):
                 found.append(message)
@@ -285,7 +272,6 @@ class RedriveConsumer(GroupConsumer):
             self._progress.pop(key, None)
             self._position.pop(key, None)
             self._kept.pop(key, None)
-            self._seeks.pop(key, None)
 
     def _left(self) -> str:
         return f"group {self._group} has given partitions that were not read to their end"

@@ -1,4 +1,5 @@
-"""A redrive without progress: the group's first one, or one whose progress brokers have forgotten.
+"""A redrive without progress: the group's first one, or one whose progress brokers have forgotten,
+or which is not of this log.
 
 Brokers delete the offsets of a group without members after ``offsets.retention.minutes`` (KIP-211).
 So a group without offsets may have redriven what is older than that, and nothing that is younger.
@@ -48,6 +49,35 @@ def check_first(
     fix = (
         f"--again redrives all of them, also the first time; `pyrklog group seek {group} --topic "
         f"{topic} --to @-{age}` before leaves the older ones out"
+    )
+    if not is_told_only:
+        raise CliError(Problem.PROGRESS_EXPIRED, what, fix, why=why)
+    _note(connection, f"{what}: {why}; without --dry-run: {fix}")
+
+
+def refuse_lost(
+    connection: Connection,
+    group: str,
+    key: PartitionKey,
+    offsets: tuple[int, int],
+    *,
+    is_told_only: bool,
+) -> None:
+    """``offsets``: the committed one, and the end of the partition before it. Raises
+    :class:`CliError`, since nobody knows which of the records there were redriven;
+    ``is_told_only``: notes that."""
+    topic, partition = key
+    committed, end = offsets
+    what = (
+        f"group {group} has redriven {topic} [{partition}] up to {committed}, but it ends at {end}"
+    )
+    why = (
+        "its last records were lost, as by an unclean election, or the topic was created anew: "
+        "which of the records were redriven is not known"
+    )
+    fix = (
+        f"--again redrives all of them; `pyrklog group seek {group} --topic {topic} --to end` "
+        "before leaves them out"
     )
     if not is_told_only:
         raise CliError(Problem.PROGRESS_EXPIRED, what, fix, why=why)

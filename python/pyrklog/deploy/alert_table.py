@@ -335,7 +335,10 @@ _DISKS = (
     Alert(
         "PyrklogInternalTopicDamaged",
         "critical",
-        f"increase(pyrklog_internal_damaged_batches_total{JOB}[1h]) > 0",
+        # What a start has met while it loaded is in the first sample already: no increase.
+        f"increase(pyrklog_internal_damaged_batches_total{JOB}[1h]) > 0"
+        f" or pyrklog_internal_damaged_batches_total{JOB} > 0"
+        f" and on (job, instance) time() - process_start_time_seconds{JOB} < 3600",
         0,
         "{{ $labels.instance }} met unreadable batches in an internal topic",
         "Offsets of groups, or states of transactions, could not be read: a disk has changed "

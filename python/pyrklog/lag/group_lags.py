@@ -132,7 +132,8 @@ class GroupLags:
         self._names: list[str] = []
         """Sorted."""
         self.worst: Sequence[Totals] = ()
-        """The groups that are most behind in seconds, at most :data:`WORST_MAX`."""
+        """The groups that are most behind in seconds, at most :data:`WORST_MAX`. Those with members
+        come first: groups that were abandoned hide none that is in use."""
         self.left_out = 0
         """Groups beyond the bound."""
         self.is_whole = False
@@ -189,7 +190,9 @@ class GroupLags:
                 await trio.lowlevel.checkpoint()
         self._totals, self._names = totals, list(totals)
         self.worst = heapq.nlargest(
-            WORST_MAX, (one for one in totals.values() if one.lag_ms > 0), lambda one: one.lag_ms
+            WORST_MAX,
+            (one for one in totals.values() if one.lag_ms > 0),
+            lambda one: (self._has_members(one.group_id), one.lag_ms),
         )
         self.is_whole = True
         if self._recorder is not None:
@@ -201,6 +204,10 @@ class GroupLags:
         # What another broker does not tell for a while is no fall of the lag.
         lag = NO_LAG if one.is_partial else Lag(one.lag, one.lag_ms)
         self._recorder.record(one.group_id, one.at_ms, lag, one.topics)
+
+    def _has_members(self, group_id: str) -> bool:
+        machine = self._manager.groups.get(group_id)
+        return machine is not None and bool(machine.group.members)
 
     def _tell_left_out(self, left_out: int) -> None:
         left_out = max(0, left_out)

@@ -82,14 +82,16 @@ class LedOffsets:
 
     def _answer_some(self, questions: Questions, answers: Answers) -> None:
         keys = list(questions)
+        data_ends = self._plane.data_ends(keys)
         starts, ends = self._plane.log_starts(keys), self._plane.log_ends(keys)
         now_ms = self._clock.now_ms()
-        for key, start, end in zip(keys, starts, ends, strict=True):
+        for key, start, end, data_end in zip(keys, starts, ends, data_ends, strict=True):
             if start.error or end is None:
                 error = ErrorCode(start.error or ErrorCode.NOT_LEADER_OR_FOLLOWER)
                 found = LeaderOffsets(error, ages=[None] * len(questions[key]))
             else:
-                ages = self._ages(key, questions[key], end[1], now_ms)
+                caught_up = end[1] if data_end is None else data_end
+                ages = self._ages(key, questions[key], caught_up, now_ms)
                 found = LeaderOffsets(ErrorCode.NONE, start.own, end[1], ages)
             before = answers.get(key)
             answers[key] = found if before is None else _joined(before, found)
@@ -97,6 +99,7 @@ class LedOffsets:
     def _ages(
         self, key: TopicPartition, offsets: Sequence[int], end: int, now_ms: int
     ) -> list[Age | None]:
+        """``end``: of the data. Behind it are only transaction markers, which no group reads."""
         entry = self._metadata.image.topics.get(key[0])
         history = None
         if entry is not None:

@@ -1,4 +1,5 @@
-"""Looks at the log ends of the partitions here each second, in short turns."""
+"""Looks at the log ends of the partitions here each second, in short turns: the ends of their data,
+since a group that has read all of it may have committed an offset before transaction markers."""
 
 from __future__ import annotations
 
@@ -22,7 +23,7 @@ FAILED_SECONDS = 10.0
 
 log = get_logger("lag")
 
-Found = Sequence[tuple[int, int] | None]
+Found = Sequence[int | None]
 
 
 class _Batch:
@@ -85,13 +86,13 @@ class Sampler:
         self.looked_ms = began_ms
 
     def _look_at(self, batch: _Batch) -> None:
-        found = self._plane.log_ends(batch.names)
+        found = self._plane.data_ends(batch.names)
         now_ms, before = self._clock.now_ms(), batch.found
         if found != before:
             observe, unmoved_ms = self._histories.observe, batch.looked_ms
             for key, new, old in zip(batch.keys, found, before, strict=True):
                 if new != old and new is not None:
-                    observe(key, now_ms, new[1], unmoved_ms=unmoved_ms)
+                    observe(key, now_ms, new, unmoved_ms=unmoved_ms)
             batch.found = found
         batch.looked_ms = now_ms
 

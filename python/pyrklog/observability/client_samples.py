@@ -45,14 +45,25 @@ PUSHED_HELP = "Pushed by clients."
 Kind = Literal["counter", "gauge", "unknown"]
 
 
+class ClientSample(NamedTuple):
+    who: Mapping[str, str]
+    """Shared by all samples of a client."""
+    told: Sequence[tuple[str, str]]
+    value: float
+
+    @property
+    def labels(self) -> dict[str, str]:
+        """A client does not say which client it is: the broker does."""
+        return {**dict(self.told), **self.who}
+
+
 class ClientFamily(NamedTuple):
     """``name`` as its samples have it."""
 
     name: str
     kind: Kind
     help: str
-    samples: Sequence[tuple[Mapping[str, str], float]]
-    """Labels and value."""
+    samples: Sequence[ClientSample]
 
 
 def own_samples(exposed: Exposed) -> list[Sample]:
@@ -69,11 +80,11 @@ def client_families(clients: Sequence[ExposedClient]) -> list[ClientFamily]:
     """By name; the first says who the clients are."""
     if not clients:
         return []
-    who = [(_who(one) | _others(one.info), 1.0) for one in clients]
+    who = [ClientSample(_who(one), one.info, 1.0) for one in clients]
     kinds: dict[str, Kind] = {}
-    found: dict[str, list[tuple[Mapping[str, str], float]]] = {}
-    for name, kind, labels, value in _pushed(clients):
-        found.setdefault(name, []).append((labels, value))
+    found: dict[str, list[ClientSample]] = {}
+    for name, kind, sample in _pushed(clients):
+        found.setdefault(name, []).append(sample)
         if kinds.setdefault(name, kind) != kind:
             kinds[name] = "unknown"
     stems = Counter(map(_stem, kinds))
@@ -91,21 +102,14 @@ def _stem(name: str) -> str:
     return name
 
 
-def _pushed(
-    clients: Iterable[ExposedClient],
-) -> Iterator[tuple[str, Kind, Mapping[str, str], float]]:
+def _pushed(clients: Iterable[ExposedClient]) -> Iterator[tuple[str, Kind, ClientSample]]:
     for one in clients:
         who = _who(one)
         for (name, labels), value in one.series.items():
             kind: Kind = "counter" if value.is_counter else "gauge"
             shown = f"{name.removesuffix(_TOTAL)}{_TOTAL}" if value.is_counter else name
-            yield shown, kind, who | _others(labels), value.value
+            yield shown, kind, ClientSample(who, labels, value.value)
 
 
 def _who(client: ExposedClient) -> dict[str, str]:
     return {CLIENT_ID: client.client_id, INSTANCE_ID: client.instance_id}
-
-
-def _others(labels: Iterable[tuple[str, str]]) -> dict[str, str]:
-    """A client does not say which client it is: the broker does."""
-    return {name: value for name, value in labels if name not in (CLIENT_ID, INSTANCE_ID)}

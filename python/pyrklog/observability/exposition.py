@@ -36,7 +36,7 @@ def render(
 ) -> Exposition:
     """``accept`` is the header of the request; ``version`` adds the metric of the build, and
     ``clients`` come last."""
-    is_open = any(one.partition(";")[0].strip() == OPENMETRICS for one in accept.split(","))
+    is_open = wants_openmetrics(accept)
     lines = [] if version is None else _build(version, is_open=is_open)
     for family in _families(samples):
         lines += _head(family[0].metric, is_open=is_open)
@@ -113,3 +113,7 @@ def _of_clients(families: Iterable[ClientFamily], *, is_open: bool) -> bytes:
     from pyrklog.observability.client_exposition import as_text
 
     return as_text(families, is_open=is_open)
+
+
+def wants_openmetrics(accept: str) -> bool:
+    return any(one.partition(";")[0].strip() == OPENMETRICS for one in accept.split(","))

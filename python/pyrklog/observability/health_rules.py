@@ -12,6 +12,8 @@ MIN_INSYNC_DEFAULT = 1
 """Kafka's."""
 SHOWN_MAX = 3
 UNREACHED = "zookeeper_unreached"
+UNCONTROLLED = "no_controller"
+NO_CONTROLLER = "no broker is the controller"
 
 Severity = Literal["error", "degraded", "warning", "info"]
 SEVERITIES: tuple[Severity, ...] = ("error", "degraded", "warning", "info")
@@ -29,6 +31,10 @@ ADVERTISED_FIX = (
 )
 FULL_FIX = "free space there, or lower retention.ms or retention.bytes of its largest topics"
 ZOOKEEPER_FIX = "see whether ZooKeeper runs, and whether brokers reach zookeeper.connect"
+CONTROLLER_FIX = (
+    "wait until a broker has become the controller; if none does, see whether ZooKeeper runs, and "
+    "the brokers' logs"
+)
 FAILED_FIX = "see the broker's log, replace the disk, and restart the broker"
 
 
@@ -137,7 +143,7 @@ class Reason:
 def examine(state: ClusterState) -> list[Reason]:
     found = [*_silent(state), *_without_store(state)]
     if state.controller not in state.alive:
-        found.append(Reason("no_controller", "error", "no broker is the controller"))
+        found.append(Reason(UNCONTROLLED, "error", NO_CONTROLLER, fix=CONTROLLER_FIX))
     offline = [one for one in state.partitions if one.leader == NO_BROKER]
     if offline:
         what = f"{count_of(offline)} without a leader {some_of(offline)}"

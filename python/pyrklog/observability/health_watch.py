@@ -6,6 +6,7 @@ has a task and a thread of its own, so that one whose volume hangs delays nothin
 
 from __future__ import annotations
 
+import errno
 import os
 import resource
 import shutil
@@ -47,14 +48,15 @@ def read_volume(path: str) -> Volume:
 
 
 def read_open_files() -> OpenFiles | None:
-    """None where there is no limit, or where the system does not tell."""
+    """None where there is no limit, or where the system does not tell. The answer takes a handle
+    itself: without one all are in use."""
     limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     if limit == resource.RLIM_INFINITY:
         return None
     try:
         return OpenFiles(len(os.listdir("/proc/self/fd")), limit)
-    except OSError:
-        return None
+    except OSError as error:
+        return OpenFiles(limit, limit) if error.errno == errno.EMFILE else None
 
 
 def read_cache_volume(directory: Path) -> int | None:

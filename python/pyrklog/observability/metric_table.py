@@ -495,7 +495,8 @@ BROKER: Mapping[str, Metric] = MappingProxyType(
 
 GROUP_LAG_SECONDS = _gauge(
     "pyrklog_group_lag_seconds",
-    "The group's longest lag in seconds, at least; of the twenty groups that are most behind.",
+    "The group's longest lag in seconds, at least; of the twenty groups that are most behind, "
+    "those with members first.",
     "consumergroup",
 )
 

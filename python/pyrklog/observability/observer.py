@@ -21,7 +21,7 @@ from pyrklog.lag.numbers import LagNumbers
 from pyrklog.lag.pace import Pace
 from pyrklog.observability import health, samples
 from pyrklog.observability.client_samples import client_families, own_samples
-from pyrklog.observability.exposition import Exposition, render
+from pyrklog.observability.exposition import Exposition, render, wants_openmetrics
 from pyrklog.observability.health import Answer, BrokerHealth
 from pyrklog.observability.health_rules import MIN_INSYNC, ClusterState, Reason
 from pyrklog.observability.health_signs import signs
@@ -35,6 +35,7 @@ from pyrklog.observability.samples import (
     Readings,
     Sample,
 )
+from pyrklog.observability.shared_bodies import SharedBodies, SharedBody
 from pyrklog.observability.sources import Sources
 from pyrklog.observability.tally import Tally, TopicPartitions, count
 from pyrklog.plane.values import PartitionImage, ReplicaOffsets
@@ -79,6 +80,7 @@ class BrokerObserver:
         self._turn = _Turn(self._thread)
         self._turn_of_clients = _Turn(self._thread)
         """Apart: Kafka's clients delay no probe, scrape or report."""
+        self._bodies_of_clients = SharedBodies()
         self._places_of_clients = ClientPlaces(HEALTHS_WAITING_MAX)
         self._pace_of_groups = Pace()
         """Apart, as it may wait for other brokers."""
@@ -124,16 +126,21 @@ class BrokerObserver:
 
             return await self._turn.apart(answer)
 
-    async def clients(self, accept: str) -> Exposition:
-        """What clients have pushed to this broker."""
+    async def clients(self, accept: str) -> SharedBody:
+        """What clients have pushed to this broker. Keep the body until its reader has it all."""
+        is_openmetrics = wants_openmetrics(accept)
         async with self._turn.taken():
+            body = self._bodies_of_clients.reused(is_openmetrics=is_openmetrics)
+            if body is not None:
+                return body
             exposed = self._sources.client_metrics.exposed()
 
             def answer() -> Exposition:
                 families = client_families(exposed.clients)
                 return render(own_samples(exposed), accept, clients=families)
 
-            return await self._turn.apart(answer)
+            body = SharedBody(await self._turn.apart(answer))
+            return self._bodies_of_clients.add(body, is_openmetrics=is_openmetrics)
 
     def ready(self) -> Answer:
         return health.ready(self._health(self._read_statistics()))

@@ -7,6 +7,9 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from pyrklog.observability.health_rules import (
+    CONTROLLER_FIX,
+    NO_CONTROLLER,
+    UNCONTROLLED,
     UNREACHED,
     ZOOKEEPER_FIX,
     ClusterState,
@@ -104,11 +107,26 @@ def restart_of(state: ClusterState, broker: int) -> Restart:
         what = f"{count} would have no leader, or refuse acks=all, without broker {broker}"
         names = [one.partition.name for one in found]
         reasons.append(Reason("in_the_way", "error", what, broker, names, BLOCKED_FIX))
-    reasons += _without_store(state)
+    reasons += [*_without_controller(state, broker), *_without_store(state)]
     if risky:
         what = f"{count_of(risky)} would have one in-sync replica meanwhile {some_of(risky)}"
         reasons.append(Reason("single_replica", "warning", what, broker, names_of(risky)))
     return Restart(broker, found, reasons)
+
+
+def _without_controller(state: ClusterState, broker: int) -> list[Reason]:
+    """Nobody would replace the leaders. The end of a controller that is silent makes room for
+    another one, and a broker that is alone has no followers."""
+    if state.alive == [broker]:
+        return []
+    if state.controller not in state.alive:
+        what = f"{NO_CONTROLLER}: no leader would be replaced"
+        return [Reason(UNCONTROLLED, "error", what, fix=CONTROLLER_FIX)]
+    if state.controller in state.silent and state.controller != broker:
+        what = f"the controller, broker {state.controller}, does not answer: no leader would be"
+        fix = f"see what broker {state.controller} does, or restart it first"
+        return [Reason(UNCONTROLLED, "error", f"{what} replaced", state.controller, fix=fix)]
+    return []
 
 
 def _without_store(state: ClusterState) -> list[Reason]:

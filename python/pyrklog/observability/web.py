@@ -33,6 +33,7 @@ from pyrklog.observability import health
 from pyrklog.observability.exposition import Exposition
 from pyrklog.observability.http_places import Places
 from pyrklog.observability.observer import BrokerObserver, DetailUnknownError
+from pyrklog.observability.shared_bodies import SharedBody
 
 if TYPE_CHECKING:
     import h11
@@ -136,7 +137,7 @@ class _Paths:
         return _text(await self._observer.latencies(request.headers.get("accept", "")))
 
     async def _clients(self, request: Request) -> Response:
-        return _text(await self._observer.clients(request.headers.get("accept", "")))
+        return _Shared(await self._observer.clients(request.headers.get("accept", "")))
 
     async def _live(self, _request: Request) -> Response:
         return _json(health.live())
@@ -184,6 +185,15 @@ def names_loopback(host: str) -> bool:
 
 def _text(exposition: Exposition) -> Response:
     return Response(exposition.body, headers={"content-type": exposition.content_type})
+
+
+class _Shared(Response):
+    """Keeps the body until its client has taken it."""
+
+    def __init__(self, body: SharedBody) -> None:
+        text = body.exposition
+        super().__init__(text.body, headers={"content-type": text.content_type})
+        self._shared = body
 
 
 def _json(answer: health.Answer) -> Response:

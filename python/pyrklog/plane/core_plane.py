@@ -161,6 +161,11 @@ class Plane:
         out of files."""
         return self._plane.served_bytes(topic)
 
+    def data_ends(self, partitions: Sequence[tuple[str, int]]) -> Sequence[int | None]:
+        """The offset behind the last batch of each log that is no transaction marker, as far as it
+        is known, and never below it; None where none is open."""
+        return self._plane.data_ends(partitions)
+
     def set_isr(
         self,
         topic: str,

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
+from pyrklog.redaction.named_values import NamedValues
 from pyrklog.redaction.names import HIDDEN, hides
 from pyrklog.redaction.patterns import looks_random
 
@@ -51,11 +52,16 @@ class PairHider:
         text, at = self._text, 0
         kept: list[str] = []
         patterns = (_PAIR, _OPTION) if self._is_log else (_PAIR, _OPTION, _NAME_FIRST)
-        found = [pair for pattern in patterns for pair in pattern.finditer(text)]
-        for pair in sorted(found, key=lambda one: one.start("name")):
+        named = NamedValues(text, is_log=self._is_log, shows=self._shows)
+        found = [
+            (pair, named.name_of(pair) or pair["name"])
+            for pattern in patterns
+            for pair in pattern.finditer(text)
+        ]
+        found += named.under_headings()
+        for pair, name in sorted(found, key=lambda one: one[0].start("name")):
             if pair.start("name") < at:
                 continue  # within a value that is hidden
-            name = pair["name"]
             if not hides(name) or self._shows(name):
                 continue
             start, end = self._value_at(pair)

@@ -10,6 +10,7 @@ from enum import StrEnum
 from typing import Any
 
 from pyrklog.redaction.encodings import encoded_texts, without_all
+from pyrklog.redaction.named_values import is_value_name, secret_name_among
 from pyrklog.redaction.names import HIDDEN, hides
 from pyrklog.redaction.pairs import PairHider
 from pyrklog.redaction.patterns import hide_keys, hide_patterns, looks_random
@@ -21,6 +22,7 @@ SECRET_CHARACTERS_MIN = 5
 SECRET_CHARACTERS_MAX = 8_192
 DEPTH_MAX = 60
 ENCODED_DEPTH_MAX = 2
+_NAMES = ("name", "key", "Name", "Key")
 _WORDS = """
     admin alice broker brokers client config confluent controller default disabled enabled error
     expired false group hidden inter internal invalid kafka listener localhost missing null optional
@@ -142,15 +144,15 @@ class Redactor:
         return HIDDEN
 
     def _object(self, found: dict[Any, Any], depth: int) -> dict[str, Any]:
-        """Also of the form ``{"name": ..., "value": ...}``."""
-        named = next(
-            (str(found[one]) for one in ("name", "key", "Name", "Key") if one in found), None
-        )
+        """Also of the form ``{"name": ..., "value": ...}``, whatever says the name."""
+        named = secret_name_among(found.items(), self._shows)
+        if named is None:
+            named = next((str(found[one]) for one in _NAMES if one in found), None)
         told: dict[str, Any] = {}
         is_secret = any(found.get(one) is True for one in ("is_sensitive", "sensitive", "secret"))
         for name, value in found.items():
             name = str(name)
-            if named is not None and name.lower() in ("value", "values", "default", "new", "old"):
+            if named is not None and is_value_name(name):
                 is_hidden = is_secret and value is not None
                 if is_hidden:
                     self._learn_all(value)

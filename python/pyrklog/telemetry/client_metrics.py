@@ -26,7 +26,7 @@ from pyrklog.telemetry.core_telemetry import decompress
 from pyrklog.telemetry.instances import ClientInstance, Instances
 from pyrklog.telemetry.otlp import InvalidMetricsError, Labels, Reading, read_metrics, shown_text
 from pyrklog.telemetry.push_queue import PushQueue, WaitingPush
-from pyrklog.telemetry.series import SeriesKey, SeriesTable, Value
+from pyrklog.telemetry.series import SeriesKey, SeriesTable, Value, shown_bytes
 from pyrklog.telemetry.subscriptions import (
     CLIENT_ID,
     CLIENT_INSTANCE_ID,
@@ -225,6 +225,8 @@ class ClientMetrics:
             number = subscription_id(terms, instance_id)
             version, address = subscriptions.version, client_of(client.address)
             instance = ClientInstance(instance_id, attributes, terms, number, version, address)
+            shown = shown_text(attributes.get(CLIENT_ID, ""))
+            instance.pushed.who_bytes += shown_bytes(shown)
         elif instance.version != subscriptions.version:
             terms = subscriptions.terms_for(instance.attributes)
             instance.renew(terms, subscription_id(terms, instance_id), subscriptions.version)

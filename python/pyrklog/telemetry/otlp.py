@@ -9,8 +9,9 @@ left out.
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from itertools import islice
+from itertools import accumulate, islice
 from math import isfinite
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -26,8 +27,8 @@ LABELS_MAX = 12
 LABELS_LOOKED_AT_MAX = 24
 NAME_CHARS_MAX = 200
 TEXT_CHARS_MAX = 128
-POINT_LABEL_CHARS_MAX = 600
-"""Names and values of a point's labels together; a longer one is left out."""
+LABEL_CHARS_MAX = 600
+"""Names and values of labels together: a point with more is left out, of a client those beyond."""
 
 OWN_PREFIX = "pyrklog_"
 _NOT_IN_NAMES = re.compile(r"[^a-zA-Z0-9_]")
@@ -79,7 +80,7 @@ def read_metrics(data: bytes) -> Reading:
     left_out = 0
     for found in islice(_metrics(message), CONTAINERS_MAX):
         if isinstance(found, tuple):
-            client = client or found
+            client = client or _within_bound(found)
             continue
         numbers, rest = _number_points(found)
         left_out += rest
@@ -115,7 +116,7 @@ def _point(metric: Metric, number: NumberDataPoint) -> Point | None:
     if kind is None or number.flags & _NOT_RECORDED or not name:
         return None
     labels = _labels(number.attributes)
-    if sum(len(name) + len(value) for name, value in labels) > POINT_LABEL_CHARS_MAX:
+    if len(_within_bound(labels)) < len(labels):
         return None
     is_sum = metric.WhichOneof("data") == "sum"
     is_counter = is_sum and metric.sum.is_monotonic
@@ -136,6 +137,12 @@ def _labels(attributes: Iterable[Any]) -> Labels:
         if kind in _TEXTS and name and name not in found and len(found) < LABELS_MAX:
             found[name] = shown_text(_TEXTS[kind](getattr(one.value, kind)))
     return tuple(sorted(found.items()))
+
+
+def _within_bound(labels: Labels) -> Labels:
+    """The first ones, of :data:`LABEL_CHARS_MAX` characters together."""
+    sizes = accumulate(len(name) + len(value) for name, value in labels)
+    return labels[: bisect_right(list(sizes), LABEL_CHARS_MAX)]
 
 
 _TEXTS: Mapping[str, Callable[[Any], str]] = {

@@ -1,5 +1,5 @@
-"""The series that pushed metrics are exposed as, within bounds for a client, an address and all.
-Pure.
+"""The series that pushed metrics are exposed as, within bounds for a client, an address and all: of
+their number, and of their text. Pure.
 """
 
 from __future__ import annotations
@@ -14,6 +14,14 @@ SERIES_MAX = 10_000
 SERIES_OF_ADDRESS_MAX = 5_000
 """One address cannot take the room of all."""
 SERIES_OF_CLIENT_MAX = 500
+
+TEXT_BYTES_MAX = 6 << 20
+TEXT_BYTES_OF_ADDRESS_MAX = TEXT_BYTES_MAX // 2
+"""Of what :func:`text_bytes` counts: about what the series take in an answer, and in memory."""
+SERIES_OVERHEAD_BYTES = 96
+LABEL_OVERHEAD_BYTES = 128
+"""Of a name and a value in memory, and of what stands around them in an answer."""
+WHO_OVERHEAD_BYTES = 64
 
 SeriesKey = tuple[str, Labels]
 """Name and labels."""
@@ -34,39 +42,81 @@ class Pushed:
     """Replaced as a whole, so that a reader on another thread sees one push."""
     left_out: int = 0
     """Points of the last push that are not among them."""
+    text_bytes: int = 0
+    """Of the client and its series."""
+    who_bytes: int = WHO_OVERHEAD_BYTES
+    """Of the labels by which the broker names the client, in each series."""
+
+
+class _Room(NamedTuple):
+    series: int
+    text_bytes: int
 
 
 class SeriesTable:
-    """Counts the series of all clients."""
+    """Counts the series of all clients, and their text."""
 
     def __init__(self) -> None:
         self.total = 0
-        self._by_address: dict[str, int] = {}
+        self.text_bytes = 0
+        self._by_address: dict[str, tuple[int, int]] = {}
+        """Series and bytes of text."""
 
     def take(self, pushed: Pushed, address: str, reading: Reading) -> None:
         """Replaces what is exposed of a client by its new push. Sums that clients push as
-        differences go on from what they were; others are as pushed."""
-        before = len(pushed.series)
-        room = min(
-            SERIES_OF_CLIENT_MAX,
-            SERIES_MAX - self.total + before,
-            SERIES_OF_ADDRESS_MAX - self._by_address.get(address, 0) + before,
-        )
+        differences go on from what they were; others are as pushed. The client's own labels are
+        kept with series only."""
+        room = self._room(pushed, address)
         series = _with_kept_sums(pushed.series, reading.points)
-        pushed.client = reading.client
-        pushed.left_out = reading.left_out + max(0, len(series) - room)
-        pushed.series = dict(list(series.items())[: max(0, room)])
-        self._count(address, len(pushed.series) - before)
+        kept: dict[SeriesKey, Value] = {}
+        size = text_bytes("", reading.client) + pushed.who_bytes
+        for key, value in series.items():
+            more = text_bytes(*key) + pushed.who_bytes
+            if len(kept) >= room.series or size + more > room.text_bytes:
+                break
+            kept[key] = value
+            size += more
+        pushed.left_out = reading.left_out + len(series) - len(kept)
+        self._replace(pushed, address, reading.client if kept else (), kept, size if kept else 0)
+
+    def _room(self, pushed: Pushed, address: str) -> _Room:
+        """For a client, with what it has."""
+        series, size = self._by_address.get(address, (0, 0))
+        own, own_bytes = len(pushed.series), pushed.text_bytes
+        count = min(SERIES_MAX - self.total, SERIES_OF_ADDRESS_MAX - series)
+        left = min(TEXT_BYTES_MAX - self.text_bytes, TEXT_BYTES_OF_ADDRESS_MAX - size)
+        return _Room(min(SERIES_OF_CLIENT_MAX, count + own), left + own_bytes)
 
     def forget(self, pushed: Pushed, address: str) -> None:
-        self._count(address, -len(pushed.series))
-        pushed.series = {}
+        self._replace(pushed, address, (), {}, 0)
 
-    def _count(self, address: str, more: int) -> None:
+    def _replace(
+        self,
+        pushed: Pushed,
+        address: str,
+        client: Labels,
+        series: Mapping[SeriesKey, Value],
+        size: int,
+    ) -> None:
+        more, more_bytes = len(series) - len(pushed.series), size - pushed.text_bytes
+        pushed.client, pushed.series, pushed.text_bytes = client, series, size
         self.total += more
-        count = self._by_address.pop(address, 0) + more
-        if count:
-            self._by_address[address] = count
+        self.text_bytes += more_bytes
+        before, bytes_before = self._by_address.pop(address, (0, 0))
+        if before + more:
+            self._by_address[address] = before + more, bytes_before + more_bytes
+
+
+def text_bytes(name: str, labels: Labels) -> int:
+    """What a series, or a client with its labels, may take at most in an answer, where its name
+    stands three times; in memory it is about as much."""
+    texts = sum(shown_bytes(one) for label in labels for one in label)
+    return 3 * len(name) + texts + SERIES_OVERHEAD_BYTES + LABEL_OVERHEAD_BYTES * len(labels)
+
+
+def shown_bytes(text: str) -> int:
+    """In an answer, where quotation marks and backslashes take two."""
+    return len(text.encode(errors="replace")) + text.count('"') + text.count("\\")
 
 
 def _with_kept_sums(

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from pyrklog.testing.broker_faults import BrokerFaults
 from pyrklog.testing.door_client import DoorClient
+from pyrklog.testing.guard import guard
+from pyrklog.testing.guard_process import remove_arenas
 from pyrklog.testing.output import Output, Started, events
 from pyrklog.testing.ports import free_port as free_port
 from pyrklog.testing.topics import Record, Topic, TopicReader
@@ -137,6 +139,7 @@ class TestBroker(BrokerFaults):
         command += ["--listen", self._listeners(), "--data", str(self.data)]
         options = {**self._defaults(), **self.options}
         command += [word for item in options.items() for word in ("--set", _setting(*item))]
+        guard().add(self.data, is_temporary=self._temporary is not None)
         self._process = subprocess.Popen(
             command + self._arguments,
             stdin=subprocess.DEVNULL,
@@ -144,7 +147,7 @@ class TestBroker(BrokerFaults):
             stderr=subprocess.STDOUT,
             text=True,
             errors="replace",
-            env=self._environment,
+            env=guard().environment(self._environment),
             pass_fds=() if door is None else (door.descriptor,),
         )
         if door is not None:
@@ -202,8 +205,9 @@ class TestBroker(BrokerFaults):
         raise RuntimeError("the broker is not running")
 
     def close(self) -> None:
-        """Stops the broker, by force if needed; removes its own temporary directory and its shared
-        memory."""
+        """Stops the broker, by force if needed; removes its own temporary directory, and its shared
+        memory, unless it was killed on `data` that was given: acknowledged records may be there
+        only. The next broker on that `data` has them."""
         self._reader.close()
         if self.running:
             try:
@@ -211,23 +215,20 @@ class TestBroker(BrokerFaults):
             except TimeoutError:
                 pass  # it is dead now; a test of stopping calls stop() itself
         self._close_door()
-        self._remove_arenas()
+        has_ended_orderly = self._process is not None and self._process.returncode == 0
+        if self._temporary is None and not has_ended_orderly:
+            if self._process is not None:
+                guard().left.add(self.data)
+            return
+        remove_arenas(self.data)
         if self._temporary is not None:
             self._temporary.cleanup()
+        guard().drop(self.data)
 
     def _close_door(self) -> None:
         if self._door is not None:
             self._door.close()
             self._door = None
-
-    def _remove_arenas(self) -> None:
-        """A killed broker leaves its block cache in shared memory and its reserve on the disk."""
-        for reserve in self.data.glob("**/.pyrklog-reserve"):
-            reserve.unlink(missing_ok=True)
-        for marker in self.data.glob("**/.pyrklog-arena"):
-            for line in marker.read_text().splitlines():
-                if line.startswith("path="):
-                    Path(line.removeprefix("path=")).unlink(missing_ok=True)
 
     def __enter__(self) -> Self:
         return self.start()

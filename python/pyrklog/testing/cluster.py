@@ -13,6 +13,8 @@ from typing import Self
 from pyrklog.testing import admin
 from pyrklog.testing.broker import TestBroker
 from pyrklog.testing.door_client import ArmedFault
+from pyrklog.testing.guard import guard
+from pyrklog.testing.guard_process import remove_arenas
 from pyrklog.testing.ports import free_port
 from pyrklog.testing.topics import Record, Topic, TopicReader
 from pyrklog.testing.zookeeper import TestZooKeeper
@@ -109,6 +111,7 @@ class TestCluster:
     def start(self) -> Self:
         """Starts ZooKeeper and all brokers, also after some were killed; returns when each knows
         all. Raises DevError without Java, `BrokerExited`, TimeoutError."""
+        guard().add(self.data, is_temporary=self._is_temporary)
         if self.zookeeper is not None and not self.zookeeper.running:
             self.zookeeper.start()
         down = [one for one in self.brokers.values() if not one.running]
@@ -127,7 +130,11 @@ class TestCluster:
         if self.zookeeper is not None:
             self.zookeeper.kill()
         if self._is_temporary:
+            remove_arenas(self.data)
             shutil.rmtree(self.data, ignore_errors=True)
+            for one in self.brokers.values():
+                guard().drop(one.data)
+        guard().drop(self.data)
 
     def __enter__(self) -> Self:
         try:

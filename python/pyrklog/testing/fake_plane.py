@@ -346,6 +346,9 @@ class FakePlane(Plane):
     def served_bytes(self, topic: str) -> tuple[int, int]:
         return 0, 0
 
+    def data_ends(self, partitions: Sequence[tuple[str, int]]) -> Sequence[int | None]:
+        return [end and end[1] for end in self.log_ends(partitions)]
+
     def lagging_followers(self, max_lag_ms: int) -> Sequence[LaggingFollowers]:
         return self.lagging
 

@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 
 from pyrklog.dev import zookeeper
+from pyrklog.testing.guard import guard
 from pyrklog.testing.ports import free_port
 
 PAUSE_S = 0.02
@@ -39,7 +40,11 @@ class TestZooKeeper:
         zookeeper.write_lone_server(self.folder, self.port)
         with (self.folder / "zookeeper.log").open("ab") as output:
             self._process = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                env=guard().environment(),
             )
         deadline = time.monotonic() + timeout_s
         while not zookeeper.serves(self.port):

@@ -111,6 +111,10 @@ impl DataPlane {
         py.detach(|| self.0.served_bytes(topic))
     }
 
+    fn data_ends(&self, py: Python<'_>, partitions: Vec<(String, i32)>) -> Vec<Option<i64>> {
+        py.detach(|| self.0.data_ends(&partitions))
+    }
+
     #[expect(clippy::too_many_arguments, reason = "one a field, as in the stub")]
     fn set_isr(
         &self,

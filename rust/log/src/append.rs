@@ -154,6 +154,9 @@ impl Log {
         self.update_producer(info, base_offset, place);
         let position = self.active.size;
         self.end = LogPosition::at(facts.last_offset + 1, place.segment_base, position);
+        if !info.is_control() {
+            self.active.data_end = self.end.offset;
+        }
         if durable_end_moved {
             self.set_durable_end(self.end);
         }
@@ -326,7 +329,8 @@ impl Log {
         // Its indexes get their last entries now, even if its batches were synced before.
         self.note_unsynced_active();
         let segment = Segment::new(&self.env, &self.folder, base_offset, 0, false);
-        let next = ActiveSegment::new(segment.clone(), &self.config, self.jitter_seed, now_ms);
+        let mut next = ActiveSegment::new(segment.clone(), &self.config, self.jitter_seed, now_ms);
+        next.data_end = self.active.data_end;
         let mut closed = std::mem::replace(&mut self.active, next);
         closed.indexes.add_largest(true);
         self.tail.push_close(closed);

@@ -109,6 +109,13 @@ impl Log {
         self.end.offset
     }
 
+    /// Offset behind the last batch that is no transaction marker, as far as it is known: from there
+    /// to the log end are only markers. Never below it; a truncation to a marker, or an opening with
+    /// hundreds of markers at the end, may leave it above.
+    pub fn data_end_offset(&self) -> i64 {
+        self.active.data_end.clamp(self.log_start, self.end.offset)
+    }
+
     /// Records below it may be acknowledged, as far as this replica is concerned.
     pub fn durable_end_offset(&self) -> i64 {
         self.durable_end.offset

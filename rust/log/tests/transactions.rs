@@ -340,3 +340,71 @@ fn waits_for_file(rig: &Rig) -> bool {
         }
     }
 }
+
+/// A group that has read everything commits the offset behind the last record, before the marker.
+#[test]
+fn markers_lie_behind_the_end_of_the_data() {
+    for (config, is_exact) in [(LogConfig::default(), true), (small(), false)] {
+        let mut rig = Rig::new(config);
+        assert_eq!(rig.log.data_end_offset(), 0);
+        for i in 0..30 {
+            let appended = rig.append(&mut transactional(7, i, &["a"])).unwrap();
+            let data_end = appended.last_offset + 1;
+            assert_eq!(rig.log.data_end_offset(), data_end);
+            end(&mut rig, 7, true).unwrap();
+            end(&mut rig, 8, false).unwrap();
+            rig.drain();
+            assert_eq!(rig.log.data_end_offset(), data_end);
+            match i % 3 {
+                1 => drop(rig.restart_clean()),
+                2 => drop(rig.restart_killed()),
+                _ => {}
+            }
+            // A segment that begins with a marker does not tell of what lies before it.
+            let known = rig.log.data_end_offset();
+            assert!(known == data_end || !is_exact && known == data_end + 1);
+            assert_eq!(rig.log.log_end_offset(), data_end + 2);
+        }
+    }
+}
+
+/// A batch longer than the interval of the index has the marker's entry behind it.
+#[test]
+fn markers_with_index_entries_hide_no_data() {
+    let long = "x".repeat(10_000);
+    for markers in [1, 120] {
+        let mut rig = Rig::new(LogConfig::default());
+        let data_end = rig
+            .append(&mut transactional(7, 0, &[&long]))
+            .unwrap()
+            .last_offset
+            + 1;
+        for _ in 0..markers {
+            end(&mut rig, 7, true).unwrap();
+        }
+        rig.drain();
+        rig.restart_clean();
+        assert_eq!(rig.log.data_end_offset(), data_end);
+        rig.restart_killed();
+        assert_eq!(rig.log.data_end_offset(), data_end);
+    }
+}
+
+#[test]
+fn a_truncation_takes_back_the_end_of_the_data() {
+    let mut rig = Rig::new(LogConfig::default());
+    rig.append(&mut transactional(7, 0, &["a"])).unwrap();
+    end(&mut rig, 7, true).unwrap();
+    rig.put(&["plain", "plain"]);
+    rig.drain();
+    assert_eq!(rig.log.data_end_offset(), 4);
+    let mut job = rig
+        .log
+        .begin_truncation(2, 1_000, i64::MAX)
+        .unwrap()
+        .unwrap();
+    let result = job.execute();
+    rig.log.complete_truncation(job, result);
+    assert_eq!(rig.log.log_end_offset(), 2);
+    assert_eq!(rig.log.data_end_offset(), 1);
+}

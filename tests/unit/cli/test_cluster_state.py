@@ -245,6 +245,30 @@ def test_levels_of_a_restart() -> None:
 
 
 @pytest.mark.parametrize(
+    ("controller", "silent", "broker", "kinds"),
+    [
+        (-1, (), 2, ["no_controller"]),
+        (4, (), 2, ["no_controller"]),  # it is dead
+        (1, (1,), 2, ["no_controller"]),
+        (1, (1,), 1, []),  # its end lets another one take over
+        (1, (3,), 2, []),
+    ],
+)
+def test_a_restart_needs_a_controller_that_replaces_leaders(
+    controller: int, silent: tuple[int, ...], broker: int, kinds: list[str]
+) -> None:
+    spread = (2, [1, 2, 3], [1, 2, 3], 1)
+    found = restart_of(state(spread, controller=controller, silent=silent), broker)
+    assert [one.kind for one in found.reasons if one.severity == "error"] == kinds
+    assert found.is_safe is not bool(kinds)
+    assert all(one.fix for one in found.reasons if one.severity == "error")
+
+
+def test_a_broker_that_is_alone_needs_no_controller() -> None:
+    assert restart_of(state(brokers=(1,), controller=-1), 1).is_safe
+
+
+@pytest.mark.parametrize(
     ("replicas", "isr", "adding", "lacking"),
     [
         ([1, 2, 3, 4, 5], [1, 2, 3], [4, 5], []),

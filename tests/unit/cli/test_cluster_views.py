@@ -241,6 +241,9 @@ def test_brokers_that_have_lost_zookeeper_are_told(new_broker: Callable[[], Fake
     one.controller = -1
     assert read_state(connection, log_dirs=True).without_store == [1, 2]
     assert read_state(connection).without_store == ()
+    # The controller is dead, too.
+    one.told = two.told = metadata([(1, one.port), (2, two.port)], 3, [(1, 1, [1])])
+    assert read_state(connection, log_dirs=True).without_store == [1, 2]
     # Between two controllers metadata names none either.
     one.told = two.told = metadata([(1, one.port), (2, two.port)], -1, [(1, 1, [1])])
     assert read_state(connection, log_dirs=True).without_store == []

@@ -4,9 +4,11 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka import KafkaError
 
+from pyrklog.base.problems import Problem
 from pyrklog.cli import redrive_consumer
+from pyrklog.cli.failures import CliError
 from pyrklog.cli.options import Settings
 from pyrklog.cli.redrive_consumer import RedriveConsumer
 
@@ -14,13 +16,11 @@ KEY = ("dlq", 0)
 
 
 class Consumer:
-    """Gives ``polls`` one after another; ``seek`` fails as long as nothing is fetched."""
+    """Gives ``polls`` one after another."""
 
     def __init__(self) -> None:
         self.polls: list[list[Any]] = []
         self.committed: list[tuple[int, str]] = []
-        self.sought: list[int] = []
-        self.seeks_that_fail = 0
 
     def consume(self, _limit: int, _wait_s: float) -> list[Any]:
         return self.polls.pop(0) if self.polls else []
@@ -29,12 +29,6 @@ class Consumer:
         assert not asynchronous
         self.committed += [(one.offset, one.metadata or "") for one in offsets]
         return []
-
-    def seek(self, place: Any) -> None:
-        if self.seeks_that_fail:
-            self.seeks_that_fail -= 1
-            raise KafkaException(KafkaError(KafkaError._STATE))
-        self.sought.append(place.offset)
 
 
 class Message:
@@ -70,12 +64,14 @@ class Log:
 
 
 def _reading(
-    monkeypatch: pytest.MonkeyPatch, log: Log, stop: int
+    monkeypatch: pytest.MonkeyPatch, log: Log, stop: int, *, dry: bool = False
 ) -> tuple[RedriveConsumer, Consumer]:
     """A member that began when the partition ended at ``stop``, and gets it now."""
     consumer = Consumer()
-    reading = RedriveConsumer(Settings(quiet=True), KEY[0], "g", dry=False, again=False)
-    connection: Any = SimpleNamespace(is_cut_off=False, check_cut_off=lambda: False)
+    reading = RedriveConsumer(Settings(), KEY[0], "g", dry=dry, again=False)
+    connection: Any = SimpleNamespace(
+        is_cut_off=False, check_cut_off=lambda: False, settings=Settings()
+    )
     reading._connection = connection
     reading._consumer = consumer
     reading._starts, reading._stops, reading._ends = {KEY: 0}, {KEY: stop}, {KEY: stop}
@@ -102,25 +98,27 @@ def test_what_another_run_has_redriven_beyond_the_stop_is_kept(
     consumer.polls = [[Message(1500, is_end=is_end)]]
     assert reading.read(10, 0.0) == []
     reading.commit()
-    assert (consumer.committed, consumer.sought, reading.finished()) == ([], [], True)
+    assert (consumer.committed, reading.finished()) == ([], True)
 
 
-def test_a_topic_that_was_created_anew_is_read_from_its_beginning(
-    monkeypatch: pytest.MonkeyPatch,
+def test_progress_behind_the_end_stops_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Records were lost, or the topic was created anew: all of it would be moved again."""
+    reading, consumer = _reading(monkeypatch, Log(800, (1500, "redrive/1 1")), 800)
+    consumer.polls = [[Message(0)]]
+    with pytest.raises(CliError, match=r"up to 1500, but it ends at 800") as caught:
+        reading.read(10, 0.0)
+    assert caught.value.problem is Problem.PROGRESS_EXPIRED
+    assert "--again" in str(caught.value.fix)
+    assert consumer.committed == []
+
+
+def test_a_dry_run_notes_progress_behind_the_end(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Also if it has grown beyond the old offset meanwhile, where librdkafka goes on."""
-    log = Log(800, (1500, "redrive/1 1"))
-    reading, consumer = _reading(monkeypatch, log, 800)
-    consumer.seeks_that_fail = 1
-    consumer.polls = [[Message(1500)], [Message(1501)], [Message(0), Message(1)]]
-    assert reading.read(10, 0.0) == []
-    assert reading.read(10, 0.0) == []
-    assert (consumer.sought, reading.finished()) == ([0], False)
+    reading, consumer = _reading(monkeypatch, Log(800, (1500, "")), 800, dry=True)
+    consumer.polls = [[Message(0), Message(1)]]
     assert [one.offset() for one in reading.read(10, 0.0)] == [0, 1]
-    for offset in (0, 1):
-        reading.done(KEY, offset)
-    reading.commit()
-    assert consumer.committed == [(2, "")]
+    assert "but it ends at 800" in capsys.readouterr().err
 
 
 def test_markers_count_as_done_only_between_records_that_are(

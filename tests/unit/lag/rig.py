@@ -22,13 +22,21 @@ Key = tuple[str, int]
 class Plane:
     def __init__(self) -> None:
         self.ends: dict[Key, int] = {}
+        self.markers: dict[Key, int] = {}
+        """Transaction markers at the end of the log."""
         self.starts: dict[Key, int] = {}
         self.led: set[Key] = set()
         self.looks: list[list[Key]] = []
 
     def log_ends(self, partitions: list[Key]) -> list[tuple[int, int] | None]:
-        self.looks.append(list(partitions))
         return [(0, self.ends[key]) if key in self.ends else None for key in partitions]
+
+    def data_ends(self, partitions: list[Key]) -> list[int | None]:
+        self.looks.append(list(partitions))
+        return [
+            self.ends[key] - self.markers.get(key, 0) if key in self.ends else None
+            for key in partitions
+        ]
 
     def log_starts(self, partitions: list[Key]) -> list[LogStarts]:
         return [

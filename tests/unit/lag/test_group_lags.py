@@ -8,7 +8,14 @@ import trio
 from trio.testing import MockClock
 
 from pyrklog.lag import group_lags as module
-from pyrklog.lag.group_lags import NEW_MAX, ROUND_SECONDS, SLICE_MAX, SLICE_SECONDS, GroupLags
+from pyrklog.lag.group_lags import (
+    NEW_MAX,
+    ROUND_SECONDS,
+    SLICE_MAX,
+    SLICE_SECONDS,
+    WORST_MAX,
+    GroupLags,
+)
 from pyrklog.lag.trends import WINDOW_SECONDS
 from pyrklog.protocol.lag import UNKNOWN, Trend
 from tests.unit.lag.rig import Broker
@@ -125,6 +132,18 @@ async def test_pages(grouped: Grouped, autojump_clock: MockClock) -> None:
     assert names("", 2, 750, -1) == (["g0", "g1"], "g1")
     assert names("", 10, 0, -1)[0][-1] == "g9"
     assert [one.group_id for one in grouped.lags.worst] == [f"g{n}" for n in range(10)]
+
+
+async def test_groups_that_were_abandoned_hide_none_with_members(
+    grouped: Grouped, autojump_clock: MockClock
+) -> None:
+    """Metrics have the worst ones only."""
+    for number in range(WORST_MAX + 5):
+        grouped.manager.put(f"old{number:02}", {("t", 0): number})
+    grouped.manager.put("live", {("t", 0): 900}, members=2)
+    await grouped.lags.look_at_all()
+    found = [one.group_id for one in grouped.lags.worst]
+    assert found == ["live", *(f"old{number:02}" for number in range(WORST_MAX - 1))]
 
 
 async def test_groups_beyond_the_bound_are_counted_and_asked_for_by_name(

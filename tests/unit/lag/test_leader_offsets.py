@@ -191,3 +191,31 @@ async def test_a_leader_that_refuses_leaves_its_part_unknown_and_is_asked_again(
     for _ in range(2):
         assert sorted(await offsets.ask(ALL)) == [("t", 0), ("t", 2)]
     assert [number for number, _ in calls.asked].count(2) == 2
+
+
+async def test_a_group_before_transaction_markers_is_not_behind() -> None:
+    """It has committed the offset behind the last record, as librdkafka and Java do by hand."""
+    one = broker()
+    one.plane.markers["t", 0] = 2
+    found = await one.led.answer({("t", 0): [10, 9, 8]})
+    assert found["t", 0] == LeaderOffsets(ErrorCode.NONE, 0, 10, [Age(0)] * 3)
+    assert (await one.led.answer({("t", 0): [7]}))["t", 0].ages == [None]
+
+
+async def test_the_age_of_records_begins_with_them_and_not_with_the_marker_before() -> None:
+    one = Broker()
+    one.lead("t", {0: 0})
+    await one.second(t=10)
+    one.plane.markers["t", 0] = 1
+    await one.second(t=1)
+    for _ in range(100):
+        await one.second()
+    found = await one.led.answer({("t", 0): [10]})
+    assert (found["t", 0].log_end, found["t", 0].ages) == (11, [Age(0)])
+    one.plane.markers["t", 0] = 0
+    await one.second(t=5)
+    for _ in range(3):
+        await one.second()
+    (age,) = (await one.led.answer({("t", 0): [10]}))["t", 0].ages
+    assert age is not None
+    assert 3000 <= age.ms <= 5000

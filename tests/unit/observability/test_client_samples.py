@@ -11,7 +11,15 @@ from prometheus_client.parser import text_string_to_metric_families as as_text
 from pyrklog.observability.client_samples import client_families, own_samples
 from pyrklog.observability.exposition import OPENMETRICS, render
 from pyrklog.telemetry.client_metrics import Exposed, ExposedClient
-from pyrklog.telemetry.series import SeriesKey, Value
+from pyrklog.telemetry.otlp import LABELS_MAX, NAME_CHARS_MAX, TEXT_CHARS_MAX, Point, Reading
+from pyrklog.telemetry.series import (
+    TEXT_BYTES_MAX,
+    Pushed,
+    SeriesKey,
+    SeriesTable,
+    Value,
+    shown_bytes,
+)
 
 
 def counter(value: float) -> Value:
@@ -113,3 +121,26 @@ def test_texts_of_clients_cannot_break_the_answer() -> None:
     found = read([client(1, {("a", labels): gauge(1)}, 'c"\n\\')])
     assert found["a"][1] == {('c"\n\\', "i1", 't"} 5\\n\nup 1'): 1}
     assert "up" not in found
+
+
+def test_what_is_counted_as_text_bounds_the_answer() -> None:
+    """The answer of many clients with as much text as they may have."""
+    table, clients = SeriesTable(), []
+    client_id = chr(0x1F600) * TEXT_CHARS_MAX
+    labels = tuple((f"l{number}", '"' * 40) for number in range(LABELS_MAX))
+    info = (("group_id", chr(0x1F600) * TEXT_CHARS_MAX),)
+    for number in range(2_000):
+        pushed = Pushed()
+        pushed.who_bytes += shown_bytes(client_id)
+        name = f"{number:04}".rjust(NAME_CHARS_MAX, "n")
+        points = [Point(f"{letter}{name}", labels, True, False, -1e-300) for letter in "abc"]
+        points += [Point(letter, (), False, False, -1.2345678901234567e-300) for letter in "def"]
+        table.take(pushed, f"10.0.0.{number % 5}", Reading(info, points, 0))
+        if pushed.series:
+            found = ExposedClient(f"i{number:021}", client_id, pushed.client, pushed.series)
+            clients.append(found)
+    assert TEXT_BYTES_MAX * 0.9 < table.text_bytes <= TEXT_BYTES_MAX
+    exposed = Exposed(clients, len(clients), 0, {}, 0)
+    for accept in ("", OPENMETRICS):
+        body = render(own_samples(exposed), accept, clients=client_families(clients)).body
+        assert len(body) < table.text_bytes

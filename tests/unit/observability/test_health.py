@@ -164,6 +164,11 @@ def test_a_restart_that_leaves_one_replica_is_safe_with_a_warning() -> None:
     assert what(answer) == ["1 partition would have one in-sync replica meanwhile (t-0)"]
 
 
+def test_no_restart_is_safe_without_a_controller() -> None:
+    answer = restart_safe(WELL, state(WELL, controller=-1), 2)
+    assert (answer.status, kinds(answer)) == (503, ["no_controller"])
+
+
 @pytest.mark.parametrize("text", ["", "-1", "one", "1.0", "\u0661", "1" * 11, " 1"])
 def test_what_is_no_number_of_a_broker_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="takes a broker's number"):

@@ -1,5 +1,7 @@
 """What is remembered for health's sake, and that a hanging volume delays nothing."""
 
+import os
+import resource
 import shutil
 import threading
 import time
@@ -21,6 +23,7 @@ from pyrklog.observability.health_watch import (
     Volume,
     in_thread,
     read_cache_volume,
+    read_open_files,
     read_volume,
 )
 
@@ -192,3 +195,16 @@ async def test_open_files_are_counted() -> None:
     found = one.seen().open_files
     assert found is not None
     assert 3 <= found.used <= found.limit
+
+
+def test_without_any_file_handle_all_are_in_use() -> None:
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    none_is_free = os.dup(0)
+    os.close(none_is_free)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (none_is_free, before[1]))
+    try:
+        found = read_open_files()
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
+    assert found == (none_is_free, none_is_free)
+    assert read_open_files() != found

@@ -2,6 +2,7 @@
 
 import json
 import socket
+import weakref
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
@@ -15,6 +16,7 @@ from pyrklog.observability.exposition import Exposition
 from pyrklog.observability.health import Answer
 from pyrklog.observability.http_places import SERVED_MAX
 from pyrklog.observability.observer import DetailUnknownError
+from pyrklog.observability.shared_bodies import SharedBody
 from pyrklog.observability.web import HttpServer
 
 PATHS = ["/metrics", "/metrics/detail", "/health/live", "/health/ready", "/health/cluster"]
@@ -32,6 +34,10 @@ class FakeObserver:
         """/metrics waits for it."""
         self.answers.set()
         self.waiting = 0
+        self.filling = b""
+        """Of the answer about clients."""
+        self.shared: Callable[[], SharedBody | None] = lambda: None
+        """The last one that lives."""
 
     async def metrics(self, accept: str) -> Exposition:
         self.asked.append((accept,))
@@ -51,8 +57,10 @@ class FakeObserver:
     async def latencies(self, accept: str) -> Exposition:
         return Exposition(f"latencies {accept}".encode(), "text/plain")
 
-    async def clients(self, accept: str) -> Exposition:
-        return Exposition(f"clients {accept}".encode(), "text/plain")
+    async def clients(self, accept: str) -> SharedBody:
+        found = SharedBody(Exposition(f"clients {accept}".encode() + self.filling, "text/plain"))
+        self.shared = weakref.ref(found)
+        return found
 
     def ready(self) -> Answer:
         return Answer(503, {"ready": False})
@@ -113,6 +121,20 @@ async def test_each_path_answers() -> None:
         assert (status, json.loads(body)) == (200, {"live": True})
         assert await running.ask("/health/ready") == (503, b'{"ready":false}')
         assert await running.ask("/health/restart-safe") == (200, b'{"safe":true}')
+
+
+async def test_a_shared_body_lives_until_its_slowest_reader_has_it() -> None:
+    async with serving() as running:
+        observer = running.observer
+        observer.filling = bytes(16 << 20)
+        async with await running.connect() as stream:
+            await stream.send_all(b"GET /metrics/clients HTTP/1.0\r\nhost: 127.0.0.1\r\n\r\n")
+            assert await stream.receive_some(1)
+            await trio.testing.wait_all_tasks_blocked()
+            assert observer.shared() is not None
+            while await stream.receive_some(1 << 20):
+                pass
+        await until(lambda: observer.shared() is None)
 
 
 async def test_the_restart_of_another_broker_is_asked_for_by_its_number() -> None:

@@ -109,6 +109,32 @@ DOCUMENTS = {
     "yaml, a block": (Kind.TEXT, f"password: |-\n  first\n  {PLAIN}\nhost: h\n"),
     "yaml, folded": (Kind.TEXT, f"password: some\n  {PLAIN}\nhost: h\n"),
     "yaml, a list": (Kind.TEXT, f"secrets:\n- a\n- {PLAIN}\nhost: h\n"),
+    "yaml, a named value": (Kind.TEXT, f"- name: DB_PASSWORD\n  value: {PLAIN}\n"),
+    "yaml, a named value, behind others": (
+        Kind.TEXT,
+        f"env:\n  - option: 'sasl.password'\n    type: text\n\n    value: {PLAIN}\n",
+    ),
+    "yaml, a value before its name": (Kind.TEXT, f"- value: {PLAIN}\n  name: DB_PASSWORD\n"),
+    "yaml, a named value in braces": (Kind.TEXT, f"- {{name: DB_PASSWORD, value: {PLAIN}}}\n"),
+    "yaml, a named block": (Kind.TEXT, f"- name: DB_PASSWORD\n  value: |\n    {PLAIN}\n"),
+    "yaml, of Kubernetes": (Kind.TEXT, f"kind: Secret\ndata:\n  db: {PLAIN}\n"),
+    "toml, as text": (Kind.TEXT, f'[a]\nb = 1\n\n[secrets]\ndb = "{PLAIN}"\n[c]\nd = 1\n'),
+    "toml, as text, a quoted name": (Kind.TEXT, f'[[x.credentials]]\n"my db" = "{PLAIN}"\n'),
+    "ini": (Kind.TEXT, f"[token]\r\nvalue: {PLAIN}\r\n"),
+    "json, named otherwise": (Kind.JSON, json.dumps({"option": "sasl.password", "value": PLAIN})),
+    "json, cut off, named": (
+        Kind.JSON,
+        f'[{{"config": "sasl.password",\n  "old": null, "new_value": "{PLAIN}"',
+    ),
+    "log, json of an option": (
+        Kind.LOG,
+        json.dumps({"event": "x", "option": "sasl.password", "value": PLAIN}) + "\n",
+    ),
+    "log, an option and its value": (Kind.LOG, f"altered option=sasl.password value={PLAIN}\n"),
+    "log, json of an option within a text": (
+        Kind.LOG,
+        f'told {{"option": "sasl.password", "value": "{PLAIN}"}}\n',
+    ),
     "yaml, in braces": (Kind.TEXT, f"db: {{user: u, password: {PLAIN}}}\n"),
     "jaas": (Kind.TEXT, f'KafkaServer {{\n  x required\n  user_alice="{PLAIN}";\n}};\n'),
     "netrc": (Kind.TEXT, f"machine h\n  password {PLAIN}\n"),
@@ -163,6 +189,26 @@ def test_the_rest_stays() -> None:
     assert redacted(yaml) == f"db:\n  password: {HIDDEN}\n  host: h\nport: 1\n"
     assert redacted("u password=a1 n=2, m=3\n", Kind.LOG) == f"u password={HIDDEN} n=2, m=3\n"
     assert redacted("mail a@b.c, http://h/x\n", Kind.LOG) == "mail a@b.c, http://h/x\n"
+
+
+def test_only_the_value_beside_a_secret_name_goes() -> None:
+    items = [("LOG_LEVEL", "debug"), ("DB_PASSWORD", "x1"), ("HOME", "here")]
+    yaml = "".join(f"- name: {name}\n  value: {value}\n" for name, value in items)
+    assert redacted(yaml) == yaml.replace("x1", HIDDEN)
+    flow = "".join(f"- {{name: {name}, value: {value}, a: b}}\n" for name, value in items)
+    assert HIDDEN in redacted(flow)
+    assert {"debug", "here"} <= set(redacted(flow).replace(",", "").split())
+    nested = "kind: password\nspec:\n  value: 3\n"
+    assert redacted(nested) == nested
+    known = "- name: sasl.password.x\n  value: keep\n"
+    assert redactor("sasl.password.x").redacted(known, Kind.TEXT) == known
+    line = "event=token_refreshed value=5 topic=t\n"
+    assert redacted(line, Kind.LOG) == line
+
+
+def test_only_what_stands_under_a_secret_heading_goes() -> None:
+    text = '[a]\nb = 1\n[secrets]\nc = x1\n# d\ne = "x2"\n[f]\ng = [1]\n'
+    assert redacted(text) == text.replace("x1", HIDDEN).replace("x2", HIDDEN)
 
 
 def test_options_that_are_known_stay_and_others_go() -> None:

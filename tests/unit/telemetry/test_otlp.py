@@ -9,6 +9,7 @@ from opentelemetry.proto.metrics.v1.metrics_pb2 import Metric, MetricsData
 from pyrklog.telemetry import otlp
 from pyrklog.telemetry.otlp import (
     CONTAINERS_MAX,
+    LABEL_CHARS_MAX,
     LABELS_MAX,
     NAME_CHARS_MAX,
     POINTS_MAX,
@@ -185,3 +186,11 @@ def test_a_point_with_too_much_text_is_left_out() -> None:
     labels = {f"label{number}": "v" * TEXT_CHARS_MAX for number in range(6)}
     read = read_metrics(message(gauge("m", 1, **labels), gauge("n", 1)))
     assert ([point.name for point in read.points], read.left_out) == (["n"], 1)
+
+
+def test_what_a_client_says_of_itself_is_bounded_as_a_point_is() -> None:
+    told = {f"label{number}": chr(0x1F600) * TEXT_CHARS_MAX for number in range(LABELS_MAX)}
+    read = read_metrics(message(gauge("m", 1), **told))
+    assert 0 < len(read.client) < LABELS_MAX
+    assert sum(len(name) + len(value) for name, value in read.client) <= LABEL_CHARS_MAX
+    assert len(read.points) == 1

@@ -80,4 +80,38 @@ def test_all_clients_and_those_of_an_address_share_bounds(
     assert (len(third.series), third.left_out) == (3, 0)
     for pushed, address in ((second, A), (third, B), (first, A)):
         table.forget(pushed, address)
-    assert (table.total, table._by_address) == (0, {})
+    assert (table.total, table.text_bytes, table._by_address) == (0, 0, {})
+
+
+def test_a_client_without_series_keeps_nothing() -> None:
+    table, pushed = SeriesTable(), Pushed()
+    table.take(pushed, A, gauges())
+    assert (pushed.client, table.text_bytes, table._by_address) == ((), 0, {})
+    table.take(pushed, A, gauges(1))
+    assert pushed.client == (("group_id", "g"),)
+    table.forget(pushed, A)
+    assert not pushed.client
+    assert table.text_bytes == 0
+
+
+def test_all_clients_and_those_of_an_address_share_bounds_of_text(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    one = of([Point("m", (("topic", "t" * 100),), False, False, 1.0)])
+    table, probe = SeriesTable(), Pushed()
+    table.take(probe, A, one)
+    monkeypatch.setattr(series, "TEXT_BYTES_MAX", 3 * table.text_bytes)
+    monkeypatch.setattr(series, "TEXT_BYTES_OF_ADDRESS_MAX", 2 * table.text_bytes)
+    second, third, fourth, fifth = Pushed(), Pushed(), Pushed(), Pushed()
+    table.take(second, A, one)
+    table.take(third, A, one)
+    assert (len(second.series), second.left_out) == (1, 0)
+    assert (len(third.series), third.client, third.left_out) == (0, (), 1)
+    table.take(fourth, B, one)
+    table.take(fifth, B, one)
+    assert (len(fourth.series), len(fifth.series), fifth.left_out) == (1, 0, 1)
+    table.take(second, A, one)
+    assert len(second.series) == 1, "what it has it keeps"
+    table.forget(probe, A)
+    table.take(third, A, one)
+    assert len(third.series) == 1

@@ -54,6 +54,17 @@ impl DataPlane {
         )
     }
 
+    /// Of each partition the offset behind its last batch that is no transaction marker
+    /// ([`pyrklog_log::Log::data_end_offset`]); `None` if its log is not open here.
+    pub fn data_ends(&self, partitions: &[(String, i32)]) -> Vec<Option<i64>> {
+        let hosted = self.network.registry.load();
+        let end_of = |(topic, partition): &(String, i32)| {
+            let state = hosted.partition(topic, *partition)?.lock();
+            Some(state.log.as_ref()?.data_end_offset())
+        };
+        partitions.iter().map(end_of).collect()
+    }
+
     /// The log start offset of each partition that this broker leads, and those last reported by
     /// its followers; an error code where it does not lead.
     /// [`pyrklog_control::seam::Event::FollowerLogStart`] reports once that one of them has moved

@@ -14,6 +14,9 @@ use crate::segment::{ActiveSegment, Segment, SegmentIndexes};
 use crate::sparse_index::IndexEntry;
 use crate::time_index::{self, TimeEntry, TimeIndex};
 
+/// Index entries looked at behind which only transaction markers lie; each stands for some fifty.
+const MARKER_ENTRIES_MAX: usize = 8;
+
 pub(super) struct LoadedTail {
     pub active: ActiveSegment,
     /// The offset after its last batch.
@@ -126,7 +129,7 @@ impl Loader<'_> {
     /// wrong or the file does not end with a whole batch.
     fn walk_tail(&self, active: &mut ActiveSegment) -> Result<Option<i64>, OpenError> {
         let segment = active.segment.clone();
-
+        active.data_end = segment.base_offset();
         let size = segment.size();
         let entry = active.indexes.offsets.last();
         let start = entry.map_or(0, |entry| u64::from(entry.position));
@@ -152,6 +155,9 @@ impl Loader<'_> {
                 return Ok(None);
             }
             end_offset = met.header.next_offset();
+            if !met.header.is_control() {
+                active.data_end = end_offset;
+            }
             if met.position == start && entry.is_some() {
                 // Its entry exists; only later bytes count towards the next one.
                 active.indexes.bytes_since_entry = 0;
@@ -168,7 +174,38 @@ impl Loader<'_> {
             Err(ScanError::Io(error)) => return Err(error.into()),
             Err(ScanError::NotABatch { .. }) => return Ok(None),
         };
+        if active.data_end == segment.base_offset() {
+            active.data_end = Self::data_end_before(active, start)?;
+        }
         Ok(Some(end_offset))
+    }
+
+    /// Where only transaction markers follow the last index entry, which lies at `position`: the
+    /// offset behind the last batch of records before it. It looks back a few entries.
+    fn data_end_before(active: &ActiveSegment, position: u64) -> Result<i64, OpenError> {
+        let entries = active.indexes.offsets.view();
+        let mut until = position;
+        let mut data_end = entries
+            .len()
+            .checked_sub(1)
+            .and_then(|last| entries.entry(last))
+            .map_or(active.base_offset(), |last| last.offset);
+        for back in 2..2 + MARKER_ENTRIES_MAX {
+            if until == 0 {
+                break;
+            }
+            let entry = entries
+                .len()
+                .checked_sub(back)
+                .and_then(|i| entries.entry(i));
+            let from = entry.map_or(0, |entry| u64::from(entry.position));
+            let first = entry.map_or(active.base_offset(), |entry| entry.offset);
+            if let Some(found) = last_data_end(&active.segment, from, until)? {
+                return Ok(found);
+            }
+            (until, data_end) = (from, first);
+        }
+        Ok(data_end)
     }
 
     /// The last segment after a recovery.
@@ -185,9 +222,28 @@ impl Loader<'_> {
         let now_ms = self.expiry.now_ms;
         let mut active = ActiveSegment::new(segment, self.config, self.jitter_seed, now_ms);
         active.size = u32::try_from(recovered.size).unwrap_or(u32::MAX);
+        active.data_end = recovered.data_end;
         active.first_timestamp = recovered.first_timestamp;
         active.indexes = recovered.indexes;
         active.indexes.set_taken();
         active
+    }
+}
+
+/// The offset behind the last batch of records between two positions. What is no batch ends it: only
+/// batches that an earlier run has checked lie here.
+fn last_data_end(segment: &Arc<Segment>, from: u64, until: u64) -> Result<Option<i64>, OpenError> {
+    let mut scanner = segment.walk(from, TAIL_CHUNK_BYTES);
+    let mut found = None;
+    loop {
+        match scanner.next_header() {
+            Ok(Some(met)) if met.position < until => {
+                if !met.header.is_control() {
+                    found = Some(met.header.next_offset());
+                }
+            }
+            Ok(_) | Err(ScanError::NotABatch { .. }) => return Ok(found),
+            Err(ScanError::Io(error)) => return Err(error.into()),
+        }
     }
 }

@@ -22,6 +22,8 @@ pub(super) struct Recovered {
     pub size: u64,
     /// The offset after its last batch.
     pub end_offset: i64,
+    /// The offset after its last batch of records.
+    pub data_end: i64,
     /// Offsets are missing between or in its batches.
     pub is_thinned: bool,
     pub first_timestamp: Option<i64>,
@@ -94,6 +96,7 @@ impl Loader<'_> {
             transactions: TransactionIndex::new(base_offset),
             size: 0,
             end_offset: expected.max(base_offset),
+            data_end: base_offset,
             first_timestamp: None,
             is_thinned: false,
             cut: None,
@@ -169,6 +172,9 @@ impl Loader<'_> {
         }
         recovered.size = position + u64::from(facts.size);
         recovered.end_offset = facts.last_offset + 1;
+        if !info.is_control() {
+            recovered.data_end = recovered.end_offset;
+        }
     }
 
     fn write_recovered(

@@ -17,6 +17,8 @@ pub(crate) struct ActiveSegment {
 
     /// Bytes of the `.log`, including the tail's.
     pub size: u32,
+    /// See [`crate::Log::data_end_offset`]; of this and all segments before it.
+    pub data_end: i64,
     pub first_timestamp: Option<i64>,
     /// When it was created or opened.
     pub created_ms: i64,
@@ -52,6 +54,7 @@ impl ActiveSegment {
         Self {
             indexes: SegmentIndexes::new(base_offset, config.segment_index_bytes),
             size: 0,
+            data_end: base_offset,
             first_timestamp: None,
             created_ms: now_ms,
             jitter_ms: jitter_ms(config, jitter_seed ^ base_offset as u64),
