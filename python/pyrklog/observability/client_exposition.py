@@ -23,8 +23,8 @@ class _Clients(Collector):
     def collect(self) -> Iterator[Family]:
         for name, kind, help_, samples in self._families:
             family = Family(name.removesuffix("_total") if kind == "counter" else name, help_, kind)
-            for labels, value in samples:
-                family.add_sample(name, dict(labels), value)
+            for one in samples:
+                family.add_sample(name, one.labels, one.value)
             yield family
 
 

@@ -86,7 +86,8 @@ def test_all_clients_and_those_of_an_address_share_bounds(
 def test_a_client_without_series_keeps_nothing() -> None:
     table, pushed = SeriesTable(), Pushed()
     table.take(pushed, A, gauges())
-    assert (pushed.client, table.text_bytes, table._by_address) == ((), 0, {})
+    assert not pushed.client
+    assert (table.text_bytes, table._by_address) == (0, {})
     table.take(pushed, A, gauges(1))
     assert pushed.client == (("group_id", "g"),)
     table.forget(pushed, A)
