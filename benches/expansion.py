@@ -29,10 +29,10 @@ from benches.figures import Figure, markdown, table
 
 _TITLES = {DRAIN: "pyrklog, drain of a broker with leaders"}
 _HEADLINES = (
-    *("read_until_tail_mb", "read_mb", "third_s", "tail_s", "whole_s", "quiet_p99.9_ms"),
+    *("more_until_tail_mb", "read_mb", "third_s", "tail_s", "whole_s", "quiet_p99.9_ms"),
     *("p99.9_ms", "growth", "handover_s", "gone_s", "predicted_s", "off_percent"),
 )
-FULL = Size(12_000_000_000, 300, 1_000, 20_000_000, 16_000, 15.0, 60.0, 900.0, (25, 40, 80))
+FULL = Size(12_000_000_000, 300, 1_000, 20_000_000, 16_000, 60.0, 60.0, 900.0, (25, 40, 80))
 SMALL = Size(300_000_000, 30, 40, 20_000_000, 16_000, 3.0, 8.0, 90.0, (40,))
 
 
@@ -42,13 +42,14 @@ class Bench:
         self.size = size_of(options)
         self.folder = Path(options.out).resolve()
         self._ways = ways(self.size)
+        self._every = [*(way.name for way in self._ways), DRAIN]
         self._only: list[str] = options.only
         self._again: bool = options.again
 
     @property
     def names(self) -> list[str]:
         """Those that are asked for."""
-        every = [*(way.name for way in self._ways), DRAIN]
+        every = self._every
         unknown = sorted(set(self._only) - set(every))
         if unknown:
             raise BenchError(f"no case {unknown[0]}; there are {', '.join(every)}")
@@ -128,8 +129,8 @@ class Bench:
             self.console.print(f"note: {told} a trial of the benchmark, not of brokers")
 
     def finish(self) -> list[Figure]:
-        """Table, plots and goals of what there is."""
-        rows = {name: row for name in self.names if (row := self._row(name)) is not None}
+        """Table, plots and goals of what there is, also from earlier runs."""
+        rows = {name: row for name in self._every if (row := self._row(name)) is not None}
         series: dict[str, list[Second]] = {
             name: read(self._place(name) / "series.csv") for name in rows if name != DRAIN
         }
@@ -195,6 +196,11 @@ def main() -> int:
     options = parse(sys.argv[1:])
     console = Console() if sys.stdout.isatty() else Console(width=140)
     bench = Bench(options, console)
+    try:
+        _ = bench.names
+    except BenchError as error:
+        console.print(f"error: {error}", style="red", highlight=False)
+        return 2
     bench.folder.mkdir(parents=True, exist_ok=True)
     try:
         with ExitStack() as stack:

@@ -14,12 +14,14 @@ GROWTH_MAX = 1.1
 DRAIN_GROWTH_MAX = 1.5
 HANDOVER_MAX_S = 1.0
 OFF_MAX_PERCENT = 20.0
+READ_MAX_PERCENT = 1.0
 _THIRD = 1 / 3
 _MB, _GB, _MS = 1e6, 1e9, 1e3
 COLUMNS = (
-    ("read_until_tail_mb", "old brokers read until the tail is taken, MB"),
+    ("quiet_read_mb_per_s", "old brokers read before, MB/s"),
+    ("read_until_tail_mb", "until its share, MB"),
+    ("more_until_tail_mb", "beyond before, MB"),
     ("read_mb", "in all, MB"),
-    ("quiet_read_mb_per_s", "before, MB/s"),
     ("third_s", "a third of new data, s"),
     ("tail_s", "its share, s"),
     ("whole_s", "whole, s"),
@@ -60,7 +62,7 @@ def row_of(trial: Trial, size: Size) -> Row:
     )
     found |= _moved(before, begin, end)
     if trial.handover_s is None or trial.gone_s is None:
-        found |= _taken_over(trial, size, begin)
+        found |= _taken_over(trial, size, begin, found.get("quiet_read_mb_per_s", 0.0))
     else:
         found |= {"handover_s": trial.handover_s, "gone_s": trial.gone_s}
     if trial.predicted_s is not None and trial.real_s:
@@ -90,8 +92,10 @@ def _moved(before: Sample, begin: Sample, end: Sample) -> Row:
     return found
 
 
-def _taken_over(trial: Trial, size: Size, begin: Sample) -> Row:
-    """When the new broker had a third of the new data, all of its share, and everything."""
+def _taken_over(trial: Trial, size: Size, begin: Sample, quiet_read_mb_per_s: float) -> Row:
+    """When the new broker had a third of the new data, all of its share, and everything; what old
+    brokers read until then, also beyond what they read without it: segments are made and deleted
+    all the time."""
     found: Row = {}
     for name, wanted in (("third_s", size.partitions * _THIRD), ("tail_s", trial.planned)):
         when = next(
@@ -105,8 +109,12 @@ def _taken_over(trial: Trial, size: Size, begin: Sample) -> Row:
         if when is not None:
             found[name] = when.at_s - trial.begin_s
             if name == "tail_s":
-                read = when.old_read_bytes - begin.old_read_bytes
-                found["read_until_tail_mb"] = read / _MB
+                read_mb = (when.old_read_bytes - begin.old_read_bytes) / _MB
+                more_mb = max(0.0, read_mb - quiet_read_mb_per_s * (when.at_s - begin.at_s))
+                got_mb = size.data_bytes / _MB * trial.planned / size.partitions
+                found["read_until_tail_mb"] = read_mb
+                found["more_until_tail_mb"] = more_mb
+                found["more_until_tail_percent"] = 100 * more_mb / got_mb
     if trial.whole_s is not None:
         found["whole_s"] = trial.whole_s - trial.begin_s
     return found
@@ -135,8 +143,8 @@ def figures_of(rows: Mapping[str, Row]) -> list[Figure]:
 
     tail = rows.get(TAIL, {})
     unthrottled = rows.get("kafka", {})
-    what = "tail: old brokers' reads until the new one takes its share, MB"
-    add(what, tail, "read_until_tail_mb", "<=", 0.0)
+    what = "tail: old brokers' reads until the new one takes its share, % of its history"
+    add(what, tail, "more_until_tail_percent", "<=", READ_MAX_PERCENT)
     growing = [name for name in rows if name.startswith("pyrklog") and name != DRAIN]
     for name in growing:
         add(f"{name}: p99.9 / undisturbed", rows[name], "growth", "<=", GROWTH_MAX, ratio=True)

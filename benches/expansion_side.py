@@ -193,7 +193,8 @@ class Side:
         self.wait_for_leaders(topic)
 
     def fill(self) -> None:
-        """The history, and retention that keeps as much of it as there is."""
+        """The history, of records like the producers', and retention that keeps as much of it as
+        there is."""
         each = self.size.data_bytes // self.size.partitions
         config = {"segment.bytes": str(each // SEGMENTS), "retention.bytes": str(each)}
         self.create(NewTopic(HISTORY, self.size.partitions, REPLICAS, config=config))
@@ -201,6 +202,7 @@ class Side:
             *("produce", self.bootstrap, HISTORY),
             connections=OLD,
             acks="all",
+            record_bytes=self.size.record_bytes,
             batch_bytes=min(_FILL_BATCH_BYTES, each // SEGMENTS // 2),
             bytes=self.size.data_bytes,
             seconds=_FILL_S,

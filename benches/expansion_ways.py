@@ -61,7 +61,7 @@ class Trial:
     gone_s: float | None = None
     """Of a drain: from the command to the last leader's end."""
     handover_s: float | None = None
-    """Of a drain: from the first leader's end to the last one's."""
+    """Of a drain: from when the command begins to hand over to the last leader's end."""
 
 
 def ways(size: Size) -> list[Way]:
@@ -254,13 +254,17 @@ def drain(side: Side, files: Path) -> Trial:
     side.create(NewTopic(LED, count, replica_assignment=assignment))
     side.elect(LED)
     led = Probe(side.old[1].port)
+    record = files / "plan.json.progress.json"
     words = ["drain", "--broker", str(_VICTIM), "-w", "-y", "--plan", str(files / "plan.json")]
     with _producer(side, LED, count, files) as producer, Sampler(side) as sampler:
         quiet_from = _rest(size, producer, sampler)
         begin = time.monotonic()
         command = _Command(_ours(side, *words), files / "commands.log")
         try:
-            first, gone = _wait_until_gone(lambda: _leaders(led), command, begin + size.most_s)
+            # It is written right before the leaders go.
+            first, gone = _wait_until_gone(
+                lambda: _leaders(led), record.exists, command, begin + size.most_s
+            )
             command.wait(size.most_s)
         finally:
             command.kill()
@@ -269,7 +273,7 @@ def drain(side: Side, files: Path) -> Trial:
         time.sleep(max(_AFTER_S, begin + size.quiet_s - end + _AFTER_S))
         requests = producer.finish()
     led.close()
-    predicted, real = read_record(files / "plan.json.progress.json")
+    predicted, real = read_record(record)
     times = quiet_from, begin, max(end, begin + size.quiet_s), end
     handover = gone - first
     return Trial(
@@ -284,17 +288,15 @@ def _leaders(probe: Probe) -> int:
 
 
 def _wait_until_gone(
-    leaders: Callable[[], int], command: _Command, until_s: float
+    leaders: Callable[[], int], is_begun: Callable[[], bool], command: _Command, until_s: float
 ) -> tuple[float, float]:
-    """When the first leader had gone, and the last one."""
-    all_of_it = leaders()
+    """When it began to hand over, and when the last leader had gone."""
     first = None
     while time.monotonic() < until_s:
         looked = time.monotonic()
-        left = leaders()
-        if first is None and left < all_of_it:
+        if first is None and is_begun():
             first = looked
-        if not left:
+        if not leaders():
             return first or looked, time.monotonic()
         command.is_over()
         time.sleep(_LED_LOOK_S)
