@@ -315,7 +315,8 @@ def test_a_dead_group_holds_nothing_up_and_loses_nothing(
     values: list[int] = []
     while len(values) < writer.count - 1:
         message = group.poll(PATIENCE_S)
-        assert message is not None and message.error() is None, message
+        assert message is not None
+        assert message.error() is None, message
         values.append(int(message.value() or b""))
     group.close()
     assert values == list(range(1, writer.count))
