@@ -55,22 +55,29 @@ class Bench:
             raise BenchError(f"no case {unknown[0]}; there are {', '.join(every)}")
         return [name for name in every if not self._only or name in self._only]
 
-    def run(self) -> None:
+    def run(self) -> list[str]:
+        """Returns the cases that failed; the others go on."""
+        failed = []
         for name in self.names:
-            place = self._place(name)
             if not self._again and self._row(name) is not None:
                 self.console.print(f"{name}: kept from an earlier run", highlight=False)
                 continue
+            place = self._place(name)
             shutil.rmtree(place, ignore_errors=True)
             place.mkdir(parents=True)
             began = time.monotonic()
             way = next((one for one in self._ways if one.name == name), None)
-            trial = self._try(way, place)
-            self._keep(name, trial)
+            try:
+                self._keep(name, self._try(way, place))
+            except (BenchError, OSError) as error:
+                self.console.print(f"{name}: error: {error}", style="red", highlight=False)
+                failed.append(name)
+                continue
             row = self._row(name) or {}
             told = "  ".join(f"{key} {row[key]:.4g}" for key in _HEADLINES if key in row)
             elapsed = time.monotonic() - began
             self.console.print(f"{elapsed:6.0f} s {name:18} {told}", highlight=False)
+        return failed
 
     def _try(self, way: Way | None, place: Path) -> Trial:
         with side("pyrklog" if way is None else way.kind, self.folder, self.size) as found:
@@ -164,6 +171,7 @@ def size_of(options: argparse.Namespace) -> Size:
         quiet_s=options.quiet_seconds or base.quiet_s,
         most_s=options.most_seconds or base.most_s,
         rates_mb=tuple(options.throttles or base.rates_mb),
+        memory_max_bytes=round((options.memory_gb or 0) * 1e9),
     )
 
 
@@ -181,6 +189,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     add("--partitions", type=count, help="of the history; 300")
     add("--leaders", type=count, help="of each broker when one is drained; 1000")
     add("--mb-per-s", type=amount, help="of the producers; 20")
+    add("--memory-gb", type=amount, help="of all brokers; a tenth of all replicas, 3.2 at least")
     add("--quiet-seconds", type=amount, help="before each expansion; 60")
     add("--most-seconds", type=amount, help="longest wait for an expansion's end; 900")
     add("--throttles", type=_rates, help="of Kafka, MB/s; the middle one of pyrklog, too; 25,40,80")
@@ -202,16 +211,14 @@ def main() -> int:
         console.print(f"error: {error}", style="red", highlight=False)
         return 2
     bench.folder.mkdir(parents=True, exist_ok=True)
-    try:
-        with ExitStack() as stack:
-            stack.callback(spent.sweep)
-            bench.describe(stack.enter_context(scheduling.without_autogroups()))
-            bench.run()
-    except BenchError as error:
-        console.print(f"error: {error}", style="red", highlight=False)
-        bench.finish()
-        return 3
+    with ExitStack() as stack:
+        stack.callback(spent.sweep)
+        bench.describe(stack.enter_context(scheduling.without_autogroups()))
+        failed = bench.run()
     found = bench.finish()
+    if failed:
+        console.print(f"not measured: {', '.join(failed)}", style="red", highlight=False)
+        return 3
     return 1 if options.strict and any(figure.is_missed for figure in found) else 0
 
 

@@ -26,8 +26,8 @@ SEGMENTS = 8
 """Of a partition's history; retention deletes whole ones."""
 CHECK_S = 5
 """Between two looks of retention."""
-LEAST_MEMORY_BYTES = 1_800_000_000
-"""What the processes of four brokers need, however little the history is."""
+LEAST_MEMORY_BYTES = 3_200_000_000
+"""What four JVMs need, however little the history is; with less the kernel kills one."""
 _MEMORY_SHARE = 0.1
 _CACHE_SHARE = 0.6
 _CHECK = ("log.retention.check.interval.ms", str(CHECK_S * 1_000))
@@ -56,7 +56,9 @@ class Size:
     most_s: float
     """Longest wait for an expansion's end."""
     rates_mb: Sequence[int]
-    """Throttles of Kafka, and the first one of ours, MB/s."""
+    """Throttles of Kafka, MB/s; the middle one is ours, too."""
+    memory_max_bytes: int = 0
+    """Of the memory group; 0: by the history."""
 
     @property
     def per_s(self) -> float:
@@ -65,11 +67,13 @@ class Size:
     @property
     def memory_bytes(self) -> int:
         """A tenth of all replicas: the history is not in memory."""
+        if self.memory_max_bytes:
+            return self.memory_max_bytes
         return max(LEAST_MEMORY_BYTES, round(REPLICAS * self.data_bytes * _MEMORY_SHARE))
 
     @property
     def is_memory_a_tenth(self) -> bool:
-        return self.memory_bytes > LEAST_MEMORY_BYTES
+        return self.memory_bytes <= REPLICAS * self.data_bytes * _MEMORY_SHARE
 
     @property
     def share(self) -> float:

@@ -180,6 +180,7 @@ def expand(side: Side, way: Way, files: Path) -> Trial:
         if way.kind == "kafka" and way.throttle:
             _Command(_tool(side, plan, "--verify"), output).wait(_COMMAND_S)
         time.sleep(_AFTER_S)
+        _check(sampler)
         requests = producer.finish()
     predicted, real = read_record(plan.with_name(plan.name + ".progress.json"))
     planned = sum(NEW in replicas for replicas in read_plan(plan).values())
@@ -271,6 +272,7 @@ def drain(side: Side, files: Path) -> Trial:
         end = time.monotonic()
         # As long as before, so that both have as many requests.
         time.sleep(max(_AFTER_S, begin + size.quiet_s - end + _AFTER_S))
+        _check(sampler)
         requests = producer.finish()
     led.close()
     predicted, real = read_record(record)

@@ -154,6 +154,9 @@ def test_twelve_gigabytes_need_what_the_machine_must_have() -> None:
     assert names[2] == "pyrklog-fill-60"
     assert names[-2:] == ["kafka-30", "kafka-60"]
     assert not less.is_memory_a_tenth
+    given = expansion.size_of(expansion.parse(["--gb", "1.5", "--memory-gb", "0.4"]))
+    assert given.memory_bytes == 400_000_000
+    assert given.is_memory_a_tenth
 
 
 def test_a_disk_that_is_too_full_is_refused(tmp_path: Path) -> None:
@@ -184,10 +187,10 @@ def test_what_was_measured_is_not_measured_again(
     def bench(*more: str) -> expansion.Bench:
         return expansion.Bench(expansion.parse([*words, *more]), Console(width=140))
 
-    with pytest.raises(BenchError, match="a broker ended"):
-        bench().run()
+    assert bench().run() == ["kafka"]
+    assert "kafka: error: a broker ended" in capsys.readouterr().out
     assert tried == ["pyrklog-tail", "kafka"]
-    bench().run()
+    assert bench().run() == []
     assert tried == ["pyrklog-tail", "kafka", "kafka"]
     assert "pyrklog-tail: kept from an earlier run" in capsys.readouterr().out
     bench("--quiet-seconds", "9").run()
