@@ -21,16 +21,15 @@ from benches import environment, expansion_figures, expansion_plot, scheduling, 
 from benches.against_kafka import amount, count
 from benches.brokers import ROOT, BenchError
 from benches.effort import Row
-from benches.expansion_figures import DRAIN, row_of
+from benches.expansion_figures import row_of
 from benches.expansion_sampler import Second, read, seconds, write
 from benches.expansion_side import Side, Size, side
-from benches.expansion_ways import Trial, Way, drain, expand, prepare, ways
+from benches.expansion_ways import DRAIN, Trial, Way, drain, expand, prepare, ways
 from benches.figures import Figure, markdown, table
 
-_TITLES = {DRAIN: "pyrklog, drain of a broker with leaders"}
 _HEADLINES = (
     *("more_until_tail_mb", "read_mb", "third_s", "tail_s", "whole_s", "quiet_p99.9_ms"),
-    *("p99.9_ms", "growth", "handover_s", "gone_s", "predicted_s", "off_percent"),
+    *("p99.9_ms", "growth", "handover_s", "gone_s", "handing_growth", "predicted_s", "off_percent"),
 )
 FULL = Size(12_000_000_000, 300, 1_000, 20_000_000, 16_000, 60.0, 60.0, 900.0, (25, 40, 80))
 SMALL = Size(300_000_000, 30, 40, 20_000_000, 16_000, 3.0, 8.0, 90.0, (40,))
@@ -42,7 +41,7 @@ class Bench:
         self.size = size_of(options)
         self.folder = Path(options.out).resolve()
         self._ways = ways(self.size)
-        self._every = [*(way.name for way in self._ways), DRAIN]
+        self._every = [way.name for way in self._ways]
         self._only: list[str] = options.only
         self._again: bool = options.again
 
@@ -58,7 +57,10 @@ class Bench:
     def run(self) -> list[str]:
         """Returns the cases that failed; the others go on."""
         failed = []
-        for name in self.names:
+        for way in self._ways:
+            name = way.name
+            if name not in self.names:
+                continue
             if not self._again and self._row(name) is not None:
                 self.console.print(f"{name}: kept from an earlier run", highlight=False)
                 continue
@@ -66,7 +68,6 @@ class Bench:
             shutil.rmtree(place, ignore_errors=True)
             place.mkdir(parents=True)
             began = time.monotonic()
-            way = next((one for one in self._ways if one.name == name), None)
             try:
                 self._keep(name, self._try(way, place))
             except (BenchError, OSError) as error:
@@ -79,11 +80,11 @@ class Bench:
             self.console.print(f"{elapsed:6.0f} s {name:18} {told}", highlight=False)
         return failed
 
-    def _try(self, way: Way | None, place: Path) -> Trial:
-        with side("pyrklog" if way is None else way.kind, self.folder, self.size) as found:
+    def _try(self, way: Way, place: Path) -> Trial:
+        with side(way.kind, self.folder, self.size) as found:
             try:
-                if way is None:
-                    return drain(found, place)
+                if way.mode == DRAIN:
+                    return drain(found, way, place)
                 prepare(found, way)
                 return expand(found, way, place)
             except BaseException:
@@ -138,10 +139,11 @@ class Bench:
     def finish(self) -> list[Figure]:
         """Table, plots and goals of what there is, also from earlier runs."""
         rows = {name: row for name in self._every if (row := self._row(name)) is not None}
+        drains = {way.name for way in self._ways if way.mode == DRAIN}
         series: dict[str, list[Second]] = {
-            name: read(self._place(name) / "series.csv") for name in rows if name != DRAIN
+            name: read(self._place(name) / "series.csv") for name in rows if name not in drains
         }
-        titles = {**_TITLES, **{way.name: way.title for way in self._ways}}
+        titles = {way.name: way.title for way in self._ways}
         found = expansion_figures.figures_of(rows)
         expansion_plot.draw(self.folder, series, rows, titles)
         both = expansion_figures.markdown(rows, titles) + "\n" + markdown(found)

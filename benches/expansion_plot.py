@@ -8,7 +8,7 @@ from benches.expansion_sampler import Second
 
 _OLD = 3
 _OURS, _KAFKA, _BUSY = "#1f77b4", "#8a8a8a", "#d9a441"
-_WIDTH, _HEIGHT = 2.6, 7.5
+_WIDTH, _HEIGHT = 2.2, 7.5
 _KINDS = ("svg", "png")
 
 

@@ -17,7 +17,7 @@ from benches.expansion_load import Producer, Request
 from benches.expansion_sampler import Sample, Sampler
 from benches.expansion_side import HISTORY, LED, NEW, OLD, Side, SidePyrklog, Size
 
-AUTO = "auto"
+AUTO, DRAIN = "auto", "drain"
 _LOOK_S = 0.1
 _LED_LOOK_S = 0.01
 _COMMAND_S = 300.0
@@ -32,7 +32,8 @@ Plan = Mapping[int, frozenset[int]]
 
 @dataclass(frozen=True)
 class Way:
-    """``throttle``: of the command, in MB/s or ``auto``; None: none."""
+    """``mode``: of ``cluster expand``, or ``drain``. ``throttle``: of the command, in MB/s or
+    ``auto``; None: none."""
 
     name: str
     title: str
@@ -65,7 +66,7 @@ class Trial:
 
 
 def ways(size: Size) -> list[Way]:
-    """All expansions, in the order of running."""
+    """All, in the order of running."""
     fixed = [str(rate) for rate in size.rates_mb]
     first = fixed[len(fixed) // 2]
     ours = "pyrklog, from the leaders' ends"
@@ -78,6 +79,8 @@ def ways(size: Size) -> list[Way]:
         Way(f"pyrklog-copy-{first}", f"pyrklog, copy, {first} MB/s", "pyrklog", "copy", first),
         Way("kafka", f"{tool}, no throttle", "kafka", "copy"),
         *(Way(f"kafka-{rate}", f"{tool}, {rate} MB/s", "kafka", "copy", rate) for rate in fixed),
+        Way("pyrklog-drain", "pyrklog, drain", "pyrklog", DRAIN),
+        Way("pyrklog-drain-auto", "pyrklog, drain, --throttle auto", "pyrklog", DRAIN, AUTO),
     ]
 
 
@@ -245,7 +248,7 @@ def read_record(path: Path) -> tuple[float | None, float | None]:
 # --- a drain -------------------------------------------------------------------------------------
 
 
-def drain(side: Side, files: Path) -> Trial:
+def drain(side: Side, way: Way, files: Path) -> Trial:
     """Three brokers lead as many partitions each; the first one is drained under load."""
     size = side.size
     del side.brokers[OLD:]
@@ -257,6 +260,8 @@ def drain(side: Side, files: Path) -> Trial:
     led = Probe(side.old[1].port)
     record = files / "plan.json.progress.json"
     words = ["drain", "--broker", str(_VICTIM), "-w", "-y", "--plan", str(files / "plan.json")]
+    if way.throttle:
+        words += ["--throttle", way.throttle]
     with _producer(side, LED, count, files) as producer, Sampler(side) as sampler:
         quiet_from = _rest(size, producer, sampler)
         begin = time.monotonic()
