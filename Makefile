@@ -74,7 +74,7 @@ FUZZ_SECONDS ?= 60
 .PHONY: build run zookeeper test fetched lint check-alerts promtool-there test-rust test-python parity-answers test-faults test-checker test-long test-soak test-lag test-rpk rpk-there test-alerts simulate fuzz bench bench-expansion demo wheel clean help
 
 help: ## this list
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 17
 
 build: $(CORE) ## release build of the extension, installed with the package into .venv
 
