@@ -1,12 +1,16 @@
 """From raw measurements of expansions to rows, goals, a table."""
 
-from collections.abc import Mapping
+import random
+import statistics
+from collections.abc import Mapping, Sequence
 
 from benches.effort import Row
+from benches.expansion_load import Request
 from benches.expansion_sampler import Sample, at, percentile, seconds
 from benches.expansion_side import Size
 from benches.expansion_ways import Trial
 from benches.figures import Figure, goal
+from benches.growth import CONFIDENCE
 from benches.report import number
 
 TAIL, DRAINS = "pyrklog-tail", "pyrklog-drain"
@@ -19,6 +23,9 @@ HANDOVER_MAX_S = 1.0
 OFF_MAX_PERCENT = 20.0
 READ_MAX_PERCENT = 1.0
 _THIRD = 1 / 3
+_BLOCK_S = 5.0
+_RESAMPLES = 2_000
+_SEED = 5
 _MB, _GB, _MS = 1e6, 1e9, 1e3
 COLUMNS = (
     ("quiet_read_mb_per_s", "old brokers read before, MB/s"),
@@ -31,6 +38,8 @@ COLUMNS = (
     ("quiet_p99.9_ms", "p99.9 before, ms"),
     ("p99.9_ms", "p99.9, ms"),
     ("growth", "ratio"),
+    ("blocks_growth_low", "95 % from"),
+    ("blocks_growth_high", "to"),
     ("cpu_s_per_gb", "CPU-s per GB taken"),
     ("taken_gb", "taken, GB"),
     ("busy_percent", "disk busy, %"),
@@ -55,6 +64,7 @@ def row_of(trial: Trial, size: Size) -> Row:
     found["late_p99.9_ms"] = percentile([one.late_s * _MS for one in during], 0.999)
     if found["quiet_p99.9_ms"] > 0:
         found["growth"] = found["p99.9_ms"] / found["quiet_p99.9_ms"]
+    found |= _blocks(quiet, during)
     found["worst_second_ms"] = max(
         (
             one.p999_ms
@@ -77,6 +87,32 @@ def row_of(trial: Trial, size: Size) -> Row:
         off = 100 * (trial.predicted_s / trial.real_s - 1)
         found |= {"predicted_s": trial.predicted_s, "real_s": trial.real_s, "off_percent": off}
     return found
+
+
+def _blocks(quiet: Sequence[Request], during: Sequence[Request]) -> Row:
+    """How sure the ratio is: medians of the p99.9 of blocks of five seconds, and a 95 % interval of
+    the ratio of such medians (bootstrap)."""
+    found = []
+    for requests in (quiet, during):
+        blocks: dict[int, list[float]] = {}
+        for one in requests:
+            blocks.setdefault(int(one.due_s // _BLOCK_S), []).append(one.latency_s * _MS)
+        found.append([percentile(values, 0.999) for values in blocks.values()])
+    before, after = found
+    if not before or not after or min(before) <= 0:
+        return {}
+    choices = random.Random(_SEED)
+    ratios = sorted(
+        statistics.median(choices.choices(after, k=len(after)))
+        / statistics.median(choices.choices(before, k=len(before)))
+        for _ in range(_RESAMPLES)
+    )
+    beyond = round((1 - CONFIDENCE) / 2 * _RESAMPLES)
+    return {
+        "blocks_growth": statistics.median(after) / statistics.median(before),
+        "blocks_growth_low": ratios[beyond],
+        "blocks_growth_high": ratios[-1 - beyond],
+    }
 
 
 def _moved(before: Sample, begin: Sample, end: Sample) -> Row:

@@ -53,6 +53,8 @@ def test_figures_of_an_expansion() -> None:
     assert row["quiet_p99.9_ms"] == pytest.approx(10)
     assert row["p99.9_ms"] == pytest.approx(30)
     assert row["growth"] == pytest.approx(3)
+    assert row["blocks_growth"] == row["blocks_growth_low"] == pytest.approx(3)
+    assert row["blocks_growth_high"] == pytest.approx(3)
     assert (row["third_s"], row["tail_s"], row["whole_s"]) == (1.0, 2.0, 10.0)
     assert row["read_until_tail_mb"] == row["more_until_tail_mb"] == 4
     assert row["more_until_tail_percent"] == pytest.approx(400 / 225)
