@@ -1,7 +1,8 @@
 # The only commands a newcomer needs. Each sets up what it needs in .venv, .cache and target, and
 # nothing outside this checkout but the package managers' own caches. Needed: Python 3.11+ with
 # venv, Rust 1.89+ and a C compiler; JDK 17 and Maven for test, test-faults, test-long,
-# parity-answers, bench, zookeeper, test-lag and test-rpk; JDK 17 for demo, test-checker and test-alerts.
+# parity-answers, bench, bench-expansion, zookeeper, test-lag and test-rpk; JDK 17 for demo,
+# test-checker and test-alerts.
 
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
@@ -13,6 +14,7 @@ LISTEN ?= 127.0.0.1:9092
 DATA ?= .data
 PYTEST_ARGS ?=
 BENCH_ARGS ?=
+SMALL ?=
 DEMO_ARGS ?=
 
 BIN := .venv/bin
@@ -71,10 +73,10 @@ FUZZ_SECONDS ?= 60
 # Of `make wheels`: x86_64-gnu, aarch64-gnu, x86_64-musl, aarch64-musl; all of them without it.
 TARGETS ?=
 
-.PHONY: build run zookeeper test fetched lint check-alerts promtool-there test-rust test-python parity-answers test-faults test-checker test-long test-soak test-lag test-rpk rpk-there test-alerts simulate fuzz bench demo wheel wheels clean help
+.PHONY: build run zookeeper test fetched lint check-alerts promtool-there test-rust test-python parity-answers test-faults test-checker test-long test-soak test-lag test-rpk rpk-there test-alerts simulate fuzz bench bench-expansion demo wheel wheels clean help
 
 help: ## this list
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 17
 
 build: $(CORE) ## release build of the extension, installed with the package into .venv
 
@@ -189,6 +191,10 @@ bench: $(CORE) .venv/.dev .cache/kafka.done .cache/connect.done .cache/spark.don
 	cargo build --release --locked -p pyrklog-loadgen -p pyrklog-floors
 	$(BIN)/python -m benches.against_kafka $(BENCH_ARGS)
 	$(BIN)/pytest benches/test_seam.py
+
+bench-expansion: $(CORE) .venv/.dev .cache/kafka.done ## a broker comes to a cluster under load, beside Apache Kafka; SMALL=1 for a trial; goes on where it was stopped
+	cargo build --release --locked -p pyrklog-loadgen
+	$(BIN)/python -m benches.expansion $(if $(SMALL),--small) $(BENCH_ARGS)
 
 demo: $(CORE) .venv/.demo ## flight records through the broker into Spark
 	$(BIN)/python -m demo $(DEMO_ARGS)

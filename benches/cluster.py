@@ -72,7 +72,7 @@ class ClusterKafka(Kafka):
 
     def __init__(self, folder: Path, number: int, zookeeper: str) -> None:
         super().__init__(folder)
-        self._number = number
+        self.number = number
         self._zookeeper = zookeeper
 
     def settings(self) -> dict[str, str]:
@@ -85,7 +85,7 @@ class ClusterKafka(Kafka):
         }
         return {
             **kept,
-            "broker.id": str(self._number),
+            "broker.id": str(self.number),
             "zookeeper.connect": self._zookeeper,
             "listeners": f"PLAINTEXT://127.0.0.1:{self.port}",
         }
@@ -97,16 +97,18 @@ class ClusterKafka(Kafka):
 class ClusterPyrklog(Pyrklog):
     """pyrklog with its defaults, except its memory."""
 
+    cache_bytes = _CACHE_BYTES
+
     def __init__(self, folder: Path, number: int, zookeeper: str) -> None:
         super().__init__(folder)
-        self._number = number
+        self.number = number
         self._zookeeper = zookeeper
 
     def command(self) -> list[str]:
         return [
             *super().command(),
-            *("--zookeeper", self._zookeeper, "--broker-id", str(self._number)),
-            *("--set", f"pyrklog.cache.max.bytes={_CACHE_BYTES}"),
+            *("--zookeeper", self._zookeeper, "--broker-id", str(self.number)),
+            *("--set", f"pyrklog.cache.max.bytes={self.cache_bytes}"),
         ]
 
 

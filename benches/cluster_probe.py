@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 _METADATA, _LIST_OFFSETS = 3, 2
 _LATEST = -1
+_ANY_REPLICA = -2
 _TIMEOUT_S = 30.0
 _PARTITION = struct.Struct(">hiii")
 _COUNT = struct.Struct(">i")
@@ -60,6 +61,17 @@ class Probe:
         errors = reply.errors()
         return len(errors) == len(partitions) and not any(errors)
 
+    def ends(self, topic: str, partitions: list[int]) -> dict[int, int]:
+        """Ends of this broker's own replicas, followers' too, where it has some (ListOffsets v1 as
+        the debugging consumer, replica -2)."""
+        name = topic.encode()
+        asked = b"".join(struct.pack(">iq", index, _LATEST) for index in partitions)
+        body = struct.pack(">iih", _ANY_REPLICA, 1, len(name)) + name
+        reply = _Reader(self._ask(_LIST_OFFSETS, body + _COUNT.pack(len(partitions)) + asked))
+        reply.number("i")
+        reply.text()
+        return {index: offset for index, error, _, offset in reply.offsets() if not error}
+
     def _ask(self, api: int, body: bytes) -> bytes:
         header = struct.pack(">hhih", api, 1, 1, -1)
         self._connection.sendall(struct.pack(">i", len(header) + len(body)) + header + body)
@@ -99,9 +111,13 @@ class _Reader:
 
     def errors(self) -> list[int]:
         """Of each partition of a topic in ListOffsets."""
-        end = self._place + 4 + _OFFSET.size * self.number("i")
-        rows = memoryview(self._data)[self._place : end]
-        return [error for _, error, _, _ in _OFFSET.iter_unpack(rows)]
+        return [error for _, error, _, _ in self.offsets()]
+
+    def offsets(self) -> list[tuple[int, int, int, int]]:
+        """Partition, error, timestamp and offset of each partition of a topic in ListOffsets."""
+        count = self.number("i")
+        rows = memoryview(self._data)[self._place : self._place + _OFFSET.size * count]
+        return list(_OFFSET.iter_unpack(rows))
 
     def text(self) -> None:
         length = self.number("h")

@@ -52,7 +52,7 @@ class Usage:
 
     ``own_rss_bytes`` excludes ``shared_bytes``, the pages of shared memory (RssShmem: a block
     cache). ``disk_read_bytes`` are their storage reads, with read-ahead and without page cache hits
-    (read_bytes of /proc/PID/io).
+    (read_bytes of /proc/PID/io); ``disk_written_bytes`` are what they gave it to write.
     """
 
     cpu_s: float
@@ -60,6 +60,7 @@ class Usage:
     shared_bytes: int
     threads: int
     disk_read_bytes: int
+    disk_written_bytes: int = 0
 
     @property
     def rss_bytes(self) -> int:
@@ -98,6 +99,7 @@ def _usage_of(pid: int) -> Usage:
         kilobytes["RssShmem"],
         found.threads,
         transfers.get("read_bytes", 0),
+        transfers.get("write_bytes", 0),
     )
 
 
@@ -108,6 +110,7 @@ def _sum(parts: list[Usage]) -> Usage:
         sum(part.shared_bytes for part in parts),
         sum(part.threads for part in parts),
         sum(part.disk_read_bytes for part in parts),
+        sum(part.disk_written_bytes for part in parts),
     )
 
 
@@ -170,10 +173,22 @@ def cores() -> Cores:
 
 def device_read_bytes(folder: Path) -> int:
     """All processes' reads from the device of ``folder`` since the system's start."""
+    fields = _disk(folder)
+    return 512 * int(fields[5]) if fields else 0
+
+
+def device_busy_s(folder: Path) -> float:
+    """How long the device of ``folder`` had something to do since the system's start."""
+    fields = _disk(folder)
+    return int(fields[12]) / 1e3 if fields else 0.0
+
+
+def _disk(folder: Path) -> list[str]:
+    """The device's line of /proc/diskstats; empty where it has none."""
     device = os.stat(folder).st_dev
     wanted = (os.major(device), os.minor(device))
     for line in (_PROC / "diskstats").read_text().splitlines():
         fields = line.split()
         if (int(fields[0]), int(fields[1])) == wanted:
-            return 512 * int(fields[5])
-    return 0
+            return fields
+    return []

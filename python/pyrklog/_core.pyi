@@ -97,6 +97,7 @@ __all__ = [
     "remove_arena",
     "run_load",
     "set_clock_ahead_ms",
+    "time_bounds_ns",
     "topic_names",
 ]
 

@@ -6,7 +6,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from confluent_kafka import KafkaError, TopicPartition
+from confluent_kafka import Consumer, KafkaError, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 from typer.testing import CliRunner
 
@@ -250,3 +250,73 @@ def test_back_fill_goes_on_after_kills_of_all_who_take_part(
     assert len(numbers) == len(set(numbers)) == len(values) - PARTS * len(LARGE)
     assert set(numbers) >= writer.acknowledged[0]
     assert numbers == sorted(numbers)
+
+
+# --- the two flaws of the expansion that KAFKA-8328 has published --------------------------------
+
+
+def test_history_outlives_the_end_of_all_old_replicas(
+    new_cluster: Callable[..., BrokerCluster], topic: str
+) -> None:
+    """There, a replica without the history was in sync, so it led once the others were gone, and
+    they deleted what it lacked when they came back. Here nobody leads meanwhile, not even by an
+    unclean election."""
+    unclean = {"unclean.leader.election.enable": "true"}
+    cluster = new_cluster(count=4, **BRIEF, **{"pyrklog.expansion.rate": 0}, **unclean).start()
+    first, second, added = (n for n in cluster.brokers if n != cluster.controller())
+    _, writer = begin(cluster, topic, first, second)
+    try:
+        expand(cluster, topic, added, second)
+        assert start_of(cluster, topic, added) > 0
+        writer.go_on()
+    finally:
+        writer.stop()
+    for killed in (first, second):
+        cluster.brokers[killed].kill()
+    for killed in (first, second):
+        wait_until(partial(cluster.is_gone, killed), "its session does not end")
+    wait_until(lambda: state(cluster, topic)[0] == -1, "somebody leads")
+    assert added not in state(cluster, topic)[1]
+    for killed in (first, second):
+        cluster.brokers[killed].start()
+    wait_until(lambda: state(cluster, topic)[0] in (first, second), "nobody leads")
+    check(cluster, topic, writer)
+    assert min(map(int, consume(cluster, topic, 1, "of the beginning"))) == 0
+
+
+def test_a_dead_group_holds_nothing_up_and_loses_nothing(
+    new_cluster: Callable[..., BrokerCluster], topic: str
+) -> None:
+    """There, a new replica joined once all groups had passed its start, so a group that nobody was
+    in any more kept it out for ever. Here it joins by back-fill, and the group goes on where it
+    was, at the new leader."""
+    cluster = new_cluster(count=4, **BRIEF).start()
+    first, second, added = (n for n in cluster.brokers if n != cluster.controller())
+    _, writer = begin(cluster, topic, first, second)
+    options = {
+        "bootstrap.servers": cluster.bootstrap,
+        "group.id": "dead",
+        "enable.auto.commit": False,
+        "auto.offset.reset": "error",
+    }
+    committed = TopicPartition(topic, 0, 1)
+    group = Consumer(options)
+    group.commit(offsets=[committed], asynchronous=False)
+    group.close()
+    try:
+        expand(cluster, topic, added, second)
+        wait_until(lambda: state(cluster, topic)[1] == {added, second}, "it does not arrive")
+        wait_until(lambda: state(cluster, topic)[0] == added, "it does not lead")
+        writer.go_on()
+    finally:
+        writer.stop()
+    group = Consumer(options)
+    group.assign([group.committed([committed], PATIENCE_S)[0]])
+    values: list[int] = []
+    while len(values) < writer.count - 1:
+        message = group.poll(PATIENCE_S)
+        assert message is not None
+        assert message.error() is None, message
+        values.append(int(message.value() or b""))
+    group.close()
+    assert values == list(range(1, writer.count))
