@@ -34,6 +34,10 @@ pub struct Histogram {
 }
 
 fn bucket_of(time_ns: u64) -> usize {
+    // Most are that short.
+    if time_ns <= BOUNDS_NS[0] {
+        return 0;
+    }
     BOUNDS_NS.partition_point(|bound_ns| *bound_ns < time_ns)
 }
 
@@ -108,6 +112,11 @@ pub enum Group {
 }
 
 impl Group {
+    /// Whether they wait for records.
+    pub fn is_fetch(self) -> bool {
+        matches!(self, Group::FetchConsumer | Group::FetchFollower)
+    }
+
     /// All.
     pub const ALL: [(Group, &'static str); 6] = [
         (Group::Produce, "Produce"),
@@ -124,7 +133,7 @@ impl Group {
 pub enum Phase {
     /// From its arrival until its reply was sent.
     Total,
-    /// The same; of a fetch without [`Phase::Remote`].
+    /// The same; of a fetch without [`Phase::Remote`]. Recorded for fetches only.
     Served,
     /// Until its turn.
     Queue,

@@ -174,6 +174,10 @@ impl Statistics {
 
     /// How long a phase of requests took, over all network threads.
     pub fn times(&self, group: Group, phase: Phase) -> Reading {
+        let phase = match phase {
+            Phase::Served if !group.is_fetch() => Phase::Total,
+            phase => phase,
+        };
         let threads = self.threads.iter();
         Reading::of(threads.map(|thread| thread.times.of(group, phase)))
     }

@@ -86,12 +86,11 @@ impl RequestTime {
         if let Some(remote_ns) = self.remote_ns {
             record(Phase::Remote, remote_ns);
         }
-        let is_fetch = matches!(group, Group::FetchConsumer | Group::FetchFollower);
         Some(ReplyTime {
             group,
             arrived_ns: self.arrived_ns,
             ready_ns: self.left_ns,
-            waited_ns: self.remote_ns.filter(|_| is_fetch).unwrap_or(0),
+            waited_ns: self.remote_ns.filter(|_| group.is_fetch()).unwrap_or(0),
         })
     }
 }
@@ -116,8 +115,10 @@ impl ReplyTime {
         let total_ns = now_ns.saturating_sub(self.arrived_ns);
         let times = &statistics.times;
         times.of(self.group, Phase::Total).record(total_ns);
-        let served_ns = total_ns.saturating_sub(self.waited_ns);
-        times.of(self.group, Phase::Served).record(served_ns);
+        if self.group.is_fetch() {
+            let served_ns = total_ns.saturating_sub(self.waited_ns);
+            times.of(self.group, Phase::Served).record(served_ns);
+        }
         let send_ns = now_ns.saturating_sub(self.ready_ns);
         times.of(self.group, Phase::Send).record(send_ns);
     }
