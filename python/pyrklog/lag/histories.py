@@ -9,10 +9,10 @@ from pyrklog.lag.history import POINT_BYTES, History
 from pyrklog.lag.shortening import Shortening
 
 PARTITIONS_MAX = 20_000
-HISTORY_BYTES = 600
+HISTORY_BYTES = 680
 """Of a history besides its points, once the log end has moved: with its places in tables, those of
 the saver included."""
-HISTORIES_SHARE = 0.75
+HISTORIES_SHARE = 0.82
 """Of the bytes, for histories besides their points."""
 HISTORIES_A_TURN = 500
 

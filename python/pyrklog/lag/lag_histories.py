@@ -13,7 +13,7 @@ SERIES_MAX = 30_000
 TOPIC_SERIES_MAX = 10_000
 NAME_BYTES_MAX = 2**16 - 1
 """Of a group and a topic together."""
-SERIES_BYTES = 850
+SERIES_BYTES = 900
 """Of a history besides its points and its name, once the lag has moved: with its places in tables,
 those of the saver included."""
 SERIES_SHARE = 0.75
