@@ -20,7 +20,7 @@ SERIES_SHARE = 0.75
 """Of the bytes, for histories besides their points; a client may choose long names."""
 TOPICS_SHARE = 3
 """A third of these at most are of topics."""
-SERIES_A_TURN = 200
+SERIES_A_TURN = 100
 
 
 class SeriesKey(NamedTuple):
