@@ -45,6 +45,9 @@ SEND_BUFFER_BYTES = "socket.send.buffer.bytes"
 SEND_BUFFER_MIN_BYTES = 102_400
 """Kafka's default, for little memory: unread replies occupy the kernel's buffers."""
 SEND_BUFFER_MEMORY_BYTES = 2 * 2**30
+LAG_HISTORY_BYTES = "pyrklog.lag.history.max.bytes"
+LAG_HISTORY_SHARE = 128
+"""Of the memory, at most."""
 """Below this, memory is little."""
 RECEIVE_BUFFERS_MIN_BYTES = 16 * 2**20
 
@@ -306,6 +309,9 @@ class BrokerConfig:
     def send_buffer_bytes(self, memory_bytes: int) -> int:
         return self._by_memory(SEND_BUFFER_BYTES, memory_bytes)
 
+    def lag_history_bytes(self, memory_bytes: int) -> int:
+        return self._by_memory(LAG_HISTORY_BYTES, memory_bytes)
+
     def _by_memory(self, name: str, memory_bytes: int) -> int:
         return self.integer(name) if name in self.given else defaults_by_memory(memory_bytes)[name]
 
@@ -340,10 +346,13 @@ def defaults_by_memory(memory_bytes: int) -> dict[str, int]:
     largest, buffer = OPTIONS[REQUEST_MAX_BYTES].default, OPTIONS[SEND_BUFFER_BYTES].default
     assert isinstance(largest, int)
     assert isinstance(buffer, int)
+    lag_history = OPTIONS[LAG_HISTORY_BYTES].default
+    assert isinstance(lag_history, int)
     is_small = memory_bytes < SEND_BUFFER_MEMORY_BYTES
     return {
         REQUEST_MAX_BYTES: min(largest, max(memory_bytes // 16, REQUEST_MIN_BYTES)),
         SEND_BUFFER_BYTES: SEND_BUFFER_MIN_BYTES if is_small else buffer,
+        LAG_HISTORY_BYTES: min(lag_history, memory_bytes // LAG_HISTORY_SHARE),
     }
 
 

@@ -359,8 +359,8 @@ STORAGE = (
     ),
     long("pyrklog.lag.history.max.bytes", 33554432, minimum=0).described(
         "Most memory of the histories that tell consumer lag in seconds, half for log ends, half "
-        "for the past lag of groups; on the disk twice as much. 0 = lag in records only, no past "
-        "lag."
+        "for the past lag of groups; on the disk twice as much. The default is a 128th of the "
+        "memory if that is less. 0 = lag in records only, no past lag."
     ),
     integer("pyrklog.cache.flush.bytes", 1048576, minimum=1).described(
         "A partition's records are written from the block cache to its file once there are so many "

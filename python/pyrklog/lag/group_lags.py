@@ -18,7 +18,7 @@ from pyrklog.base.logs import get_logger
 from pyrklog.groups.group_manager import GroupManager
 from pyrklog.lag.history import Age
 from pyrklog.lag.lag_history import NO_LAG, Lag
-from pyrklog.lag.lag_recorder import LagRecorder, topic_lag
+from pyrklog.lag.lag_recorder import TOPICS_MAX, LagRecorder, topic_lag
 from pyrklog.lag.leader_offsets import Answers, LeaderOffsets, Questions, TopicPartition
 from pyrklog.lag.trends import LAGS_MAX, Trends
 from pyrklog.protocol.lag import UNKNOWN, PartitionLag, Trend
@@ -32,7 +32,8 @@ SLICE_MAX = 500
 SLICE_SECONDS = 0.25
 """From one slice to the next at least."""
 GROUPS_MAX = 20_000
-GROUPS_A_TURN = 100
+SERIES_A_TURN = 50
+"""Groups, and topics of these, that are taken into histories."""
 ROWS_A_TURN = 200
 NEW_MAX = 100
 """New groups looked at before a page."""
@@ -182,11 +183,14 @@ class GroupLags:
             self._work += len(some)
             await trio.sleep_until(began + SLICE_SECONDS)
         totals: dict[str, Totals] = {}
-        for count, (name, one) in enumerate(done.items()):
+        series = 0
+        for name, one in done.items():
             if name in self._manager.groups:
                 totals[name] = self._whole(one)
                 self._record(one)
-            if count % GROUPS_A_TURN == 0:
+            series += 1 + min(len(one.topics or ()), TOPICS_MAX)
+            if series >= SERIES_A_TURN:
+                series = 0
                 await trio.lowlevel.checkpoint()
         self._totals, self._names = totals, list(totals)
         self.worst = heapq.nlargest(

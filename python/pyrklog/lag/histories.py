@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import NamedTuple
 
 from pyrklog.lag.history import POINT_BYTES, History
+from pyrklog.lag.shortening import Shortening
 
 PARTITIONS_MAX = 20_000
-TIERS_BYTES = 1_100
-"""Of a history that has points, besides them; a hundred bytes without."""
-KEPT_SHARE = 0.9
-"""Histories that have reached their bound are shortened to this share of it."""
+HISTORY_BYTES = 680
+"""Of a history besides its points, once the log end has moved: with its places in tables, those of
+the saver included."""
+HISTORIES_SHARE = 0.82
+"""Of the bytes, for histories besides their points."""
+HISTORIES_A_TURN = 500
 
 
 class PartitionKey(NamedTuple):
@@ -24,10 +27,11 @@ class PartitionKey(NamedTuple):
 
 class Histories:
     def __init__(self, bytes_max: int) -> None:
-        self._points_max = bytes_max // POINT_BYTES
-        self._points_kept = int(self._points_max * KEPT_SHARE)
-        self._shorten_above = self._points_max
+        self._bytes_max = bytes_max
+        self.partitions_max = min(PARTITIONS_MAX, int(bytes_max * HISTORIES_SHARE) // HISTORY_BYTES)
+        """As many histories have room, whatever moves."""
         self._by_key: dict[PartitionKey, History] = {}
+        self._shortening = Shortening(self._by_key)
         self.points = 0
         self.forgotten = 0
         """Points that the bound has cost so far."""
@@ -41,11 +45,17 @@ class Histories:
     def by_key(self) -> Mapping[PartitionKey, History]:
         return self._by_key
 
-    def restore(self, loaded: Mapping[PartitionKey, History]) -> None:
-        """Takes what a file had, before any sample."""
-        self._by_key.update(loaded)
-        self.points = sum(one.points for one in loaded.values())
-        self._shorten()
+    def restore(self, loaded: Mapping[PartitionKey, History]) -> Iterator[None]:
+        """Takes what a file had, before any sample; in turns."""
+        for count, (key, history) in enumerate(loaded.items(), 1):
+            self._by_key[key] = history
+            self.points += history.points
+            if count % HISTORIES_A_TURN == 0:
+                yield
+        turns = self._shortening.turns()
+        while self._is_full() and (forgotten := next(turns, None)) is not None:
+            self._forgot(forgotten)
+            yield
 
     def observe(self, key: PartitionKey, at_ms: int, end: int, *, unmoved_ms: int) -> History:
         """A partition's log end; ``unmoved_ms`` is when it was looked at before."""
@@ -56,34 +66,26 @@ class Histories:
         elif end != history.end:
             self.points += history.add(at_ms, end, unmoved_ms=unmoved_ms)
             self.moved[key] = end
-            if self.points > self._shorten_above:
-                self._shorten()
+            if self._is_full():
+                self._forgot(self._shortening.step())
         return history
 
-    def keep_only(self, keys: Collection[PartitionKey]) -> None:
-        """Forgets the partitions that are no longer here."""
-        for key in self._by_key.keys() - keys:
+    def keep_only(self, keys: Collection[PartitionKey]) -> Iterator[None]:
+        """Forgets the partitions that are no longer here; in turns."""
+        for count, key in enumerate(self._by_key.keys() - keys, 1):
             self.points -= self._by_key.pop(key).points
             self.moved.pop(key, None)
+            if count % HISTORIES_A_TURN == 0:
+                yield
 
     def take_moved(self) -> dict[PartitionKey, int]:
         moved, self.moved = self.moved, {}
         return moved
 
-    def _shorten(self) -> None:
-        """The histories that no group has asked for longest lose their older halves. It looks at
-        all of them, so it happens again only once they have grown by a tenth."""
-        self._shorten_until_kept()
-        self._shorten_above = max(self._points_max, int(self.points / KEPT_SHARE))
+    def _is_full(self) -> bool:
+        taken = len(self._by_key) * HISTORY_BYTES + self.points * POINT_BYTES
+        return taken > self._bytes_max
 
-    def _shorten_until_kept(self) -> None:
-        while self.points > self._points_max:
-            forgotten = 0
-            for history in sorted(self._by_key.values(), key=lambda one: one.asked_ms):
-                forgotten += history.halve()
-                if self.points - forgotten <= self._points_kept:
-                    break
-            self.points -= forgotten
-            self.forgotten += forgotten
-            if not forgotten:
-                return  # one point a tier is left
+    def _forgot(self, points: int) -> None:
+        self.points -= points
+        self.forgotten += points

@@ -9,7 +9,8 @@ import itertools
 import math
 from array import array
 from bisect import bisect_left, bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from struct import Struct
 from typing import NamedTuple
 
 _MINUTE_MS = 60_000
@@ -18,6 +19,9 @@ SAMPLE_MS = 1000
 SLACK_MS = SAMPLE_MS // 2
 """A sample may be early by so much and still be an interval behind the last one."""
 POINT_BYTES = 16
+_FIRST = Struct("=qq")
+_TIER = Struct("=qqqdd")
+"""Of a tier that is packed: the number of points, what is held, and the paces."""
 
 
 class TierShape(NamedTuple):
@@ -62,7 +66,6 @@ class Tier:
         "_shape",
         "_slowest",
         "_tolerance_ms",
-        "due_ms",
         "ends",
         "held_end",
         "held_ms",
@@ -78,10 +81,32 @@ class Tier:
         self.ends = ends
         self.held_ms, self.held_end = times[-1], ends[-1]
         """The anchor itself, where no sample is held."""
-        self.due_ms = self.held_ms + self._interval_ms
-        """Samples before it are not taken."""
         # Milliseconds a record, so that the line from the anchor misses no sample so far.
         self._fastest, self._slowest = 0.0, math.inf
+
+    def pack(self) -> bytes:
+        """Several of these may follow each other."""
+        state = (self.held_ms, self.held_end, self._fastest, self._slowest)
+        head = _TIER.pack(len(self.times), *state)
+        return head + self.times.tobytes() + self.ends.tobytes()
+
+    @classmethod
+    def unpack(cls, shape: TierShape, packed: bytes, at: int) -> tuple[Tier, int]:
+        """Returns where the next one begins, too."""
+        count, held_ms, held_end, fastest, slowest = _TIER.unpack_from(packed, at)
+        at += _TIER.size
+        times, ends = array("q"), array("q")
+        times.frombytes(packed[at : at + 8 * count])
+        ends.frombytes(packed[at + 8 * count : at + 16 * count])
+        found = cls(shape, times, ends)
+        found.held_ms, found.held_end = held_ms, held_end
+        found._fastest, found._slowest = fastest, slowest
+        return found, at + 16 * count
+
+    @property
+    def due_ms(self) -> int:
+        """Samples before it are not taken."""
+        return self.held_ms + self._interval_ms
 
     def take(self, at_ms: int, end: int) -> int:
         """Takes a sample, not below the last one. Returns how many points there are more now."""
@@ -104,7 +129,6 @@ class Tier:
             if slowest < self._slowest:
                 self._slowest = slowest
         self.held_ms, self.held_end = at_ms, end
-        self.due_ms = at_ms + self._interval_ms
         return more
 
     def pause(self, from_ms: int, to_ms: int, end: int) -> int:
@@ -175,38 +199,62 @@ def _crossing(before: Point, after: Point, offset: int) -> float:
 
 
 class History:
-    """Of one partition. It has no tiers before the log end has moved once."""
+    """Of one partition. It has no tiers before the log end has moved once.
 
-    __slots__ = ("asked_ms", "at_ms", "end", "first", "tiers")
+    Between two calls its tiers are packed into one object: most histories are short, and a tenth of
+    their memory would be points.
+    """
+
+    __slots__ = ("_packed", "asked_ms", "at_ms", "end")
 
     def __init__(self, at_ms: int, end: int) -> None:
-        self.first = Point(at_ms, end)
+        self._packed = _FIRST.pack(at_ms, end)
         self.at_ms, self.end = at_ms, end
         """The last sample: when the log end moved last."""
         self.asked_ms = 0
         """When a group was last asked about the partition; 0: never."""
-        self.tiers: tuple[Tier, ...] = ()
+
+    @property
+    def first(self) -> Point:
+        return Point(*_FIRST.unpack_from(self._packed))
+
+    @property
+    def tiers(self) -> tuple[Tier, ...]:
+        """Copies, the finest first."""
+        return tuple(self._unpacked())
+
+    def _unpacked(self) -> Iterator[Tier]:
+        at = _FIRST.size
+        for shape in TIERS:
+            if at == len(self._packed):
+                break
+            tier, at = Tier.unpack(shape, self._packed, at)
+            yield tier
+
+    def _pack(self, first: Point, tiers: Iterable[Tier]) -> None:
+        self._packed = b"".join([_FIRST.pack(*first), *(tier.pack() for tier in tiers)])
 
     def add(self, at_ms: int, end: int, *, unmoved_ms: int) -> int:
         """The log end is elsewhere now; at ``unmoved_ms`` it had still not moved. Returns how many
         points there are more."""
         more = 0
-        if not self.tiers:
-            self.tiers = tuple(
-                Tier(shape, array("q", [self.first.at_ms]), array("q", [self.first.end]))
-                for shape in TIERS
+        first, tiers = self.first, self.tiers
+        if not tiers:
+            tiers = tuple(
+                Tier(shape, array("q", [first.at_ms]), array("q", [first.end])) for shape in TIERS
             )
             more = len(TIERS)
         if end < self.end:
             last = Point(self.at_ms, self.end)
-            more -= sum(tier.cut(end, last) for tier in self.tiers)
-            self.first = self.first._replace(end=min(self.first.end, end))
+            more -= sum(tier.cut(end, last) for tier in tiers)
+            first = first._replace(end=min(first.end, end))
             unmoved_ms = 0
-        for tier in self.tiers:
+        for tier in tiers:
             if at_ms >= tier.due_ms:
                 if unmoved_ms > self.at_ms:
                     more += tier.pause(self.at_ms, unmoved_ms, self.end)
                 more += tier.take(at_ms, end)
+        self._pack(first, tiers)
         self.at_ms, self.end = at_ms, end
         return more
 
@@ -216,28 +264,39 @@ class History:
         if offset >= self.end:
             return Age(max(0, now_ms - max(unmoved_ms, self.first.at_ms)))
         last = Point(self.at_ms, self.end)
-        for tier in self.tiers:
+        begins_ms = self.first.at_ms
+        for at, tier in enumerate(self._unpacked()):
             left_ms = tier.left_at(offset, last)
             if left_ms is not None:
                 return Age(max(0, round(now_ms - left_ms)))
-        begins_ms = min((tier.times[0] for tier in self.tiers), default=self.first.at_ms)
+            begins_ms = min(begins_ms, tier.times[0]) if at else tier.times[0]
         return Age(max(0, now_ms - begins_ms), is_least=True)
 
     @property
     def points(self) -> int:
-        return sum(len(tier.times) for tier in self.tiers)
+        more = len(self._packed) - _FIRST.size
+        return (more - _TIER.size * len(TIERS)) // POINT_BYTES if more else 0
+
+    @property
+    def is_long(self) -> bool:
+        """It can be halved."""
+        return self.points > len(TIERS)
 
     def halve(self) -> int:
         """Forgets the older half of each tier. Returns the number of points forgotten."""
-        return sum(tier.halve() for tier in self.tiers)
+        tiers = self.tiers
+        forgotten = sum(tier.halve() for tier in tiers)
+        self._pack(self.first, tiers)
+        return forgotten
 
     def dump(self) -> list[tuple[Sequence[int], Sequence[int]]]:
         """Copies of (times, log ends), tier by tier, with the samples behind them."""
-        if not self.tiers:
+        tiers = self.tiers
+        if not tiers:
             return [((self.first.at_ms,), (self.first.end,))]
         found: list[tuple[Sequence[int], Sequence[int]]] = []
-        for tier in self.tiers:
-            times, ends = tier.times[:], tier.ends[:]
+        for tier in tiers:
+            times, ends = tier.times, tier.ends
             for at_ms, end in ((tier.held_ms, tier.held_end), (self.at_ms, self.end)):
                 if at_ms > times[-1] and end >= ends[-1]:
                     times.append(at_ms)
@@ -258,14 +317,15 @@ def restored(tiers: Sequence[tuple[Sequence[int], Sequence[int]]], shift_ms: int
     history.at_ms = max(times[-1] for times, _ in tiers) + shift_ms
     history.end = max(ends[-1] for _, ends in tiers)
     if len(tiers) == len(TIERS):
-        history.tiers = tuple(
+        kept = [
             Tier(
                 shape,
                 array("q", (one + shift_ms for one in times[-shape.points_max :])),
                 array("q", ends[-shape.points_max :]),
             )
             for shape, (times, ends) in zip(TIERS, tiers, strict=True)
-        )
+        ]
+        history._pack(history.first, kept)
     elif len(tiers) != 1:
         raise ValueError(f"{len(tiers)} tiers")
     return history

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import struct
+import sys
 import zlib
+from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Generic, NamedTuple, Protocol, TypeVar
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from pyrklog.lag.histories import PARTITIONS_MAX, PartitionKey
 from pyrklog.lag.history import TIERS, History, restored
@@ -101,19 +103,29 @@ def parse_with(
     if not content.startswith(magic):
         return Parsed({}, 0, 0, is_torn=False, damage="another kind of file")
     bodies = _Bodies(content)
-    read = list(bodies)
-    loader = load(_shift_ms(read, wall_ms))
+    # Read twice: all bodies, or points of all histories as numbers, would take far more memory.
+    loader = load(_shift_ms(bodies, wall_ms))
     at = len(magic)
-    damage = bodies.damage
-    for body in read:
+    damage = None
+    for body in bodies:
         try:
             loader.take(body)
         except (ValueError, struct.error) as error:
             damage = f"at byte {at}: {error}"
             break
         at += _HEAD.size + len(body)
+    damage = damage or bodies.damage
     is_torn = damage is None and at < len(content)
     return Parsed(loader.histories(), loader.until_ms, at, is_torn, damage)
+
+
+def column(kind: str, data: memoryview) -> array[Any]:
+    """Numbers of a file, which has them in the order of little-endian machines."""
+    found: array[Any] = array(kind)
+    found.frombytes(data)
+    if sys.byteorder == "big":
+        found.byteswap()
+    return found
 
 
 class _Bodies:
@@ -125,6 +137,7 @@ class _Bodies:
 
     def __iter__(self) -> Iterator[memoryview]:
         content, at = memoryview(self._content), MAGIC_BYTES
+        self.damage = None
         while at + _HEAD.size <= len(content):
             length, checksum = _HEAD.unpack_from(content, at)
             start = at + _HEAD.size
@@ -181,7 +194,9 @@ class _Loader:
         name = body[_NAME.size :]
         if number != len(self._keys) or number >= NAMES_MAX or len(name) != length:
             raise ValueError(f"the name of partition {number}")
-        self._keys.append(PartitionKey(bytes(name).decode(), topic_id, partition))
+        self._history(number - 1)  # its points are whole
+        topic = sys.intern(bytes(name).decode())
+        self._keys.append(PartitionKey(topic, topic_id, partition))
 
     def _take_points(self, body: memoryview) -> None:
         _, number, tier, count = POINTS.unpack_from(body)
@@ -190,8 +205,9 @@ class _Loader:
             raise ValueError(f"points of partition {number}")
         if len(body) != POINTS.size + 16 * count:
             raise ValueError(f"{count} points in {len(body)} bytes")
-        values = struct.unpack_from(f"<{2 * count}q", body, POINTS.size)
-        self._columns[number] = [*columns, (values[:count], values[count:])]
+        times = column("q", body[POINTS.size : POINTS.size + 8 * count])
+        ends = column("q", body[POINTS.size + 8 * count :])
+        self._columns[number] = [*columns, (times, ends)]
 
     def _take_round(self, body: memoryview) -> None:
         _, at_ms, _, count = ROUND.unpack_from(body)

@@ -12,6 +12,7 @@ import trio
 from pyrklog.base.logs import get_logger
 from pyrklog.lag.history_file import HistoryFile
 from pyrklog.lag.steady_clock import SteadyClock
+from pyrklog.lag.turns import in_turns
 
 SAVE_SECONDS = 10.0
 LAST_SECONDS = 1.0
@@ -20,6 +21,8 @@ ROUNDS_BYTES_MIN = 2**20
 ROUNDS_BYTES_MAX = 4 * 2**20
 """Of rounds, before the file is written anew; between the two, as many as of the rest."""
 DUMPED_A_TURN = 100
+DUMPED_POINTS = 20_000
+"""About so many points make a turn, too: copies are memory."""
 
 Result = TypeVar("Result")
 Key = TypeVar("Key")
@@ -31,6 +34,9 @@ log = get_logger("lag")
 
 class Dumped(Protocol):
     """A history. Its points are of the type that its file takes."""
+
+    @property
+    def points(self) -> int: ...
 
     def dump(self) -> list[Any]: ...
 
@@ -44,7 +50,7 @@ class Saved(Protocol[Key, Kept, Value]):
     @property
     def by_key(self) -> Mapping[Key, Kept]: ...
 
-    def restore(self, loaded: Mapping[Key, Kept]) -> None: ...
+    def restore(self, loaded: Mapping[Key, Kept]) -> Iterator[None]: ...
 
     def take_moved(self) -> dict[Key, Value]: ...
 
@@ -74,7 +80,7 @@ class HistorySaver(Generic[Key, Kept, Points, Value]):
         found = await self._in_thread(lambda: self._file.load(self._clock.wall_ms()))
         if found is None:
             return 0
-        self._histories.restore(found.histories)
+        await in_turns(self._histories.restore(found.histories))
         return found.until_ms
 
     async def run(self) -> None:
@@ -133,8 +139,7 @@ class HistorySaver(Generic[Key, Kept, Points, Value]):
         await self._in_thread(self._begin)
         self._histories.take_moved()
         left = iter(list(self._histories.by_key.items()))
-        while some := list(islice(left, DUMPED_A_TURN)):
-            dumps = [(key, history.dump()) for key, history in some]
+        while dumps := _dumps(left):
             await self._in_thread(partial(self._add, dumps))
         moved = self._histories.take_moved()
         await self._in_thread(lambda: self._finish(self._times(), moved))
@@ -179,3 +184,15 @@ class HistorySaver(Generic[Key, Kept, Points, Value]):
                 names.append(self._form.name_chunk(number, key))
             values[number] = value
         return b"".join([*names, self._form.round_chunk(*times, values)])
+
+
+def _dumps(left: Iterator[tuple[Key, Kept]]) -> list[tuple[Key, list[Any]]]:
+    """Of a turn."""
+    found: list[tuple[Key, list[Any]]] = []
+    points = 0
+    for key, history in islice(left, DUMPED_A_TURN):
+        found.append((key, history.dump()))
+        points += history.points
+        if points >= DUMPED_POINTS:
+            break
+    return found

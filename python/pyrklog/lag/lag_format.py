@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator, Mapping
 
-from pyrklog.lag.history_format import POINTS, ROUND, Parsed, chunk, parse_with
+from pyrklog.lag.history_format import POINTS, ROUND, Parsed, chunk, column, parse_with
 from pyrklog.lag.lag_histories import SERIES_MAX, SeriesKey
 from pyrklog.lag.lag_history import LAG_TIERS, Lag, LagColumns, LagHistory, is_lag, restored
 
@@ -72,6 +72,7 @@ class _Loader:
         names = bytes(body[_NAME.size :])
         if number != len(self._keys) or number >= NAMES_MAX or len(names) != group + topic:
             raise ValueError(f"the name of series {number}")
+        self._history(number - 1)  # its points are whole
         self._keys.append(SeriesKey(names[:group].decode(), names[group:].decode()))
 
     def _take_points(self, body: memoryview) -> None:
@@ -81,8 +82,8 @@ class _Loader:
             raise ValueError(f"points of series {number}")
         if len(body) != POINTS.size + 16 * count:
             raise ValueError(f"{count} points in {len(body)} bytes")
-        times = struct.unpack_from(f"<{count}q", body, POINTS.size)
-        lags = struct.unpack_from(f"<{2 * count}f", body, POINTS.size + 8 * count)
+        times = column("q", body[POINTS.size : POINTS.size + 8 * count])
+        lags = column("f", body[POINTS.size + 8 * count :])
         self._tiers[number] = [*tiers, LagColumns(times, lags[:count], lags[count:])]
 
     def _take_round(self, body: memoryview) -> None:

@@ -10,7 +10,8 @@ import itertools
 import math
 from array import array
 from bisect import bisect_left, bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from struct import Struct
 from typing import NamedTuple
 
 from pyrklog.lag.history import SLACK_MS, TIERS
@@ -20,6 +21,11 @@ POINT_BYTES = 16
 TOLERANCE = 0.02
 """A share of the value by which a point left out may be missed."""
 SPAN_MS = TIERS[-1].span_ms
+_FIRST = Struct("=qff")
+_TIER = Struct("=qqffqffqffff")
+"""Of a tier that is packed: the number of points, what is held, what is pending and until when, and
+both fans."""
+_FLOATS = Struct("=ff")
 
 
 class Lag(NamedTuple):
@@ -34,6 +40,10 @@ class Lag(NamedTuple):
 
     def most(self, other: Lag) -> Lag:
         return Lag(max(self.records, other.records), max(self.ms, other.ms))
+
+    def rounded(self) -> Lag:
+        """As points have it."""
+        return Lag(*_FLOATS.unpack(_FLOATS.pack(*self)))
 
 
 NO_LAG = Lag(UNKNOWN, UNKNOWN)
@@ -60,6 +70,9 @@ class LagPoint(NamedTuple):
     lag: Lag
 
 
+_NO_POINT = LagPoint(-1, NO_LAG)
+
+
 class LagColumns(NamedTuple):
     """Points by column, the oldest first."""
 
@@ -71,16 +84,16 @@ class LagColumns(NamedTuple):
 class _Fan:
     """The slopes of lines from the anchor that miss no value of one column so far."""
 
-    __slots__ = ("_high", "_low")
+    __slots__ = ("high", "low")
 
-    def __init__(self) -> None:
-        self._low, self._high = -math.inf, math.inf
+    def __init__(self, low: float = -math.inf, high: float = math.inf) -> None:
+        self.low, self.high = low, high
 
     def has(self, slope: float) -> bool:
-        return self._low <= slope <= self._high
+        return self.low <= slope <= self.high
 
     def narrow(self, least: float, most: float) -> None:
-        self._low, self._high = max(self._low, least), min(self._high, most)
+        self.low, self.high = max(self.low, least), min(self.high, most)
 
 
 class LagTier:
@@ -115,6 +128,37 @@ class LagTier:
         self.pending: LagPoint | None = None
         self._due_ms = 0
         self._fans = (_Fan(), _Fan())
+
+    def pack(self) -> bytes:
+        """Several of these may follow each other."""
+        held, pending = self.held, self.pending or _NO_POINT
+        head = _TIER.pack(
+            len(self.times),
+            held.at_ms,
+            *held.lag,
+            pending.at_ms,
+            *pending.lag,
+            self._due_ms,
+            *(number for fan in self._fans for number in (fan.low, fan.high)),
+        )
+        return head + self.times.tobytes() + self.lags.tobytes() + self.ms.tobytes()
+
+    @classmethod
+    def unpack(cls, shape: LagShape, packed: bytes, at: int) -> tuple[LagTier, int]:
+        """Returns where the next one begins, too."""
+        count, *state = _TIER.unpack_from(packed, at)
+        at += _TIER.size
+        times, lags, ms = array("q"), array("f"), array("f")
+        times.frombytes(packed[at : at + 8 * count])
+        lags.frombytes(packed[at + 8 * count : at + 12 * count])
+        ms.frombytes(packed[at + 12 * count : at + 16 * count])
+        found = cls(shape, times, lags, ms)
+        found.held = LagPoint(state[0], Lag(state[1], state[2]))
+        pending = LagPoint(state[3], Lag(state[4], state[5]))
+        found.pending = None if pending == _NO_POINT else pending
+        found._due_ms = state[6]
+        found._fans = (_Fan(state[7], state[8]), _Fan(state[9], state[10]))
+        return found, at + 16 * count
 
     def _anchor(self) -> LagPoint:
         return LagPoint(self.times[-1], Lag(self.lags[-1], self.ms[-1]))
@@ -207,8 +251,8 @@ class LagTier:
         return count
 
     def columns(self, last: LagPoint) -> LagColumns:
-        """Copies of all, with what is held and pending, and the last sample behind them."""
-        times, records, ms = self.times[:], self.lags[:], self.ms[:]
+        """All, with what is held and pending, and the last sample behind them."""
+        times, records, ms = self.times, self.lags, self.ms
         for one in (self.held, self.pending, self._rest_began(last), last):
             if one is not None and one.at_ms > times[-1]:
                 times.append(one.at_ms)
@@ -218,57 +262,93 @@ class LagTier:
 
 
 class LagHistory:
-    """Of one group, or of one topic of it. It has no tiers before the lag has moved once."""
+    """Of one group, or of one topic of it. It has no tiers before the lag has moved once.
 
-    __slots__ = ("asked_ms", "first", "is_moved", "last", "tiers")
+    Between two calls its tiers are packed into one object, as those of a partition.
+    """
+
+    __slots__ = ("_at_ms", "_lag", "_packed", "asked_ms", "is_moved", "seen")
 
     def __init__(self, at_ms: int, lag: Lag) -> None:
-        self.first = self.last = LagPoint(at_ms, lag)
+        self._at_ms, self._lag = at_ms, lag
+        """Of the last sample."""
+        self._packed = _FIRST.pack(at_ms, *lag)
+        self.seen = 0
+        """The round that found it last."""
         self.is_moved = False
         """The last sample's lag differs from the one before it."""
         self.asked_ms = 0
         """When somebody asked for it last; 0: never."""
-        self.tiers: tuple[LagTier, ...] = ()
+
+    @property
+    def first(self) -> LagPoint:
+        at_ms, records, ms = _FIRST.unpack_from(self._packed)
+        return LagPoint(at_ms, Lag(records, ms))
+
+    @property
+    def last(self) -> LagPoint:
+        return LagPoint(self._at_ms, self._lag)
+
+    @property
+    def tiers(self) -> tuple[LagTier, ...]:
+        """Copies, the finest first."""
+        return tuple(self._unpacked())
+
+    def _unpacked(self) -> Iterator[LagTier]:
+        at = _FIRST.size
+        if at < len(self._packed):
+            for shape in LAG_TIERS:
+                tier, at = LagTier.unpack(shape, self._packed, at)
+                yield tier
+
+    def _pack(self, tiers: Iterable[LagTier]) -> None:
+        first = self._packed[: _FIRST.size]
+        self._packed = b"".join([first, *(tier.pack() for tier in tiers)])
 
     def observe(self, at_ms: int, lag: Lag) -> int:
         """A sample. Returns how many points there are more."""
-        at_ms = max(at_ms, self.last.at_ms)
-        if lag == self.last.lag:
-            self.last = LagPoint(at_ms, lag)
+        at_ms = max(at_ms, self._at_ms)
+        if lag == self._lag:
+            self._at_ms = at_ms
             self.is_moved = False
             return 0
-        more = self._rest()
-        for tier in self.tiers:
-            more += tier.observe(at_ms, lag)
-        self.last = LagPoint(at_ms, lag)
+        tiers, more = self._rest()
+        rounded = lag.rounded()
+        for tier in tiers:
+            more += tier.observe(at_ms, rounded)
+        self._pack(tiers)
+        self._at_ms, self._lag = at_ms, lag
         self.is_moved = True
         return more
 
     def break_off(self) -> int:
         """Nobody looks at the lag any more: it is unknown behind the last sample."""
-        if self.last.lag == NO_LAG:
+        if self._lag == NO_LAG:
             return 0
-        more = self._rest()
-        at_ms = self.last.at_ms + 1
-        for tier in self.tiers:
+        tiers, more = self._rest()
+        at_ms = self._at_ms + 1
+        for tier in tiers:
             more += tier.break_off(at_ms)
-        self.last = LagPoint(at_ms, NO_LAG)
+        self._pack(tiers)
+        self._at_ms, self._lag = at_ms, NO_LAG
         self.is_moved = True
         return more
 
-    def _rest(self) -> int:
-        """Before a sample of another lag. Returns how many points there are more."""
+    def _rest(self) -> tuple[tuple[LagTier, ...], int]:
+        """Before a sample of another lag. Returns the tiers, and how many points there are more."""
         more = 0
-        if not self.tiers:
+        tiers = self.tiers
+        if not tiers:
             at_ms, lag = self.first
-            self.tiers = tuple(
+            tiers = tuple(
                 LagTier(shape, array("q", [at_ms]), array("f", [lag.records]), array("f", [lag.ms]))
                 for shape in LAG_TIERS
             )
-            more = len(self.tiers)
+            more = len(tiers)
         if not self.is_moved:
-            more += sum(tier.rested(*self.last) for tier in self.tiers)
-        return more
+            rounded = self._lag.rounded()
+            more += sum(tier.rested(self._at_ms, rounded) for tier in tiers)
+        return tiers, more
 
     def columns(self, since_ms: int) -> LagColumns:
         """From the last point before that time on, each part from the finest tier that has it."""
@@ -288,21 +368,31 @@ class LagHistory:
         return LagColumns(times[first:], records[first:], ms[first:])
 
     @property
-    def count(self) -> int:
-        """Of points."""
-        return sum(len(tier.times) for tier in self.tiers)
+    def points(self) -> int:
+        more = len(self._packed) - _FIRST.size
+        return (more - _TIER.size * len(LAG_TIERS)) // POINT_BYTES if more else 0
+
+    @property
+    def is_long(self) -> bool:
+        """It can be halved."""
+        return self.points > len(LAG_TIERS)
 
     def halve(self) -> int:
         """Forgets the older half of each tier. Returns the number of points forgotten."""
-        return sum(tier.halve() for tier in self.tiers)
+        tiers = self.tiers
+        forgotten = sum(tier.halve() for tier in tiers)
+        self._pack(tiers)
+        return forgotten
 
     def dump(self) -> list[LagColumns]:
         """Copies, tier by tier; without tiers, the first and the last sample."""
-        if self.tiers:
-            return [tier.columns(self.last) for tier in self.tiers]
+        last = LagPoint(self._at_ms, self._lag.rounded())
+        found = [tier.columns(last) for tier in self._unpacked()]
+        if found:
+            return found
         points = [self.first]
-        if self.last.at_ms > self.first.at_ms:
-            points.append(self.last)
+        if last.at_ms > self.first.at_ms:
+            points.append(last)
         return [LagColumns(*zip(*((at_ms, *lag) for at_ms, lag in points), strict=True))]
 
 
@@ -319,9 +409,9 @@ def restored(tiers: Sequence[LagColumns], shift_ms: int) -> LagHistory:
             raise ValueError("times that go back, or lag that is none")
     begin, last = _point(tiers[-1], 0), _point(tiers[0], -1)
     history = LagHistory(begin.at_ms + shift_ms, begin.lag)
-    history.last = LagPoint(last.at_ms + shift_ms, last.lag)
+    history._at_ms, history._lag = last.at_ms + shift_ms, last.lag
     if len(tiers) > 1:
-        history.tiers = tuple(
+        history._pack(
             LagTier(
                 shape,
                 array("q", [one + shift_ms for one in times[-shape.points_max :]]),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Mapping
 
 import trio
@@ -11,6 +12,7 @@ from pyrklog.groups.group_manager import GroupManager
 from pyrklog.lag.lag_histories import LagHistories, SeriesKey
 from pyrklog.lag.lag_history import NO_LAG, Lag
 from pyrklog.lag.steady_clock import SteadyClock
+from pyrklog.lag.turns import in_turns
 from pyrklog.protocol.errors import ErrorCode
 
 TOPICS_MAX = 100
@@ -25,7 +27,6 @@ class LagRecorder:
         self._manager = manager
         self._histories = histories
         self._clock = clock
-        self._live: set[SeriesKey] = set()
         self._left_out = 0
         self.left_out = 0
         """Groups that the last round had no room for."""
@@ -35,22 +36,17 @@ class LagRecorder:
 
     def record(self, group_id: str, at_ms: int, lag: Lag, topics: Mapping[str, Lag]) -> None:
         """A group as a round found it. An only topic has the group's history."""
-        key = SeriesKey(group_id)
-        if not self._histories.observe(key, at_ms, lag):
+        if not self._histories.observe(SeriesKey(group_id), at_ms, lag):
             self._left_out += 1
             return
-        self._live.add(key)
         if len(topics) < 2:
             return
-        for topic, one in sorted(topics.items())[:TOPICS_MAX]:
-            key = SeriesKey(group_id, topic)
-            if self._histories.observe(key, at_ms, one):
-                self._live.add(key)
+        for topic in heapq.nsmallest(TOPICS_MAX, topics):
+            self._histories.observe(SeriesKey(group_id, topic), at_ms, topics[topic])
 
     async def end_round(self) -> None:
-        live, self._live = self._live, set()
         left_out, self._left_out = self._left_out, 0
-        self._histories.end_round(live, self.now_ms(), left_out)
+        await in_turns(self._histories.end_round(self.now_ms(), left_out))
         if left_out and not self.left_out:
             log.warning(
                 "lag_group_histories_left_out",

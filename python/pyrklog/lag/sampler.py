@@ -13,9 +13,10 @@ from pyrklog.cluster.metadata import Metadata
 from pyrklog.lag.histories import PARTITIONS_MAX, Histories, PartitionKey
 from pyrklog.lag.history import SAMPLE_MS
 from pyrklog.lag.steady_clock import SteadyClock
+from pyrklog.lag.turns import in_turns
 from pyrklog.plane.core_plane import Plane
 
-BATCH_MAX = 250
+BATCH_MAX = 100
 """Partitions looked at between two checkpoints: some milliseconds if all have moved."""
 CHOOSE_REST = 50
 """While topics come and go, partitions are chosen for a fiftieth of the time at most."""
@@ -49,7 +50,7 @@ class Sampler:
         self._plane = plane
         self._histories = histories
         self._clock = clock
-        self._partitions_max = partitions_max
+        self._partitions_max = min(partitions_max, histories.partitions_max)
         self._batches: list[_Batch] = []
         self._image_version: int | None = None
         self._choose_at = 0.0
@@ -118,7 +119,7 @@ class Sampler:
             _Batch(keys[at : at + BATCH_MAX], self.looked_ms)
             for at in range(0, len(keys), BATCH_MAX)
         ]
-        self._histories.keep_only(set(keys))
+        await in_turns(self._histories.keep_only(set(keys)))
 
     def _hosted(self) -> Iterator[tuple[PartitionKey, bool]]:
         node_id = self._metadata.node_id

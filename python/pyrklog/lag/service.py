@@ -11,6 +11,7 @@ import trio
 from pyrklog.base.client_places import ClientPlaces, NoPlaceError
 from pyrklog.base.logs import get_logger
 from pyrklog.cluster.metadata import Metadata
+from pyrklog.config.broker import LAG_HISTORY_BYTES
 from pyrklog.coordinators.calls import BrokerCalls
 from pyrklog.errors import ApiError, ErrorCode
 from pyrklog.groups.group_manager import GroupManager
@@ -26,7 +27,8 @@ from pyrklog.lag.pace import Pace, Work
 from pyrklog.lag.past_lag import POINTS_AN_OFFSET, has_only, past_lag
 from pyrklog.lag.sampler import Sampler
 from pyrklog.lag.steady_clock import SteadyClock
-from pyrklog.plane.core_plane import Plane
+from pyrklog.lag.turns import in_turns
+from pyrklog.plane.core_plane import Plane, memory_bytes
 from pyrklog.protocol.lag import (
     GROUPS_MAX,
     OFFSETS_MAX,
@@ -44,7 +46,6 @@ from pyrklog.protocol.lag import (
     PartitionOffsetsTopicResult,
 )
 
-HISTORY_BYTES = "pyrklog.lag.history.max.bytes"
 SHORTENED_LOOK_SECONDS = 60.0
 LOOKED_MAX = 10_000
 """Offsets that are looked at for one answer to GroupLag."""
@@ -67,7 +68,7 @@ class LagService:
     ) -> None:
         """``calls`` None: the broker is alone; ``folder`` None: nothing is saved."""
         clock = SteadyClock() if clock is None else clock
-        bytes_max = metadata.config.integer(HISTORY_BYTES)
+        bytes_max = metadata.config.lag_history_bytes(memory_bytes())
         self._is_sampling = bytes_max > 0
         self._manager = manager
         self._histories = Histories(bytes_max // 2)
@@ -98,7 +99,8 @@ class LagService:
                     self._sampler.looked_ms = await self._saver.load()
                     nursery.start_soon(self._saver.run)
                 if self._group_saver is not None:
-                    self._group_histories.begin(await self._group_saver.load())
+                    until_ms = await self._group_saver.load()
+                    await in_turns(self._group_histories.begin(until_ms))
                     nursery.start_soon(self._group_saver.run)
                 nursery.start_soon(self._sampler.run)
                 nursery.start_soon(self._tell_shortened)
@@ -116,7 +118,7 @@ class LagService:
                     "lag_history_shortened",
                     points=forgotten - self._forgotten,
                     consequence="long lag may be told as a least one, past lag less far back",
-                    fix=f"set {HISTORY_BYTES} to more",
+                    fix=f"set {LAG_HISTORY_BYTES} to more",
                 )
             is_told = is_shortened
             self._forgotten = forgotten

@@ -1,6 +1,10 @@
 """The histories of a broker, within their bounds."""
 
-from pyrklog.lag.histories import Histories, PartitionKey
+from collections import deque
+from typing import Any
+
+from pyrklog.lag.histories import HISTORY_BYTES, Histories, PartitionKey
+from pyrklog.lag.shortening import LOOKED_MAX
 
 START = 1_700_000_000_000
 ID = bytes(16)
@@ -16,6 +20,23 @@ def fill(histories: Histories, number: int, count: int) -> None:
     for at in range(count):
         end += 1 if at % 2 else 1000
         histories.observe(key(number), START + at * 1000, end, unmoved_ms=START + at * 1000 - 1000)
+
+
+def count_looks(histories: Histories) -> list[PartitionKey]:
+    """Keys of the histories that shortening looks at from now on."""
+    looked: list[PartitionKey] = []
+    shortening: Any = histories._shortening
+
+    class Counted(dict[PartitionKey, Any]):
+        def get(self, key: PartitionKey, default: Any = None) -> Any:
+            looked.append(key)
+            return histories.by_key.get(key, default)
+
+        def __iter__(self) -> Any:
+            return iter(histories.by_key)
+
+    shortening._by_key = Counted()
+    return looked
 
 
 def test_only_what_has_moved_is_told() -> None:
@@ -41,13 +62,13 @@ def test_points_are_counted() -> None:
     for number in range(3):
         fill(histories, number, 50)
     assert histories.points == sum(one.points for one in histories.by_key.values()) > 100
-    histories.keep_only({key(1)})
+    deque(histories.keep_only({key(1)}), 0)
     assert histories.points == histories.by_key[key(1)].points
     assert set(histories.by_key) == set(histories.moved) == {key(1)}
 
 
 def test_the_unasked_are_shortened_at_the_bound() -> None:
-    histories = Histories(1000 * 16)
+    histories = Histories(2 * HISTORY_BYTES + 1000 * 16)
     fill(histories, 0, 300)
     histories.by_key[key(0)].asked_ms = START
     asked = histories.by_key[key(0)].points
@@ -58,21 +79,17 @@ def test_the_unasked_are_shortened_at_the_bound() -> None:
     assert histories.by_key[key(0)].points == asked
 
 
-def test_histories_that_cannot_be_shortened_are_looked_at_rarely() -> None:
-    class Counted(Histories):
-        looks = 0
-
-        def _shorten_until_kept(self) -> None:
-            self.looks += 1
-            super()._shorten_until_kept()
-
-    histories = Counted(100 * 16)
+def test_histories_that_cannot_be_shortened_cost_little() -> None:
+    """More of them than have room: each sample looks at a few others only."""
+    histories = Histories(100 * 16)
+    looked = count_looks(histories)
     for at in range(40):
         for number in range(200):
             end = at * 1000 + (at % 2)
             at_ms = START + at * 1000
+            before = len(looked)
             histories.observe(key(number), at_ms, end, unmoved_ms=at_ms - 1000)
-    assert 0 < histories.looks < 100
+            assert len(looked) - before <= LOOKED_MAX
     assert histories.points == sum(one.points for one in histories.by_key.values()) < 200 * 5
 
 
@@ -86,6 +103,6 @@ def test_a_bound_below_one_point_each_ends() -> None:
 def test_what_is_restored_is_within_the_bound() -> None:
     large = Histories(1 << 20)
     fill(large, 0, 500)
-    small = Histories(100 * 16)
-    small.restore(large.by_key)
+    small = Histories(HISTORY_BYTES + 100 * 16)
+    deque(small.restore(large.by_key), 0)
     assert 0 < small.points <= 100

@@ -17,6 +17,7 @@ from pyrklog.lag.history_file import FREE_BYTES_MIN, LOG_ENDS, HistoryFile
 from pyrklog.lag.history_format import Columns
 from pyrklog.lag.history_saver import ROUNDS_BYTES_MIN, HistorySaver
 from pyrklog.lag.steady_clock import SteadyClock
+from pyrklog.lag.turns import in_turns
 
 START = 1_700_000_000_000
 ROOM = FREE_BYTES_MIN
@@ -105,7 +106,8 @@ async def test_the_file_stays_bounded(world: World) -> None:
     """Each round names a new partition; deleted ones leave it when it is written anew."""
     sizes = []
     for number in range(3000):
-        world.histories.keep_only({PartitionKey("t" * 400, bytes(16), number - 1)})
+        kept = {PartitionKey("t" * 400, bytes(16), number - 1)}
+        await in_turns(world.histories.keep_only(kept))
         world.observe(1, PartitionKey("t" * 400, bytes(16), number))
         await world.saver.save()
         sizes.append(world.size)
@@ -236,7 +238,7 @@ async def test_no_file_has_more_names_than_are_read_back(
     world.begin_life()
     for start in range(0, 48, 6):
         keys = [PartitionKey("t", bytes(16), start + number) for number in range(6)]
-        world.histories.keep_only(keys)
+        await in_turns(world.histories.keep_only(keys))
         for key in keys:
             world.observe(1, key)
         await world.saver.save()

@@ -1,12 +1,19 @@
 """The histories of a coordinator's groups, within their bounds."""
 
 import random
+from collections import deque
 from collections.abc import Iterable
 
 import pytest
 
 from pyrklog.lag import lag_histories as module
-from pyrklog.lag.lag_histories import NAME_BYTES_MAX, LagHistories, SeriesKey
+from pyrklog.lag.lag_histories import (
+    NAME_BYTES_MAX,
+    SERIES_BYTES,
+    SERIES_SHARE,
+    LagHistories,
+    SeriesKey,
+)
 from pyrklog.lag.lag_history import NO_LAG, POINT_BYTES, SPAN_MS, Lag
 
 START = 1_700_000_000_000
@@ -25,7 +32,7 @@ def names(histories: LagHistories) -> set[str]:
 
 
 def counted(histories: LagHistories) -> int:
-    return sum(one.count for one in histories.by_key.values())
+    return sum(one.points for one in histories.by_key.values())
 
 
 def test_only_what_has_moved_is_told() -> None:
@@ -50,13 +57,13 @@ def test_points_are_counted_and_bounded() -> None:
     histories = LagHistories(64 * 1024)
     fill(histories, A, 500)
     histories.by_key[A].asked_ms = START
-    asked = histories.by_key[A].count
+    asked = histories.by_key[A].points
     for number in range(20):
         fill(histories, SeriesKey(f"g{number}"), 500)
         assert histories.points == counted(histories) <= 64 * 1024 // POINT_BYTES
     assert histories.forgotten > 0
-    assert histories.by_key[A].count == asked
-    assert all(one.count for one in histories.by_key.values())
+    assert histories.by_key[A].points == asked
+    assert all(one.points for one in histories.by_key.values())
 
 
 def test_shortening_ends_where_one_point_a_tier_is_left() -> None:
@@ -89,17 +96,16 @@ def test_long_names_are_bounded() -> None:
         histories.observe(SeriesKey(f"{number:05}" * 6553), START, Lag(1, 1))
         for number in range(100)
     )
-    assert taken == (1 << 18) // (5 * 6553)
+    assert taken == int((1 << 20) * SERIES_SHARE) // (SERIES_BYTES + 5 * 6553)
     assert not histories.observe(SeriesKey("x" * (NAME_BYTES_MAX + 1)), START, Lag(1, 1))
     histories.forget(list(histories.by_key))
     assert histories.observe(SeriesKey("ü" * 30_000), START, Lag(1, 1))
 
 
 def rounds(histories: LagHistories, at_ms: int, live: Iterable[SeriesKey], left: int = 0) -> None:
-    live = set(live)
     for key in live:
         histories.observe(key, at_ms, Lag(at_ms % 7, 1))
-    histories.end_round(live, at_ms, left)
+    deque(histories.end_round(at_ms, left), 0)
 
 
 def test_who_is_gone_is_unknown_from_then_on() -> None:
@@ -137,8 +143,8 @@ def test_who_is_gone_makes_room() -> None:
 def test_restored_histories_begin_with_a_gap() -> None:
     histories, again = LagHistories(1 << 20), LagHistories(1 << 20)
     fill(histories, A, 100)
-    again.restore(histories.by_key)
-    again.begin(START + 200_000)
+    deque(again.restore(histories.by_key), 0)
+    deque(again.begin(START + 200_000), 0)
     again.observe(A, START + 900_000, Lag(1, 1))
     times, records, _ = again.by_key[A].columns(START + 150_000)
     assert list(times)[-3:] == [START + 200_000, START + 200_001, START + 900_000]

@@ -53,13 +53,13 @@ def jumping(at: int) -> Lag:
 
 def test_a_lag_that_stays_takes_no_points() -> None:
     history = watched(lambda _: Lag(5, 1000), 3600)
-    assert history.count == 0
+    assert history.points == 0
     assert list(history.columns(0).times) == [START, START + HOUR_MS]
 
 
 def test_a_steady_rise_takes_few_points_and_is_told_exactly() -> None:
     history = watched(rising, 6 * 3600, every=10)
-    assert history.count <= 3 * len(LAG_TIERS)
+    assert history.points <= 3 * len(LAG_TIERS)
     columns = history.columns(0)
     for at in (10, 600, 5000, 20_000):
         found = told(columns, START + at * 1000)
@@ -172,9 +172,9 @@ def test_one_asks_for_the_last_part() -> None:
 
 def test_halving_forgets_the_older_half() -> None:
     history = watched(jumping, 800)
-    before = history.count
+    before = history.points
     forgotten = history.halve()
-    assert forgotten == before - history.count > 0
+    assert forgotten == before - history.points > 0
     assert history.columns(0).times[-1] == START + 800_000
 
 

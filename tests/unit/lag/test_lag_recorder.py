@@ -16,8 +16,9 @@ from pyrklog.lag import lag_recorder as module
 from pyrklog.lag.group_lags import OFFSETS_A_SECOND, ROUND_SECONDS, GroupLags
 from pyrklog.lag.history_file import GROUPS, HistoryFile
 from pyrklog.lag.history_saver import HistorySaver
-from pyrklog.lag.lag_histories import LagHistories, SeriesKey
+from pyrklog.lag.lag_histories import SERIES_BYTES, SERIES_SHARE, LagHistories, SeriesKey
 from pyrklog.lag.lag_recorder import LagRecorder
+from pyrklog.lag.turns import in_turns
 from tests.unit.lag.rig import START, Broker
 
 
@@ -63,7 +64,7 @@ async def test_a_group_of_a_known_rate(coordinator: Coordinator, autojump_clock:
     past = coordinator.past("g")
     assert past[-1][:2] == (60_000, 600)
     assert past[-1][2] == pytest.approx(60_000, abs=300)
-    assert coordinator.histories.by_key[SeriesKey("g")].count <= 6
+    assert coordinator.histories.by_key[SeriesKey("g")].points <= 6
     assert past[0][:2] == (1000, 10)
 
 
@@ -153,7 +154,7 @@ async def test_a_group_that_is_elsewhere_is_kept_with_a_gap(
 async def test_groups_without_room_are_told_once(
     autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    coordinator = Coordinator(bytes_max=40)
+    coordinator = Coordinator(bytes_max=int(2.5 * SERIES_BYTES / SERIES_SHARE))
     await coordinator.begin()
     told: list[str] = []
 
@@ -224,7 +225,8 @@ class Life:
         self.saver = HistorySaver(file, self.coordinator.histories, self.coordinator.broker.clock)
 
     async def begin(self) -> None:
-        self.coordinator.histories.begin(await self.saver.load())
+        until_ms = await self.saver.load()
+        await in_turns(self.coordinator.histories.begin(until_ms))
         await self.coordinator.begin()
         self.coordinator.manager.put("g", {("t", 0): 0})
 

@@ -5,6 +5,7 @@ import pytest
 from pyrklog.lag import sampler
 from pyrklog.lag.histories import PartitionKey
 from pyrklog.lag.sampler import BATCH_MAX
+from pyrklog.lag.turns import in_turns
 from tests.unit.lag.rig import START, TOPIC_ID, Broker
 
 
@@ -106,7 +107,7 @@ async def test_what_was_loaded_goes_on() -> None:
     await broker.sampler.look()
     await broker.second(t=100)
     again = Broker()
-    again.histories.restore(broker.histories.by_key)
+    await in_turns(again.histories.restore(broker.histories.by_key))
     again.sampler.looked_ms = broker.now_ms
     again.now_ms = broker.now_ms + 60_000
     again.lead("t", {0: 100})
