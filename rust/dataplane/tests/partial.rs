@@ -83,13 +83,17 @@ fn produce(pair: &mut Pair, offsets: std::ops::Range<i64>) {
 /// The leader has records, and the replica has begun behind them and got another one.
 fn begun() -> Pair {
     let mut pair = Pair::start();
-    lead(&mut pair, 0, &[2]);
-    produce(&mut pair, 0..BEFORE);
-    follow(&mut pair, 0, true);
-    wait_offsets(pair.plane(2), BEFORE, BEFORE);
-    produce(&mut pair, BEFORE..BEFORE + 1);
-    wait_offsets(pair.plane(2), BEFORE, BEFORE + 1);
+    begin(&mut pair);
     pair
+}
+
+fn begin(pair: &mut Pair) {
+    lead(pair, 0, &[2]);
+    produce(pair, 0..BEFORE);
+    follow(pair, 0, true);
+    wait_offsets(pair.plane(2), BEFORE, BEFORE);
+    produce(pair, BEFORE..BEFORE + 1);
+    wait_offsets(pair.plane(2), BEFORE, BEFORE + 1);
 }
 
 fn partial_file(pair: &Pair) -> PathBuf {
@@ -212,6 +216,54 @@ fn a_replica_that_nobody_lists_discards_its_log_and_copies() {
     pair.plane(1).wait_for("the replica", is_caught_up);
 }
 
+/// A kill at any step: what it lacked is copied after the next start.
+#[test]
+fn a_replica_that_is_killed_while_it_discards_its_log_copies_all() {
+    for steps in 0.. {
+        let disk = DyingDisk::new();
+        let mut pair = Pair::start_on(topic_config(), |_| {}, Arc::new(disk.clone()));
+        begin(&mut pair);
+        lead(&mut pair, 1, &[]);
+        disk.die_after(steps);
+        pair.plane(2).become_followers(vec![follower(1, false)]);
+        eventually("it copies, or the disk dies", || {
+            (disk.is_dead() || offsets(pair.plane(2)) == (0, BEFORE + 1)).then_some(())
+        });
+        let died = disk.is_dead();
+        disk.die_after(0);
+        let mut pair = killed(pair);
+        assert_eq!(
+            pair.plane(2).become_followers(vec![follower(1, false)]),
+            [0]
+        );
+        wait_offsets(pair.plane(2), 0, BEFORE + 1);
+        if !died {
+            assert!(steps > 10, "it has many steps");
+            break;
+        }
+    }
+}
+
+/// Broker 2 was killed, and starts again.
+fn killed(pair: Pair) -> Pair {
+    let config = cluster_config(pair.dir.path(), 2);
+    let brokers = [(1, pair.planes[0].port)];
+    let Pair {
+        dir,
+        planes: [leader, killed],
+        config: options,
+    } = pair;
+    drop(killed);
+    let mut again = TestPlane::start_with(config, Arc::new(RealDisk));
+    again.know(&[brokers[0], (2, again.port)]);
+    again.describe_topic("t", 1, &options);
+    Pair {
+        dir,
+        planes: [leader, again],
+        config: options,
+    }
+}
+
 #[test]
 fn a_replica_that_is_listed_still_goes_on_in_the_next_epoch() {
     let mut pair = begun();
@@ -265,25 +317,9 @@ fn an_empty_log_is_whole_at_once() {
 
 #[test]
 fn a_killed_replica_goes_on_where_it_was() {
-    let pair = begun();
-    let config = cluster_config(pair.dir.path(), 2);
-    let brokers = [(1, pair.planes[0].port)];
-    let Pair {
-        dir,
-        planes: [leader, killed],
-        config: options,
-    } = pair;
-    drop(killed);
-    let mut again = TestPlane::start_with(config, Arc::new(RealDisk));
-    again.know(&[brokers[0], (2, again.port)]);
-    again.describe_topic("t", 1, &options);
-    assert_eq!(again.become_followers(vec![follower(0, true)]), [0]);
-    wait_offsets(&mut again, BEFORE, BEFORE + 1);
-    let mut pair = Pair {
-        dir,
-        planes: [leader, again],
-        config: options,
-    };
+    let mut pair = killed(begun());
+    follow(&mut pair, 0, true);
+    wait_offsets(pair.plane(2), BEFORE, BEFORE + 1);
     produce(&mut pair, 6..7);
     wait_offsets(pair.plane(2), BEFORE, BEFORE + 2);
     assert!(partial_file(&pair).exists());

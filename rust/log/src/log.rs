@@ -70,6 +70,8 @@ pub struct Log {
     pub(crate) aborted: BTreeMap<i64, SegmentAborted>,
     pub(crate) sync: SyncState,
     pub(crate) truncating: bool,
+    /// Where a log that is being discarded begins anew.
+    pub(crate) restart: Option<i64>,
     /// A copy of it moves to another log directory.
     pub(crate) leave: Leave,
     /// A cleaned segment takes the place of others.
@@ -102,6 +104,14 @@ impl Log {
     /// Offset of the first record that may be read.
     pub fn log_start_offset(&self) -> i64 {
         self.log_start
+    }
+
+    /// What the checkpoint of log starts is to say. A log that is being discarded to begin at a
+    /// lower offset has that row before its files go: a higher one would be taken for the start of
+    /// the empty log that a kill leaves, and what lies between would be missing for ever.
+    pub fn log_start_row(&self) -> i64 {
+        self.restart
+            .map_or(self.log_start, |offset| offset.min(self.log_start))
     }
 
     /// Offset of the next record.

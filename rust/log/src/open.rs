@@ -205,6 +205,7 @@ impl Log {
                 ..SyncState::default()
             },
             truncating: false,
+            restart: None,
             leave: Leave::default(),
             is_swapping: false,
             swapped_end: -1,

@@ -83,7 +83,8 @@ impl Log {
     }
 
     /// Begins to discard everything, so that the empty log continues at `offset`: for a follower
-    /// whose log ends below its leader's first offset. See [`Log::begin_truncation`].
+    /// whose log ends below its leader's first offset, or that has to begin lower. Write
+    /// [`Log::log_start_row`] before the job is executed. See [`Log::begin_truncation`].
     ///
     /// # Errors
     /// [`TruncateError`].
@@ -141,6 +142,7 @@ impl Log {
         if self.has_unwritten() || self.sync.in_flight || self.is_retiring() {
             return Err(TruncateError::Busy);
         }
+        self.restart = restarts.then_some(offset);
         Ok(TruncateJob {
             env: self.env.clone(),
             folder: self.folder.clone(),
@@ -164,6 +166,7 @@ impl Log {
     /// Installs what is left and lets appends through; after an error the log is poisoned.
     pub fn complete_truncation(&mut self, job: TruncateJob, result: Result<(), OpenError>) {
         self.truncating = false;
+        self.restart = None;
         if let (Some(cache), Some((_, slot))) = (&mut self.cache, &job.slot) {
             cache.set_slot(*slot);
         }

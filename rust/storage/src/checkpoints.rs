@@ -24,7 +24,7 @@ impl CutLog {
     pub fn of(log: &Log) -> CutLog {
         CutLog {
             recovery_point: log.recovery_point(),
-            log_start_offset: log.log_start_offset(),
+            log_start_offset: log.log_start_row(),
             high_watermark: log.high_watermark(),
             log_end_offset: log.log_end_offset(),
         }
@@ -48,12 +48,20 @@ impl LogDirState {
         write(Checkpoint::RecoveryPoint, cut.recovery_point)
     }
 
+    /// Writes the row of a log that is about to be discarded, to begin lower
+    /// ([`Log::log_start_row`]).
+    pub fn write_log_start(&self, topic: &str, index: i32, offset: i64) -> io::Result<()> {
+        let _nothing_gathered_before = self.checkpoints.lock();
+        let rows = [(topic, index, offset)];
+        self.files.write_checkpoint(Checkpoint::LogStart, &rows)
+    }
+
     /// Writes a checkpoint's rows of the directory's open logs. The file keeps the rows of other
     /// logs, and of those with impossible offsets.
     pub fn write_checkpoint(&self, checkpoint: Checkpoint, registry: &Registry) -> io::Result<()> {
         let offset = match checkpoint {
             Checkpoint::RecoveryPoint => Log::recovery_point,
-            Checkpoint::LogStart => Log::log_start_offset,
+            Checkpoint::LogStart => Log::log_start_row,
             Checkpoint::HighWatermark => Log::high_watermark,
         };
         let _no_deletion_between = self.checkpoints.lock();

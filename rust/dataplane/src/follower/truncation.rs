@@ -101,7 +101,10 @@ fn carry_out(logs: &Arc<LogManager>, partition: &Arc<Partition>, ask: &Ask, cut:
     let Some((mut job, plan, end)) = begin(logs, partition, ask, &cut) else {
         return;
     };
-    let result = execute(logs, partition, &mut job);
+    let result = match lower_start(logs, partition) {
+        true => execute(logs, partition, &mut job),
+        false => Err(OpenError::Io(io::Error::other("its start is not written"))),
+    };
     let failure = result.as_ref().err().map(ToString::to_string);
     let mut state = partition.lock();
     if let Some(log) = &mut state.log {
@@ -128,6 +131,24 @@ fn carry_out(logs: &Arc<LogManager>, partition: &Arc<Partition>, ask: &Ask, cut:
         }
         _ => {}
     }
+}
+
+/// Writes the start of a log that is about to begin lower: without its files, a kill would leave an
+/// empty log at the higher start, and what lies between would be missing for ever. False where the
+/// directory has failed.
+fn lower_start(logs: &Arc<LogManager>, partition: &Partition) -> bool {
+    let lower = {
+        let state = partition.lock();
+        let Some(log) = &state.log else { return true };
+        let row = log.log_start_row();
+        (row < log.log_start_offset()).then_some(row)
+    };
+    let (topic, index) = (&*partition.topic.name, partition.index);
+    lower.is_none_or(|offset| {
+        until_written(logs, partition, || {
+            partition.dir().write_log_start(topic, index, offset)
+        })
+    })
 }
 
 /// The leader of this epoch has given the log its start.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use pyrklog_dataplane::seam::{FollowerSpec, LeaderSpec, PlaneConfig, TicketOutcome, TopicConfig};
 use pyrklog_log::RealDisk;
+use pyrklog_log::disk::Disk;
 use pyrklog_wire::ErrorCode;
 
 use super::{TestPlane, batch, cache, cluster, config, eventually, topic_config};
@@ -33,11 +34,23 @@ impl Pair {
     }
 
     pub fn start_with(options: TopicConfig, change: impl Fn(&mut PlaneConfig)) -> Pair {
+        Pair::start_on(options, change, Arc::new(RealDisk))
+    }
+
+    /// `disk`: of broker 2.
+    pub fn start_on(
+        options: TopicConfig,
+        change: impl Fn(&mut PlaneConfig),
+        disk: Arc<dyn Disk>,
+    ) -> Pair {
         let dir = tempfile::tempdir().unwrap();
-        let planes = [1, 2].map(|node_id| {
+        let disks: [Arc<dyn Disk>; 2] = [Arc::new(RealDisk), disk];
+        let mut node_id = 0;
+        let planes = disks.map(|disk| {
+            node_id += 1;
             let mut config = cluster_config(dir.path(), node_id);
             change(&mut config);
-            TestPlane::start_with(config, Arc::new(RealDisk))
+            TestPlane::start_with(config, disk)
         });
         let mut pair = Pair {
             dir,
