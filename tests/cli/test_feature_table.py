@@ -53,14 +53,14 @@ OF_NO_CLUSTER = ("bench", "deploy", "completion", "consume", "serve")
 READS = (
     *("list", "describe", "skew", "history", "export", "explain", "diff", "health", "brokers"),
     *("clients", "restart-safe", "plan", "status", "producers", "dump", "verify", "merge-state"),
-    *("logs", "show", "convert"),
+    *("logs", "show", "convert", "lag"),
 )
 OTHER_FORMS = {
     "serve": "a broker's log: JSON, a line each, where that is no terminal",
     "mirror run": "the same",
     "dev logs": "--json",
     "consume": "-f jsonl",
-    "cluster reassign plan": "Kafka's JSON",
+    "cluster reassign auto": "a line for each look, until Ctrl-C",
     "config convert": "the file itself",
     "completion": "a script for a shell",
 }
