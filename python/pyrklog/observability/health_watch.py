@@ -44,7 +44,8 @@ ReadVolume = Callable[[str], Awaitable[Volume]]
 
 def read_volume(path: str) -> Volume:
     usage = shutil.disk_usage(path)
-    return usage.total, usage.free, os.stat(path).st_dev
+    # As df: what is kept for root is neither used nor usable.
+    return usage.used + usage.free, usage.free, os.stat(path).st_dev
 
 
 def read_open_files() -> OpenFiles | None:

@@ -126,7 +126,8 @@ def warn_of_full_disks(log_dirs: Sequence[Path]) -> None:
             usage = shutil.disk_usage(path)
         except OSError:
             continue  # the plane says more about it
-        used_percent = (usage.total - usage.free) * 100 // max(1, usage.total)
+        # As df: what is kept for root is neither used nor usable.
+        used_percent = usage.used * 100 // max(1, usage.used + usage.free)
         if used_percent >= DISK_USED_WARN_PERCENT:
             log.warning(
                 "disk_nearly_full",

@@ -48,7 +48,7 @@ pub struct DirEntry {
 /// Sizes of a volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Space {
-    /// Bytes of the volume.
+    /// Bytes of the volume but those kept for root, as `df` counts: what is used and usable.
     pub total_bytes: u64,
     /// Bytes that an unprivileged process can still use.
     pub usable_bytes: u64,

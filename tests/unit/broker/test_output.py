@@ -182,7 +182,7 @@ def test_a_disk_that_is_nearly_full(
     free_bytes: int,
     events: list[str],
 ) -> None:
-    usage = SimpleNamespace(total=1000, free=free_bytes)
+    usage = SimpleNamespace(total=5000, used=1000 - free_bytes, free=free_bytes)
     monkeypatch.setattr("pyrklog.start.folders.shutil.disk_usage", lambda _: usage)
     warn_of_full_disks([tmp_path])
     assert [event for _, _, _, event, _ in sink.waiting] == events

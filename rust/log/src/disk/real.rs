@@ -114,8 +114,10 @@ impl Disk for RealDisk {
 
     fn space(&self, path: &Path) -> io::Result<Space> {
         let volume = rustix::fs::statvfs(path)?;
+        let used = volume.f_blocks.saturating_sub(volume.f_bfree);
+        let total = used.saturating_add(volume.f_bavail);
         Ok(Space {
-            total_bytes: volume.f_blocks.saturating_mul(volume.f_frsize),
+            total_bytes: total.saturating_mul(volume.f_frsize),
             usable_bytes: volume.f_bavail.saturating_mul(volume.f_frsize),
         })
     }
