@@ -144,7 +144,12 @@ def wait_for_isr(dev: Dev, topic: str, wanted: set[int]) -> None:
         [found] = json.loads(done.stdout)["items"]
         return all(set(one["isr"]) == wanted for one in found["partitions"])
 
-    wait_until(is_so, lambda: f"{partitions_of(dev, topic)}, not {wanted}; {dev.nodes()}")
+    # A session ends only some 20 s after its broker.
+    wait_until(
+        is_so,
+        lambda: f"{partitions_of(dev, topic)}, not {wanted}; {dev.nodes()}",
+        2 * PATIENCE_S,
+    )
 
 
 # --- the cluster itself --------------------------------------------------------------------------
