@@ -29,10 +29,7 @@ from tests.support.kafka_tools import KafkaTools
 from tests.support.kcat import needs_kcat
 from tests.support.waiting import PATIENCE_S, wait_until
 
-pytestmark = [
-    pytest.mark.jvm,
-    needs_kcat,
-]
+pytestmark = [pytest.mark.jvm, needs_kcat]
 ALL = {1, 2, 3}
 RECORDS = 200
 THROTTLE = "20kB/s"
@@ -145,11 +142,8 @@ def wait_for_isr(dev: Dev, topic: str, wanted: set[int]) -> None:
         return all(set(one["isr"]) == wanted for one in found["partitions"])
 
     # A session ends only some 20 s after its broker.
-    wait_until(
-        is_so,
-        lambda: f"{partitions_of(dev, topic)}, not {wanted}; {dev.nodes()}",
-        2 * PATIENCE_S,
-    )
+    what = f"its replicas in sync are not {wanted}"
+    wait_until(is_so, lambda: f"{what}: {partitions_of(dev, topic)}", 2 * PATIENCE_S)
 
 
 # --- the cluster itself --------------------------------------------------------------------------
