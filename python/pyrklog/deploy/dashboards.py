@@ -346,7 +346,7 @@ _COMMITTED = _of_job(
 )
 _LAG = (
     f"{_ENDS} - on (topic, partition) group_right () "
-    f"max by (consumergroup, topic, partition) ({_COMMITTED})"
+    f"max by (consumergroup, topic, partition) ({_COMMITTED} >= 0)"
 )
 DETAIL = Dashboard(
     "pyrklog-detail",
