@@ -35,14 +35,14 @@ fn abort_many(test: &mut TestPlane) {
     assert_eq!(client.produce("t", 0, &large).0, NONE);
 }
 
-fn question(aborted_known: usize) -> Vec<u8> {
+fn question(aborted_known: usize, leader_epoch: i32) -> Vec<u8> {
     let mut body = Vec::new();
     ReplicaSegmentsRequest {
         replica_id: 2,
         topic: "t",
         topic_id: topic_id("t"),
         partition: 0,
-        current_leader_epoch: 0,
+        current_leader_epoch: leader_epoch,
         end_offset: 2 * ABORTED as i64,
         aborted_known: aborted_known as i32,
     }
@@ -55,10 +55,11 @@ fn decoded(body: &[u8]) -> ReplicaSegmentsResponse {
 }
 
 /// Markers of a page; waits until a reader has read it.
-fn page(test: &TestPlane, known: usize) -> Vec<i64> {
+fn page(test: &TestPlane, known: usize, leader_epoch: i32) -> Vec<i64> {
     let mut client = test.client();
+    let asked = question(known, leader_epoch);
     eventually("a page", || {
-        let answer = decoded(&client.call(key::REPLICA_SEGMENTS, 0, &question(known)));
+        let answer = decoded(&client.call(key::REPLICA_SEGMENTS, 0, &asked));
         match answer.error_code {
             NONE => Some(answer.aborted.iter().map(|txn| txn.last_offset).collect()),
             ErrorCode::OFFSET_NOT_AVAILABLE => None,
@@ -78,13 +79,13 @@ fn aborted_transactions_come_page_by_page() {
     };
     assert_eq!(pair.plane(1).become_leaders(vec![spec]), [0]);
     abort_many(pair.plane(1));
-    let mut markers = page(pair.plane(1), 0);
+    let mut markers = page(pair.plane(1), 0, 0);
     assert_eq!(markers.len(), ABORTED_PAGE);
-    markers.extend(page(pair.plane(1), ABORTED_PAGE));
+    markers.extend(page(pair.plane(1), ABORTED_PAGE, 0));
     let all: Vec<i64> = (0..ABORTED as i64).map(|txn| 2 * txn + 1).collect();
     assert_eq!(markers, all);
     for known in [ABORTED, ABORTED + 1, i32::MAX as usize] {
-        assert_eq!(page(pair.plane(1), known), []);
+        assert!(page(pair.plane(1), known, 0).is_empty(), "{known}");
     }
     // A replica that misses one refuses the segment.
     let follower = FollowerSpec {
@@ -118,15 +119,19 @@ fn questions_of_a_partition_wait_for_one_read_of_a_slow_disk() {
     let leader = |leader_epoch| TestPlane::leader_spec("t", 0, leader_epoch);
     assert_eq!(test.become_leaders(vec![leader(0)]), [0]);
     abort_many(&mut test);
-    disk.stall(".txnindex");
     let mut client = test.client();
-    // Once the closed segment's are in its file alone.
+    disk.set_cold(Some(".txnindex"));
+    eventually("a closed segment's in its file alone", || {
+        let answer = decoded(&client.call(key::REPLICA_SEGMENTS, 0, &question(0, 0)));
+        (answer.error_code == ErrorCode::OFFSET_NOT_AVAILABLE).then_some(())
+    });
+    disk.stall(".txnindex");
     eventually("a read that waits", || {
-        let answer = decoded(&client.call(key::REPLICA_SEGMENTS, 0, &question(0)));
-        (answer.error_code == ErrorCode::OFFSET_NOT_AVAILABLE && disk.waiting() > 0).then_some(())
+        client.call(key::REPLICA_SEGMENTS, 0, &question(0, 0));
+        (disk.waiting() == 1).then_some(())
     });
     for known in 0..50 {
-        client.send(key::REPLICA_SEGMENTS, 0, &question(known));
+        client.send(key::REPLICA_SEGMENTS, 0, &question(known, 0));
     }
     for _ in 0..50 {
         let (_, body) = client.receive(key::REPLICA_SEGMENTS, 0);
@@ -138,7 +143,8 @@ fn questions_of_a_partition_wait_for_one_read_of_a_slow_disk() {
     assert_eq!(depth, [0, 1]);
     assert_eq!(test.statistic("command_queue_depth"), 0);
     // The controller's commands do not wait.
-    assert_eq!(test.become_leaders(vec![leader(0)]), [0]);
+    assert_eq!(test.become_leaders(vec![leader(1)]), [0]);
+    disk.set_cold(None);
     disk.resume();
-    assert_eq!(page(&test, 0).len(), ABORTED_PAGE);
+    assert_eq!(page(&test, 0, 1).len(), ABORTED_PAGE);
 }

@@ -8,8 +8,8 @@ use crate::segment::Segment;
 use crate::transaction_index::{AbortedTxn, SegmentAborted, entries};
 use crate::wait::Wait;
 
-/// Aborted transactions that are told of at once: with them an answer, and what it is made from, stay
-/// within what each connection has free.
+/// Aborted transactions that are told of at once: with them an answer, and what it is made from,
+/// stay within what each connection has free.
 pub const ABORTED_PAGE: usize = 256;
 
 /// The segment that holds the records right below an offset.

@@ -1,6 +1,7 @@
 //! ReplicaSegments: which older records of this log another replica can have for its back-fill
-//! (`expansion.md`, section 6). From memory: a reader reads what is in files only, that is, a page of a
-//! large transaction index and the times of a segment from before a restart. The replica asks again.
+//! (`expansion.md`, section 6). From memory: a reader reads what is in files only, that is, a page
+//! of a large transaction index and the times of a segment from before a restart. The replica asks
+//! again.
 //!
 //! Any client may ask. So an answer has a page of aborted transactions at most, and there is one
 //! read of a partition at a time.
@@ -99,8 +100,8 @@ fn load(source: &FillSource, wait: Wait) -> io::Result<(Vec<AbortedTxn>, i64)> {
     Ok((source.load_aborted(wait)?, source.load_newest_ms(wait)?))
 }
 
-/// Has it read, so that it is open and in memory when it is asked for again; not while a read of the
-/// partition is under way, or its directory's readers are stuck.
+/// Has it read, so that it is open and in memory when it is asked for again; not while a read of
+/// the partition is under way, or its directory's readers are stuck.
 fn read_later(cx: &Context, partition: &Arc<Partition>, source: FillSource) {
     let readers = &cx.services.readers;
     let queue = readers.for_kind(partition.dir().index, Kind::LookUp);

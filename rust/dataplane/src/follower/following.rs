@@ -154,6 +154,7 @@ impl Following {
             } else if is_exceeded
                 && !state.is_taken_for_in_sync()
                 && !log.is_partial()
+                && Question::of(standing).is_none()
                 && followed.partition.is_throttled_following(node_id)
             {
                 due(quota.look_ms(now_ms));

@@ -31,8 +31,8 @@ pub struct Facts {
 }
 
 impl Facts {
-    /// The current log was made to begin lower, as one that had begun at its leader's end: the copy,
-    /// which a kill may have left, lacks what lies between.
+    /// The current log was made to begin lower, as one that had begun at its leader's end: the
+    /// copy, which a kill may have left, lacks what lies between.
     pub fn lacks_begin(&self) -> bool {
         self.copy.start > self.current.start
     }
