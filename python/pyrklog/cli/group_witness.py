@@ -39,7 +39,9 @@ Witness = Mapping[int, Coordinator]
 def witness(admin: ReassignmentAdmin) -> Witness:
     """Asks the leaders themselves: one that has not heard of its leadership tells no group."""
     leaders = {
-        index: leader for (topic, index), leader in admin.leaders().items() if topic == OFFSETS_TOPIC
+        index: leader
+        for (topic, index), leader in admin.leaders().items()
+        if topic == OFFSETS_TOPIC
     }
     asked: dict[int, list[ListOffsetsPartition]] = {}
     for index, leader in sorted(leaders.items()):

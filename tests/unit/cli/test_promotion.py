@@ -88,7 +88,8 @@ class Coordinators(FakeAdmin):
         return {KEY: 1, (OFFSETS_TOPIC, 0): 1, (OFFSETS_TOPIC, 1): self.looks[0][0]}
 
     def ask_each(self, api: Any, version: int, requests: Mapping[int, Any]) -> dict[int, Any]:
-        assert api is LIST_OFFSETS and version >= 4
+        assert api is LIST_OFFSETS
+        assert version >= 4
         leader, told = self.looks.pop(0)
         found = {}
         for broker in requests.keys() & set(self.brokers):

@@ -20,9 +20,9 @@ from pyrklog.cli import (
     reassign_signs,
     throttles,
 )
-from pyrklog.cli.options import OutputFormat, Settings
 from pyrklog.cli.expansion import BACK_FILL, Backlog
 from pyrklog.cli.fill_throttle import end_fills, end_rate
+from pyrklog.cli.options import OutputFormat, Settings
 from pyrklog.cli.reassign_rate import HOLD_STEPS, Rate
 from pyrklog.cli.reassign_run import Run
 from pyrklog.cli.throttles import FILL_RATE
@@ -132,9 +132,8 @@ def test_rate_stays_while_its_broker_back_fills_for_another_plan(
     lacks: Backlog,
     stays: bool,
 ) -> None:
-    monkeypatch.setattr(
-        fill_throttle, "backlogs", lambda _, moving: dict.fromkeys(moving, [lacks])
-    )
+    known = {B: [lacks]}
+    monkeypatch.setattr(fill_throttle, "backlogs", lambda _, moving: known if moving else {})
     admin.targets = {B: target}
     admin.throttles.options["broker", "3"] = {FILL_RATE: "1000000"}
     end_fills(admin, admin.throttles, filling_plan("1MB"))
