@@ -99,6 +99,9 @@ fn aborted_transactions_come_page_by_page() {
         is_partial: true,
     };
     assert_eq!(pair.plane(2).become_followers(vec![follower]), [0]);
+    let partial = pair.dir.path().join("logs2/t-0/partial");
+    eventually("its start", || partial.exists().then_some(()));
+    pair.produce(1, b"new");
     pair.plane(1).wait_for("the replica", |event| {
         matches!(event, Event::FollowerCaughtUp(_))
     });
