@@ -67,11 +67,13 @@ def preferred_election(candidates: Candidates) -> Leadership | None:
 
 
 def reassignment_election(candidates: Candidates) -> Leadership | None:
-    """The first of the new replicas that lives and is in sync."""
+    """The first of the new replicas that lives and is in sync; those that leave are not in sync any
+    more."""
     current = candidates.current
+    isr = [broker for broker in current.isr if broker in candidates.targets]
     for broker in candidates.targets:
-        if broker in candidates.live and broker in current.isr and not current.unclean:
-            return candidates.elected(broker, current.isr, current.recovery_state)
+        if broker in candidates.live and broker in isr and not current.unclean:
+            return candidates.elected(broker, isr, current.recovery_state)
     return None
 
 

@@ -31,6 +31,7 @@ from pyrklog.controller.partitions import PartitionChanges, Procedures
 from pyrklog.controller.replicas import Replica, ReplicaChanges
 from pyrklog.controller.state import ControllerState, Partition, PartitionState, ReplicaState
 from pyrklog.errors import ErrorCode
+from pyrklog.metastore.znodes import Leadership
 
 Targets = Sequence[int] | None
 """The wanted replicas; None cancels."""
@@ -182,7 +183,9 @@ class Reassignments(Procedures):
             partition.reassign(assignment)
             yield self._line("reassignment_started", partition, before[partition])
         yield from self._partitions.partial.settle(concerned)
-        yield from self.resume(list(moves))
+        reordered = {p for p, a in moves.items() if _is_reordered(before[p], a)}
+        yield from self._invite([p for p in moves if not self._has_arrived(p)])
+        yield from self.complete(list(moves), reordered)
 
     def _drop_unneeded(self, moves: _Moves, results: dict[TopicPartition, Refusal]) -> Steps:
         """Drops replicas added in vain; takes partitions where that fails out of ``moves``.
@@ -219,8 +222,11 @@ class Reassignments(Procedures):
         # A partition without a leader has all live replicas in sync from its first leader on.
         yield from self.complete(partitions)
 
-    def complete(self, partitions: Sequence[Partition]) -> Steps:
-        """Steps 4 to 7 for partitions with all targets in sync.
+    def complete(
+        self, partitions: Sequence[Partition], reordered: Collection[Partition] = ()
+    ) -> Steps:
+        """Steps 4 to 7 for partitions with all targets in sync. The replicas of ``reordered`` know
+        all that concerns them: an order concerns elections alone.
 
         Where only the order changes, it waits for nothing, not even a leader: no event would resume
         it, and the legacy znode would stay.
@@ -240,7 +246,7 @@ class Reassignments(Procedures):
             )
             # A replica that leaves must not rejoin the ISR.
             partition.reassign(PartitionAssignment(before[partition].targets))
-        yield from self._lead_by_targets(arrived)
+        yield from self._lead_by_targets(arrived, reordered)
         led = [p for p in arrived if self._is_led_by_target(p)]
         yield from self._drop({p: before[p].removing for p in led if before[p].removing})
         done = [
@@ -291,13 +297,29 @@ class Reassignments(Procedures):
             lambda p: p.leadership and same_leader(p.leadership, self._state.epoch),
         )
 
-    def _lead_by_targets(self, partitions: Sequence[Partition]) -> Steps:
-        """Step 4: replaces a leader that leaves; a leader that stays learns of its new replicas."""
+    def _lead_by_targets(
+        self, partitions: Sequence[Partition], reordered: Collection[Partition]
+    ) -> Steps:
+        """Step 4: replaces a leader that leaves; a leader that stays learns of its new replicas.
+
+        Replicas that leave do not follow the new epoch, so they leave the ISR with it. Kafka takes
+        them out in a further write, and producers wait for that.
+        """
         astray = [p for p in partitions if not self._is_led_by_target(p)]
-        staying = [p for p in partitions if p not in astray]
+        left = set(astray).union(reordered)
         yield from self._partitions.to_online(astray, reassignment_election)
-        yield from self._bump(staying)
+        yield from self._partitions.write_changed(
+            [p for p in partitions if p not in left], self._among_targets
+        )
         yield from self._batch.flush()
+
+    def _among_targets(self, partition: Partition) -> Leadership | None:
+        """A new epoch of the same leader, with the targets alone in sync."""
+        current = partition.leadership
+        if current is None:
+            return None
+        isr = tuple(broker for broker in current.isr if broker in partition.replicas)
+        return same_leader(current._replace(isr=isr or current.isr), self._state.epoch)
 
     def _is_led_by_target(self, partition: Partition) -> bool:
         return partition.leader in self._state.live_replicas(partition)
@@ -377,3 +399,9 @@ class Reassignments(Procedures):
         return self._state.change(
             "reassignment_failed", topic=topic, partition=partition, reason=why
         )
+
+
+def _is_reordered(before: PartitionAssignment, after: PartitionAssignment) -> bool:
+    """Whether only the order of replicas changes."""
+    is_moving = before.is_moving or after.is_moving
+    return not is_moving and set(before.replicas) == set(after.replicas)

@@ -85,19 +85,41 @@ fn carry_out(replicas: &Arc<ReplicaManager>, orders: Vec<Order>) -> TicketId {
         gathering.complete(&replicas.events);
         return ticket;
     }
-    let commands = due.into_iter().map(|(index, partition)| {
-        let gathering = Arc::clone(&gathering);
-        Command::about(partition, replicas, move |replicas, partition| {
-            let code = load(replicas, partition, Answer::Due);
-            if is_injected(Fault::TruncateToHighWatermark) {
-                to_high_watermark(&replicas.logs, partition);
+    let (mut open, mut closed) = (Vec::new(), Vec::new());
+    for (index, partition) in due {
+        let is_open = !is_to_be_opened(&partition);
+        let done = {
+            let gathering = Arc::clone(&gathering);
+            move |replicas: &Arc<ReplicaManager>, partition: &Arc<Partition>| {
+                let code = load(replicas, partition, Answer::Due);
+                if is_injected(Fault::TruncateToHighWatermark) {
+                    to_high_watermark(&replicas.logs, partition);
+                }
+                Arc::clone(&replicas.fetchers).follow(partition);
+                gathering.done(&replicas.events, index, code.0);
             }
-            Arc::clone(&replicas.fetchers).follow(partition);
-            gathering.done(&replicas.events, index, code.0);
-        })
-    });
-    replicas.loader.submit(commands);
+        };
+        let key = (Arc::clone(&partition.topic.name), partition.index);
+        let waits_for_disk = is_injected(Fault::TruncateToHighWatermark);
+        let now = done.clone();
+        let is_done = is_open
+            && !waits_for_disk
+            && replicas.loader.run_now(&key, || now(replicas, &partition));
+        if !is_done {
+            let queue = if is_open { &mut open } else { &mut closed };
+            queue.push(Command::about(partition, replicas, done));
+        }
+    }
+    replicas.loader.submit_first(open);
+    replicas.loader.submit(closed);
     ticket
+}
+
+/// Whether its role begins with an opened log. Otherwise the decision waits for no disk: producers
+/// may wait for it.
+fn is_to_be_opened(partition: &Partition) -> bool {
+    let state = partition.lock();
+    state.role == Role::Loading && state.log.is_none()
 }
 
 /// Partitions and topics that are new in one call.

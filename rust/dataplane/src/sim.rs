@@ -263,7 +263,7 @@ impl SimPlane {
         let replicas = &self.replicas;
         let following = self.followings.entry(id).or_insert_with(|| {
             let fetchers = Arc::clone(&replicas.fetchers) as Arc<dyn Fetchers>;
-            Following::new(Arc::clone(&replicas.services), fetchers, id.0)
+            Following::new(Arc::clone(&replicas.services), fetchers, id)
         });
         following.add(queue.take());
         let wanted = following.wanted();

@@ -9,6 +9,7 @@ mod back_fill;
 mod bad_input;
 mod broken_invariant;
 mod broker_replies;
+mod catching_up;
 mod committed_reads;
 mod compaction;
 mod connection_quotas;

@@ -53,7 +53,7 @@ fn follow(plane: &mut TestPlane) {
         leader: leader_of(partition),
         leader_epoch: 0,
         replicas: vec![leader_of(partition), FOLLOWER],
-        isr: vec![leader_of(partition)],
+        isr: vec![leader_of(partition), FOLLOWER],
         is_new: false,
         is_partial: false,
     };

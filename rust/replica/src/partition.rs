@@ -171,6 +171,8 @@ pub struct PartitionState {
     /// Broker that this one follows, -1 while there is no leader; `None` if this broker leads or is
     /// about to.
     pub leader_to_follow: Option<i32>,
+    /// Number of the leader's fetcher that is to follow: others let go of it.
+    pub fetcher: usize,
     /// The leader's high watermark as last reported, while this broker follows.
     pub leader_high_watermark: i64,
     /// The leader's log start offset as last reported; this log's follows it.
@@ -236,6 +238,7 @@ impl<D: Directory> Partition<D> {
             replicas: Vec::new(),
             isr: Vec::new(),
             leader_to_follow: None,
+            fetcher: usize::MAX,
             leader_high_watermark: -1,
             leader_log_start: -1,
             log: None,

@@ -232,6 +232,17 @@ impl LogDirState {
         self.has_failed() || self.is_read_only()
     }
 
+    /// Whether replicas that catch up must wait for the writer, so that they leave producers and
+    /// replicas in sync their share of the room.
+    pub fn has_half_too_much_unwritten(&self) -> bool {
+        let is_over = |bytes: &AtomicUsize, max_bytes: usize| {
+            bytes.load(Ordering::SeqCst) > max_bytes / 2
+        };
+        (is_over(&self.unwritten_bytes, self.unwritten_max_bytes)
+            || is_over(&self.heap_bytes, self.heap_max_bytes))
+            && !self.refuses()
+    }
+
     /// Whether the control plane's appends must be refused. They may use twice the clients' limit.
     pub fn has_twice_too_much_unwritten(&self) -> bool {
         let is_over = |bytes: &AtomicUsize, max_bytes: usize| {

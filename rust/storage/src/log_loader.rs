@@ -3,6 +3,11 @@
 //! Each directory has up to `num.recovery.threads.per.data.dir` threads, so a hanging one does not
 //! delay the others. Commands for one partition run in order; others run concurrently. A command
 //! that waits for space lends its place, so that deleting a topic can free some.
+//!
+//! A broker that gets many replicas opens them one after another, each with some waits for its disk.
+//! What producers wait for is not to wait behind them: what needs no disk runs at once
+//! ([`LogLoader::run_now`]), and what serves a log that is open goes first
+//! ([`LogLoader::submit_first`]).
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -11,7 +16,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::JoinHandle;
 
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 
 use crate::log_dir_state::Partition;
 use pyrklog_base::ids::TicketId;
@@ -71,6 +76,8 @@ impl std::fmt::Debug for Command {
 
 #[derive(Debug)]
 struct OfDir {
+    /// Taken before those that wait.
+    first: VecDeque<(u64, Command)>,
     waiting: VecDeque<(u64, Command)>,
     /// Excludes commands that have lent their places.
     running: usize,
@@ -131,8 +138,35 @@ impl LogLoader {
     pub fn submit(self: &Arc<Self>, commands: impl IntoIterator<Item = Command>) {
         let mut inner = self.inner.lock();
         for command in commands {
-            inner.add(command);
+            inner.add(command, false);
         }
+        self.start_threads(inner);
+    }
+
+    /// The same, before all commands of other partitions that wait.
+    pub fn submit_first(self: &Arc<Self>, commands: impl IntoIterator<Item = Command>) {
+        let mut inner = self.inner.lock();
+        for command in commands {
+            inner.add(command, true);
+        }
+        self.start_threads(inner);
+    }
+
+    /// Runs on the caller's thread what waits for no disk. False, and nothing was run, while
+    /// commands of the same key wait or run: then it has to wait for its turn.
+    pub fn run_now(self: &Arc<Self>, key: &Key, run: impl FnOnce()) -> bool {
+        if !self.inner.lock().begin_now(key) {
+            return false;
+        }
+        run();
+        let mut inner = self.inner.lock();
+        inner.end(key);
+        // Some of the key may have come meanwhile, and found no thread.
+        self.start_threads(inner);
+        true
+    }
+
+    fn start_threads(self: &Arc<Self>, mut inner: MutexGuard<'_, Inner>) {
         #[cfg(feature = "sim")]
         if self.is_simulated.load(Ordering::Relaxed) {
             return;
@@ -203,6 +237,7 @@ impl LogLoader {
         let mut inner = self.inner.lock();
         inner.is_stopped = true;
         for dir in &mut inner.dirs {
+            dir.first.clear();
             dir.waiting.clear();
         }
         let handles = std::mem::take(&mut inner.handles);
@@ -216,13 +251,20 @@ impl LogLoader {
     pub fn depth(&self) -> usize {
         let inner = self.inner.lock();
         let dirs = inner.dirs.iter();
-        dirs.map(|dir| dir.waiting.len() + dir.running).sum()
+        dirs.map(OfDir::depth).sum()
+    }
+}
+
+impl OfDir {
+    fn depth(&self) -> usize {
+        self.first.len() + self.waiting.len() + self.running
     }
 }
 
 impl Inner {
     fn new(dirs: usize) -> Inner {
         let of_dir = |_| OfDir {
+            first: VecDeque::new(),
             waiting: VecDeque::new(),
             running: 0,
             lent: 0,
@@ -237,7 +279,7 @@ impl Inner {
         }
     }
 
-    fn add(&mut self, command: Command) {
+    fn add(&mut self, command: Command, goes_first: bool) {
         if self.is_stopped {
             return;
         }
@@ -247,13 +289,28 @@ impl Inner {
             .entry(command.key.clone())
             .or_default()
             .push_back((number, command.dir));
-        self.dirs[command.dir].waiting.push_back((number, command));
+        let dir = &mut self.dirs[command.dir];
+        let queue = match goes_first {
+            true => &mut dir.first,
+            false => &mut dir.waiting,
+        };
+        queue.push_back((number, command));
+    }
+
+    /// Keeps commands of the key waiting; false if there are some.
+    fn begin_now(&mut self, key: &Key) -> bool {
+        if self.is_stopped || self.by_key.contains_key(key) {
+            return false;
+        }
+        self.last_number += 1;
+        let running = VecDeque::from([(self.last_number, 0)]);
+        self.by_key.insert(key.clone(), running);
+        true
     }
 
     fn threads_wanted(&self, per_dir: usize) -> usize {
         let dirs = self.dirs.iter();
-        dirs.map(|dir| per_dir.min(dir.waiting.len() + dir.running))
-            .sum()
+        dirs.map(|dir| per_dir.min(dir.depth())).sum()
     }
 
     /// Takes the next command: of a directory with a free place, the first one whose key has no
@@ -268,11 +325,13 @@ impl Inner {
                 let first = numbers.and_then(VecDeque::front);
                 first.is_some_and(|(first, _)| first == number)
             };
-            if let Some(at) = dir.waiting.iter().position(is_first)
-                && let Some((_, command)) = dir.waiting.remove(at)
-            {
-                dir.running += 1;
-                return Some(command);
+            for queue in [&mut dir.first, &mut dir.waiting] {
+                if let Some(at) = queue.iter().position(is_first)
+                    && let Some((_, command)) = queue.remove(at)
+                {
+                    dir.running += 1;
+                    return Some(command);
+                }
             }
         }
         None
@@ -300,6 +359,11 @@ impl Inner {
 
     fn done(&mut self, key: &Key, dir: usize) {
         self.dirs[dir].running -= 1;
+        self.end(key);
+    }
+
+    /// The running command of the key has ended.
+    fn end(&mut self, key: &Key) {
         if let Some(numbers) = self.by_key.get_mut(key) {
             numbers.pop_front();
             if numbers.is_empty() {
@@ -357,7 +421,7 @@ mod tests {
     fn queue(dirs: usize, commands: &[(&str, usize)]) -> Inner {
         let mut inner = Inner::new(dirs);
         for (topic, dir) in commands {
-            inner.add(command(topic, *dir));
+            inner.add(command(topic, *dir), false);
         }
         inner
     }
@@ -427,6 +491,56 @@ mod tests {
         assert_eq!(next(&mut inner).as_deref(), Some("a"));
         inner.done(&(Arc::from("a"), 0), 1);
         assert!(inner.by_key.is_empty());
+    }
+
+    #[test]
+    fn what_serves_an_open_log_goes_before_others_but_not_before_its_own() {
+        let mut inner = queue(1, &[("opened", 0), ("cut", 0), ("new", 0)]);
+        inner.add(command("cut", 0), true);
+        inner.add(command("elected", 0), true);
+        assert_eq!(next(&mut inner).as_deref(), Some("elected"));
+        inner.done(&(Arc::from("elected"), 0), 0);
+        assert_eq!(next(&mut inner).as_deref(), Some("opened"));
+        inner.done(&(Arc::from("opened"), 0), 0);
+        assert_eq!(next(&mut inner).as_deref(), Some("cut"), "its earlier one");
+        inner.done(&(Arc::from("cut"), 0), 0);
+        assert_eq!(inner.dirs[0].first.len(), 1);
+        assert_eq!(next(&mut inner).as_deref(), Some("cut"));
+        assert!(inner.dirs[0].first.is_empty());
+    }
+
+    #[test]
+    fn what_needs_no_disk_runs_at_once_unless_its_partition_has_commands() {
+        let loader = Arc::new(LogLoader::new(1, 1));
+        let (end, ends) = std::sync::mpsc::channel::<()>();
+        let hangs = Command {
+            run: Box::new(move || {
+                let _until_dropped = ends.recv();
+            }),
+            ..command("a", 0)
+        };
+        loader.submit([hangs, command("b", 0)]);
+        let key = |topic: &str| (Arc::from(topic), 0);
+        let mut ran = Vec::new();
+        for topic in ["a", "b", "c"] {
+            loader.run_now(&key(topic), || ran.push(topic));
+        }
+        assert_eq!(ran, ["c"]);
+        // What comes meanwhile waits, and is run afterwards, although it found no thread.
+        let (told, tells) = std::sync::mpsc::channel();
+        assert!(loader.run_now(&key("d"), || {
+            let later = Command {
+                run: Box::new(move || told.send(()).expect("a listener")),
+                ..command("d", 0)
+            };
+            loader.submit_first([later]);
+            assert!(!loader.run_now(&key("d"), || unreachable!("one is under way")));
+        }));
+        assert!(tells.try_recv().is_err(), "the only thread hangs");
+        drop(end);
+        assert_eq!(tells.recv(), Ok(()));
+        loader.stop();
+        assert!(!loader.run_now(&key("e"), || unreachable!("it has stopped")));
     }
 
     #[test]

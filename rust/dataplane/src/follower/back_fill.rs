@@ -211,7 +211,7 @@ impl BackFill {
                     }
                     let dir = self.tasks[0].partition.dir().clone();
                     let is_free = !dir.is_read_only() && has_space(&dir, &self.tasks[0].partition);
-                    if is_free && !dir.has_twice_too_much_unwritten() {
+                    if is_free && !dir.has_half_too_much_unwritten() {
                         return FillTurn::Ask(question);
                     }
                     due_ms = due_ms.min(now_ms + FULL_LOOK_MS);

@@ -8,8 +8,9 @@ use parking_lot::Mutex;
 
 use crate::follower::back_fill::source_of;
 use crate::follower::back_fill_thread::BackFiller;
-use crate::follower::fetcher_queue::{BACK_FILL, FetcherId, FetcherQueue, Fetchers};
+use crate::follower::fetcher_queue::{BACK_FILL, CATCH_UP, FetcherId, FetcherQueue, Fetchers};
 use crate::follower::fetcher_thread::Fetcher;
+use crate::follower::following::has_to_catch_up;
 use pyrklog_base::clock::mono_ms;
 use pyrklog_log::Log;
 use pyrklog_replica::partition::Role;
@@ -70,19 +71,27 @@ impl FetcherManager {
 
 impl Fetchers for FetcherManager {
     fn follow(self: Arc<Self>, partition: &Arc<Partition>) {
+        Arc::clone(&self).change_fetcher(partition);
+        self.fill(partition);
+    }
+
+    fn change_fetcher(self: Arc<Self>, partition: &Arc<Partition>) {
         let Some(cluster) = &self.services.config.cluster else {
             return;
         };
-        let leader = {
-            let state = partition.lock();
-            match (state.role, state.leader_to_follow) {
-                (Role::Follower, Some(leader @ 0..)) => leader,
-                _ => return,
-            }
+        let id = {
+            let mut state = partition.lock();
+            let (Role::Follower, Some(leader @ 0..)) = (state.role, state.leader_to_follow) else {
+                return;
+            };
+            let number = number_of(partition) % cluster.fetchers.max(1);
+            state.fetcher = match has_to_catch_up(&state) {
+                true => CATCH_UP + number,
+                false => number,
+            };
+            (leader, state.fetcher)
         };
-        let id = (leader, number_of(partition) % cluster.fetchers.max(1));
         self.put(id, partition);
-        self.fill(partition);
     }
 
     fn fill(self: Arc<Self>, partition: &Arc<Partition>) {
@@ -163,6 +172,9 @@ impl Inner {
             (source, BACK_FILL) => thread
                 .name(format!("fill-{source}"))
                 .spawn(move || BackFiller::new(services, fetchers, place).run()),
+            (leader, number @ CATCH_UP..) => thread
+                .name(format!("catch-{leader}-{}", number - CATCH_UP))
+                .spawn(move || Fetcher::new(services, fetchers, place).run()),
             (leader, number) => thread
                 .name(format!("fetch-{leader}-{number}"))
                 .spawn(move || Fetcher::new(services, fetchers, place).run()),

@@ -65,9 +65,12 @@ impl FetcherQueue {
     }
 }
 
-/// The broker that a thread asks, and its number among the fetchers of that leader, or
-/// [`BACK_FILL`].
+/// The broker that a thread asks, and its number among the fetchers of that leader, with
+/// [`CATCH_UP`] added where they have to catch up; or [`BACK_FILL`].
 pub type FetcherId = (i32, usize);
+
+/// Added to the number of a fetcher for partitions that are not in sync.
+pub const CATCH_UP: usize = 500_000;
 
 /// Instead of a fetcher's number: the thread back-fills from the broker.
 pub const BACK_FILL: usize = 1_000_000;
@@ -75,6 +78,9 @@ pub const BACK_FILL: usize = 1_000_000;
 pub trait Fetchers: Debug + Send + Sync {
     /// Follows the partition from now on, if it is to be followed and has a leader.
     fn follow(self: Arc<Self>, partition: &Arc<Partition>);
+
+    /// Follows a partition that its fetcher has let go of, since it has caught up, or fallen behind.
+    fn change_fetcher(self: Arc<Self>, partition: &Arc<Partition>);
 
     /// Back-fills the partition from now on, if its log lacks records.
     fn fill(self: Arc<Self>, partition: &Arc<Partition>);

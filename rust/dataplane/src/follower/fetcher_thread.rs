@@ -7,7 +7,7 @@ use rustix::event::{PollFd, PollFlags, poll};
 
 use crate::follower::append_response;
 use crate::follower::fetch_state::FETCH_VERSION;
-use crate::follower::fetcher_queue::{FetcherId, FetcherQueue, Fetchers};
+use crate::follower::fetcher_queue::{CATCH_UP, FetcherId, FetcherQueue, Fetchers};
 use crate::follower::following::{DURABLE_END_POLL_MS, FULL_LOOK_MS, Following, Wanted, longer};
 use crate::follower::link::{Link, LinkError};
 use pyrklog_base::clock::{mono_ms, timespec};
@@ -37,9 +37,13 @@ impl Fetcher {
         fetchers: Arc<dyn Fetchers>,
         (id, queue): (FetcherId, Arc<FetcherQueue>),
     ) -> Fetcher {
-        let client_id = format!("broker-{}-fetcher-{}", services.config.node_id, id.1);
+        let node_id = services.config.node_id;
+        let client_id = match id.1 {
+            number @ CATCH_UP.. => format!("broker-{node_id}-catch-up-{}", number - CATCH_UP),
+            number => format!("broker-{node_id}-fetcher-{number}"),
+        };
         Fetcher {
-            following: Following::new(Arc::clone(&services), Arc::clone(&fetchers), id.0),
+            following: Following::new(Arc::clone(&services), Arc::clone(&fetchers), id),
             services,
             fetchers,
             id,

@@ -10,14 +10,14 @@ use pyrklog_wire::fetch::{FetchRequestToWrite, FetchResponse};
 
 use crate::follower::append_response::{self, Answer, AppendOutcome};
 use crate::follower::fetch_state::{Ask, FETCH_VERSION, FetchSessionHandler, Key};
-use crate::follower::fetcher_queue::Fetchers;
+use crate::follower::fetcher_queue::{CATCH_UP, FetcherId, Fetchers};
 use crate::follower::link::LinkError;
 use crate::follower::partial::{self, Question, Verdict};
 use crate::follower::truncation::{self, Cut};
 use pyrklog_base::clock::mono_ms;
 use pyrklog_base::injected_faults::{Fault, is_injected};
 use pyrklog_control::seam::ClusterConfig;
-use pyrklog_replica::partition::{Role, Standing};
+use pyrklog_replica::partition::{PartitionState, Role, Standing};
 use pyrklog_requests::services::Services;
 use pyrklog_storage::log_dir_state::Partition;
 
@@ -83,17 +83,24 @@ pub struct Following {
     services: Arc<Services>,
     fetchers: Arc<dyn Fetchers>,
     leader: i32,
+    /// Among the leader's fetchers.
+    number: usize,
     followed: HashMap<Key, Followed>,
     session: FetchSessionHandler,
 }
 
 impl Following {
     /// Nothing of this leader yet.
-    pub fn new(services: Arc<Services>, fetchers: Arc<dyn Fetchers>, leader: i32) -> Following {
+    pub fn new(
+        services: Arc<Services>,
+        fetchers: Arc<dyn Fetchers>,
+        (leader, number): FetcherId,
+    ) -> Following {
         Following {
             services,
             fetchers,
             leader,
+            number,
             followed: HashMap::new(),
             session: FetchSessionHandler::default(),
         }
@@ -122,19 +129,22 @@ impl Following {
         self.session.reset();
     }
 
-    /// Lets go of partitions that are not followed any more. Returns what can be asked for now.
+    /// Lets go of partitions that are not followed any more, or have caught up or fallen behind:
+    /// another fetcher follows those. No request is under way. Returns what can be asked for now.
     pub fn wanted(&mut self) -> Wanted {
         let now_ms = mono_ms();
-        let leader = self.leader;
+        let (leader, number) = (self.leader, self.number);
+        let catches_up = number >= CATCH_UP;
         let node_id = self.services.config.node_id;
         let quota = &self.services.quotas.follower;
         let is_exceeded = quota.is_exceeded(now_ms);
         let mut wanted = Wanted::default();
-        let mut whole = Vec::new();
+        let (mut whole, mut others) = (Vec::new(), Vec::new());
         self.followed.retain(|key, followed| {
             let state = followed.partition.lock();
             let is_followed = state.role == Role::Follower
                 && state.leader_to_follow == Some(leader)
+                && state.fetcher == number
                 && state.leader_epoch == followed.leader_epoch;
             let Some(log) = state.log.as_ref().filter(|_| is_followed) else {
                 return false;
@@ -144,12 +154,19 @@ impl Following {
                 whole.push(Arc::clone(&followed.partition));
                 return false;
             }
+            if has_to_catch_up(&state) != catches_up {
+                others.push(Arc::clone(&followed.partition));
+                return false;
+            }
             let mut due = |at_ms: i64| wanted.due_ms = sooner(wanted.due_ms, at_ms);
             let dir = &followed.partition.dir();
             if followed.until_ms > now_ms {
                 due(followed.until_ms);
                 wanted.later_ms = sooner(wanted.later_ms, followed.until_ms);
-            } else if dir.has_twice_too_much_unwritten() || dir.is_read_only() {
+            } else if dir.has_twice_too_much_unwritten()
+                || catches_up && dir.has_half_too_much_unwritten()
+                || dir.is_read_only()
+            {
                 due(now_ms + FULL_LOOK_MS);
             } else if is_exceeded
                 && !state.is_taken_for_in_sync()
@@ -171,6 +188,9 @@ impl Following {
         });
         for partition in whole {
             partial::submit_whole(&self.services.logs, &self.fetchers, partition);
+        }
+        for partition in others {
+            Arc::clone(&self.fetchers).change_fetcher(&partition);
         }
         // In an order that does not depend on the map's.
         wanted.questions.sort_unstable_by_key(|(key, _)| *key);
@@ -319,6 +339,12 @@ impl Following {
             truncation::submit(logs, fetchers, followed.partition, ask, cut);
         }
     }
+}
+
+/// Whether a follower is to be fetched apart from those in sync: producers wait for these, and old
+/// records take their time, in large answers, from disks.
+pub fn has_to_catch_up(state: &PartitionState) -> bool {
+    !state.is_taken_for_in_sync() || Question::of(state.standing()).is_some()
 }
 
 /// The next pause after one of `backoff_ms`.

@@ -80,7 +80,8 @@ pub fn submit(
         carry_out(logs, partition, &ask, cut);
         fetchers.follow(partition);
     });
-    logs.loader.submit([command]);
+    // It may be in sync: producers wait for it then.
+    logs.loader.submit_first([command]);
 }
 
 /// What a follower did before there were leader epochs (a planted bug).

@@ -1,8 +1,8 @@
-//! A disk whose writes, or non-resident reads, can be held back.
+//! A disk whose writes, non-resident reads, or anything about one log can be held back.
 
 use std::io;
 use std::os::fd::BorrowedFd;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use parking_lot::{Condvar, Mutex};
@@ -15,6 +15,8 @@ struct State {
     waiting_writes: usize,
     may_pass: usize,
     blocking_reads: usize,
+    held: Option<String>,
+    held_up: usize,
 }
 
 /// Clones share their state.
@@ -45,6 +47,41 @@ impl SlowDisk {
         self.state.0.lock().is_cold = is_cold;
     }
 
+    /// Reads below folders of this name wait, and so does the making of such a folder; their bytes
+    /// are not resident.
+    pub fn hold(&self, folder: &str) {
+        self.state.0.lock().held = Some(folder.to_owned());
+    }
+
+    pub fn release(&self) {
+        self.state.0.lock().held = None;
+        self.state.1.notify_all();
+    }
+
+    /// How many wait for [`Self::release`].
+    pub fn held_up(&self) -> usize {
+        self.state.0.lock().held_up
+    }
+
+    fn holds(&self, path: &Path) -> bool {
+        let state = self.state.0.lock();
+        let mut parts = path.iter();
+        state.held.as_deref().is_some_and(|held| parts.any(|part| part == held))
+    }
+
+    fn wait_while_held(&self, path: &Path) {
+        if !self.holds(path) {
+            return;
+        }
+        let (state, released) = &*self.state;
+        let mut state = state.lock();
+        state.held_up += 1;
+        while state.held.is_some() {
+            released.wait(&mut state);
+        }
+        state.held_up -= 1;
+    }
+
     pub fn waiting_writes(&self) -> usize {
         self.state.0.lock().waiting_writes
     }
@@ -59,6 +96,7 @@ impl SlowDisk {
 struct SlowFile {
     inner: Arc<dyn DiskFile>,
     disk: SlowDisk,
+    path: PathBuf,
     is_segment: bool,
 }
 
@@ -69,10 +107,12 @@ impl Disk for SlowDisk {
         Ok(Arc::new(SlowFile {
             inner,
             disk: self.clone(),
+            path: path.to_path_buf(),
             is_segment,
         }))
     }
     fn create_dir_all(&self, path: &Path) -> io::Result<()> {
+        self.wait_while_held(path);
         RealDisk.create_dir_all(path)
     }
     fn read_dir(&self, path: &Path) -> io::Result<Vec<DirEntry>> {
@@ -119,10 +159,11 @@ impl Disk for SlowDisk {
 impl DiskFile for SlowFile {
     fn read_at(&self, buffer: &mut [u8], position: u64) -> io::Result<usize> {
         self.disk.state.0.lock().blocking_reads += 1;
+        self.disk.wait_while_held(&self.path);
         self.inner.read_at(buffer, position)
     }
     fn read_at_nowait(&self, buffer: &mut [u8], position: u64) -> io::Result<usize> {
-        if self.disk.state.0.lock().is_cold {
+        if self.disk.state.0.lock().is_cold || self.disk.holds(&self.path) {
             return Err(io::ErrorKind::WouldBlock.into());
         }
         self.inner.read_at_nowait(buffer, position)
