@@ -11,9 +11,9 @@ PARTITIONS_A_TURN = 1_000
 Item = TypeVar("Item")
 
 
-def pieces(items: Sequence[Item]) -> Iterator[Sequence[Item]]:
-    for first in range(0, len(items), PARTITIONS_A_TURN):
-        yield items[first : first + PARTITIONS_A_TURN]
+def pieces(items: Sequence[Item], most: int = PARTITIONS_A_TURN) -> Iterator[Sequence[Item]]:
+    for first in range(0, len(items), most):
+        yield items[first : first + most]
 
 
 class Turn:

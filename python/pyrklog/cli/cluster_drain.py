@@ -268,6 +268,8 @@ class _Emptying:
         from pyrklog.cli.reassign_planning import prediction_of
         from pyrklog.cli.reassign_summary import lines
 
+        if self._options.quiet:
+            return  # what it would say takes its time
         prediction = prediction_of(found.cluster, plan.changed, self._limit, self._how.throttle)
         if heads:
             count = counted(heads, "partition")

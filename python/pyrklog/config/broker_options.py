@@ -111,7 +111,10 @@ CLUSTER = (
 REPLICATION = (
     integer(
         "num.replica.fetchers", 1, importance="high", minimum=1, maximum=1024, **AT_START
-    ).described("Threads that fetch from each other broker, a connection each."),
+    ).described(
+        "Threads that fetch from each other broker, a connection each; as many again for replicas "
+        "that are not in sync yet."
+    ),
     long("replica.lag.time.max.ms", 30000, importance="high", minimum=1).described(
         "A follower that was not caught up for this long leaves the in-sync replicas."
     ),

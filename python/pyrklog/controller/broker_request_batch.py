@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Iterator
 
 from msgspec.structs import replace
 
-from pyrklog.base.pieces import Turn
+from pyrklog.base.pieces import Turn, pieces
 from pyrklog.cluster.image import LEADER_BEING_DELETED
 from pyrklog.cluster.requests import (
     EPOCH_DURING_DELETE,
@@ -22,6 +22,10 @@ from pyrklog.controller.state import ControllerState, Partition, Topic
 from pyrklog.protocol.inter_broker import PartitionInfo, TopicPartitions
 
 _ByTopic = defaultdict[Topic, list[PartitionInfo]]
+
+SLOW_REPLICAS_MAX = 20
+"""Replicas that one request has a broker make, or stop. It gets its next request once it has
+answered, which waits for its disk; and producers wait for what others may tell it meanwhile."""
 
 
 class BrokerRequestBatch:
@@ -67,7 +71,8 @@ class BrokerRequestBatch:
         self._stop.setdefault(broker, []).append(item)
 
     def flush(self) -> Steps:
-        """Sends all requests; a broker gets UpdateMetadata before the others."""
+        """Sends all requests; a broker gets UpdateMetadata before the others, and hears of new
+        replicas apart from those that it has."""
         state = self._state
         infos: dict[Partition, PartitionInfo] = {}
         told: _ByTopic = defaultdict(list)
@@ -90,17 +95,24 @@ class BrokerRequestBatch:
             epochs = self._epochs(broker)
             yield Send(broker, UpdateMetadataRequest(*epochs, topics, images, number, is_full))
         for broker, wanted in sorted(self._lead.items()):
-            led: _ByTopic = defaultdict(list)
+            kept: _ByTopic = defaultdict(list)
+            made: list[tuple[Topic, PartitionInfo]] = []
             for partition, is_new in wanted.items():
-                if partition.leadership is not None:
-                    led[partition.topic].append(replace(infos[partition], is_new=is_new))
+                if partition.leadership is not None and is_new:
+                    made.append((partition.topic, replace(infos[partition], is_new=True)))
+                elif partition.leadership is not None:
+                    kept[partition.topic].append(infos[partition])
                 if turn.is_over():
                     yield Pause()
-            if led and broker in state.brokers:
-                yield Send(broker, LeaderAndIsrRequest(*self._epochs(broker), _topics(led)))
+            if broker not in state.brokers:
+                continue
+            for led in [kept, *map(_by_topic, pieces(made, SLOW_REPLICAS_MAX))]:
+                if led:
+                    yield Send(broker, LeaderAndIsrRequest(*self._epochs(broker), _topics(led)))
         for broker, replicas in sorted(self._stop.items()):
-            if broker in state.brokers:
-                yield Send(broker, StopReplicaRequest(*self._epochs(broker), replicas))
+            for some in pieces(replicas, SLOW_REPLICAS_MAX):
+                if broker in state.brokers:
+                    yield Send(broker, StopReplicaRequest(*self._epochs(broker), some))
         self._clear()
 
     def _epochs(self, broker: int) -> tuple[int, int, int]:
@@ -115,6 +127,13 @@ class BrokerRequestBatch:
             for topic in self._state.topics.values()
             if topic.name not in named and topic.name not in self._state.to_delete
         ]
+
+
+def _by_topic(infos: Iterable[tuple[Topic, PartitionInfo]]) -> _ByTopic:
+    found: _ByTopic = defaultdict(list)
+    for topic, info in infos:
+        found[topic].append(info)
+    return found
 
 
 def _topics(found: _ByTopic) -> list[TopicPartitions]:

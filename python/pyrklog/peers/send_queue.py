@@ -1,7 +1,9 @@
 """The controller's queue to one other broker, with one request at a time.
 
-Requests arrive in the order of the decisions. A failed delivery is retried until it succeeds or the
-broker is given up. What cannot be encoded is left out and logged.
+Requests about a replica arrive in the order of the decisions. What waits for the broker's disk, as
+new replicas do, and those that stop, lets others go first: producers may wait for these. A failed
+delivery is retried until it succeeds or the broker is given up. What cannot be encoded is left out
+and logged.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ from pyrklog.cluster.requests import (
     ControlResponse,
     LeaderAndIsrRequest,
     StopReplicaRequest,
+    TopicPartition,
     UpdateMetadataRequest,
 )
 from pyrklog.peers.connection import PeerConnection, PeerError
@@ -59,7 +62,8 @@ class SendQueue:
                 while not self._waiting:
                     self._posted = trio.Event()
                     await self._posted.wait()
-                request, answered = self._waiting[0]
+                position = self._next()
+                request, answered = self._waiting[position]
                 try:
                     response = await self._exchange(request)
                 except Exception as error:
@@ -68,13 +72,24 @@ class SendQueue:
                     log.error(
                         "control_request_failed", broker=self.broker, request=kind, exc_info=error
                     )
-                    self._waiting.popleft()
+                    del self._waiting[position]
                     continue
-                self._waiting.popleft()
+                del self._waiting[position]
                 answered(response)
         finally:
             with trio.CancelScope(shield=True):
                 await self._connection.close()
+
+    def _next(self) -> int:
+        """The position of the first request that waits for no disk, and is about no replica that an
+        earlier one is about; else of the first one."""
+        held: set[TopicPartition] = set()
+        for position, (request, _) in enumerate(self._waiting):
+            keys = _replicas_of(request)
+            if not _is_slow(request) and held.isdisjoint(keys):
+                return position
+            held.update(keys)
+        return 0
 
     async def _exchange(self, request: ControlRequest) -> ControlResponse:
         api = wire.api_of(request)
@@ -125,3 +140,17 @@ class SendQueue:
                 reason=str(error),
                 waiting=len(self._waiting),
             )
+
+
+def _replicas_of(request: ControlRequest) -> list[TopicPartition]:
+    if isinstance(request, StopReplicaRequest):
+        return [(one.topic, one.partition) for one in request.replicas]
+    if isinstance(request, UpdateMetadataRequest):
+        return []
+    return [(topic.topic, one.partition) for topic in request.topics for one in topic.partitions]
+
+
+def _is_slow(request: ControlRequest) -> bool:
+    if isinstance(request, LeaderAndIsrRequest):
+        return all(one.is_new for topic in request.topics for one in topic.partitions)
+    return isinstance(request, StopReplicaRequest)

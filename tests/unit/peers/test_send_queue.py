@@ -10,6 +10,8 @@ from pyrklog.cluster import wire
 from pyrklog.cluster.requests import (
     ControlRequest,
     ControlResponse,
+    LeaderAndIsrRequest,
+    LeaderAndIsrResponse,
     StopReplica,
     StopReplicaRequest,
     StopReplicaResponse,
@@ -18,7 +20,13 @@ from pyrklog.cluster.requests import (
 from pyrklog.errors import ErrorCode
 from pyrklog.peers.connection import Address, PeerConnection
 from pyrklog.peers.send_queue import SendQueue
-from pyrklog.protocol.inter_broker import STOP_REPLICA, UPDATE_METADATA, TopicPartitions
+from pyrklog.protocol.inter_broker import (
+    LEADER_AND_ISR,
+    STOP_REPLICA,
+    UPDATE_METADATA,
+    PartitionInfo,
+    TopicPartitions,
+)
 from tests.unit.peers.fake_peer import FakePeer, free_address
 
 
@@ -109,6 +117,88 @@ async def test_late_broker_gets_its_queued_requests() -> None:
             await controller.wait_for(1)
             nursery.cancel_scope.cancel()
     assert (broker.partitions, len(controller.queue)) == ([0], 0)
+
+
+def lead(*partitions: int, is_new: bool = False) -> LeaderAndIsrRequest:
+    infos = [
+        PartitionInfo(one, 1, 1, 5, (1,), 3, (1, 2), is_new=is_new)
+        for one in partitions
+    ]
+    return LeaderAndIsrRequest(1, 1, 1, [TopicPartitions("t", b"1" * 16, infos)])
+
+
+class Slow:
+    """Answers its first request, of new replicas, once it may."""
+
+    def __init__(self) -> None:
+        self.told: list[str] = []
+        self.is_asked = trio.Event()
+        self.may_answer = trio.Event()
+
+    async def answer(self, frame: bytes) -> bytes:
+        (api_key, version) = struct.unpack_from(">hh", frame, 0)
+        (client_id_len,) = struct.unpack_from(">h", frame, 8)
+        api = next(
+            api for api in (LEADER_AND_ISR, STOP_REPLICA, UPDATE_METADATA) if api.key == api_key
+        )
+        request = wire.request_of(api.decode_request(frame[11 + client_id_len :], version))
+        response: ControlResponse = ErrorCode.NONE
+        if isinstance(request, LeaderAndIsrRequest):
+            infos = request.topics[0].partitions
+            new = " new" if infos[0].is_new else ""
+            self.told.append(f"lead {[one.partition for one in infos]}{new}")
+            response = LeaderAndIsrResponse(ErrorCode.NONE, {})
+        elif isinstance(request, StopReplicaRequest):
+            self.told.append(f"stop {[one.partition for one in request.replicas]}")
+            response = StopReplicaResponse(ErrorCode.NONE, {})
+        else:
+            self.told.append("metadata")
+        if len(self.told) == 1:
+            self.is_asked.set()
+            await self.may_answer.wait()
+        return (
+            frame[4:8]
+            + b"\0"
+            + api.encode_response(wire.response_message(request, response), version)
+        )
+
+
+async def test_what_waits_for_a_disk_lets_others_go_first_but_not_those_about_its_replicas() -> (
+    None
+):
+    broker = Slow()
+    peer = FakePeer(broker.answer)
+    async with peer.listening(), trio.open_nursery() as nursery:
+        controller = Controller(peer.address)
+        requests: list[ControlRequest] = [
+            lead(0, 1, is_new=True),
+            lead(2, 3, is_new=True),
+            stop(4),
+            lead(3, 5),
+            lead(5),
+            metadata("t"),
+            lead(1, 6),
+        ]
+        controller.order(requests[0])
+        nursery.start_soon(controller.queue.run)
+        with trio.fail_after(20):
+            await broker.is_asked.wait()
+        for request in requests[1:]:
+            controller.order(request)
+        broker.may_answer.set()
+        await controller.wait_for(len(requests))
+        nursery.cancel_scope.cancel()
+    assert broker.told == [
+        "lead [0, 1] new",
+        "metadata",
+        "lead [1, 6]",
+        "lead [2, 3] new",
+        # It waited for 3, and the next one for it.
+        "lead [3, 5]",
+        "lead [5]",
+        "stop [4]",
+    ]
+    assert len(controller.queue) == 0
 
 
 class Told:
