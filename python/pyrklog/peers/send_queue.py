@@ -1,6 +1,6 @@
 """The controller's queue to one other broker, with one request at a time.
 
-Requests about a replica arrive in the order of the decisions. What waits for the broker's disk, as
+Requests about a partition arrive in the order of the decisions. What waits for the broker's disk, as
 new replicas do, and those that stop, lets others go first: producers may wait for these. A failed
 delivery is retried until it succeeds or the broker is given up. What cannot be encoded is left out
 and logged.
@@ -81,12 +81,15 @@ class SendQueue:
                 await self._connection.close()
 
     def _next(self) -> int:
-        """The position of the first request that waits for no disk, and is about no replica that an
+        """The position of the first request that waits for no disk, and is about nothing that an
         earlier one is about; else of the first one."""
         held: set[TopicPartition] = set()
         for position, (request, _) in enumerate(self._waiting):
-            keys = _replicas_of(request)
-            if not _is_slow(request) and held.isdisjoint(keys):
+            if not (held or _is_slow(request)):
+                return position
+            keys = _subjects(request)
+            is_full = isinstance(request, UpdateMetadataRequest) and request.is_full
+            if not (_is_slow(request) or is_full) and held.isdisjoint(keys):
                 return position
             held.update(keys)
         return 0
@@ -142,12 +145,15 @@ class SendQueue:
             )
 
 
-def _replicas_of(request: ControlRequest) -> list[TopicPartition]:
+_METADATA: TopicPartition = ("", -1)
+"""Each UpdateMetadata is about this: a broker ignores one that comes after its successor."""
+
+
+def _subjects(request: ControlRequest) -> list[TopicPartition]:
     if isinstance(request, StopReplicaRequest):
         return [(one.topic, one.partition) for one in request.replicas]
-    if isinstance(request, UpdateMetadataRequest):
-        return []
-    return [(topic.topic, one.partition) for topic in request.topics for one in topic.partitions]
+    found = [(topic.topic, one.partition) for topic in request.topics for one in topic.partitions]
+    return [_METADATA, *found] if isinstance(request, UpdateMetadataRequest) else found
 
 
 def _is_slow(request: ControlRequest) -> bool:

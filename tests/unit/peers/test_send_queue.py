@@ -119,12 +119,18 @@ async def test_late_broker_gets_its_queued_requests() -> None:
     assert (broker.partitions, len(controller.queue)) == ([0], 0)
 
 
+def infos(*partitions: int, is_new: bool = False) -> list[TopicPartitions]:
+    found = [PartitionInfo(one, 1, 1, 5, (1,), 3, (1, 2), is_new=is_new) for one in partitions]
+    return [TopicPartitions("t", b"1" * 16, found)]
+
+
 def lead(*partitions: int, is_new: bool = False) -> LeaderAndIsrRequest:
-    infos = [
-        PartitionInfo(one, 1, 1, 5, (1,), 3, (1, 2), is_new=is_new)
-        for one in partitions
-    ]
-    return LeaderAndIsrRequest(1, 1, 1, [TopicPartitions("t", b"1" * 16, infos)])
+    return LeaderAndIsrRequest(1, 1, 1, infos(*partitions, is_new=is_new))
+
+
+def metadata(*partitions: int, is_full: bool = False) -> UpdateMetadataRequest:
+    topics = [] if is_full else infos(*partitions)
+    return UpdateMetadataRequest(1, 1, 1, topics, [], number=1, is_full=is_full)
 
 
 class Slow:
@@ -144,15 +150,16 @@ class Slow:
         request = wire.request_of(api.decode_request(frame[11 + client_id_len :], version))
         response: ControlResponse = ErrorCode.NONE
         if isinstance(request, LeaderAndIsrRequest):
-            infos = request.topics[0].partitions
-            new = " new" if infos[0].is_new else ""
-            self.told.append(f"lead {[one.partition for one in infos]}{new}")
+            led = request.topics[0].partitions
+            new = " new" if led[0].is_new else ""
+            self.told.append(f"lead {[one.partition for one in led]}{new}")
             response = LeaderAndIsrResponse(ErrorCode.NONE, {})
         elif isinstance(request, StopReplicaRequest):
             self.told.append(f"stop {[one.partition for one in request.replicas]}")
             response = StopReplicaResponse(ErrorCode.NONE, {})
         else:
-            self.told.append("metadata")
+            named = [one.partition for topic in request.topics for one in topic.partitions]
+            self.told.append(f"metadata {named}")
         if len(self.told) == 1:
             self.is_asked.set()
             await self.may_answer.wait()
@@ -176,8 +183,12 @@ async def test_what_waits_for_a_disk_lets_others_go_first_but_not_those_about_it
             stop(4),
             lead(3, 5),
             lead(5),
-            metadata("t"),
+            metadata(6),
             lead(1, 6),
+            metadata(4, 6),
+            metadata(6),
+            metadata(is_full=True),
+            lead(7),
         ]
         controller.order(requests[0])
         nursery.start_soon(controller.queue.run)
@@ -190,13 +201,17 @@ async def test_what_waits_for_a_disk_lets_others_go_first_but_not_those_about_it
         nursery.cancel_scope.cancel()
     assert broker.told == [
         "lead [0, 1] new",
-        "metadata",
+        "metadata [6]",
         "lead [1, 6]",
+        "lead [7]",
         "lead [2, 3] new",
         # It waited for 3, and the next one for it.
         "lead [3, 5]",
         "lead [5]",
         "stop [4]",
+        "metadata [4, 6]",
+        "metadata [6]",
+        "metadata []",
     ]
     assert len(controller.queue) == 0
 
@@ -215,7 +230,7 @@ class Told:
         return frame[4:8] + b"\0" + UPDATE_METADATA.encode_response(message, 8)
 
 
-def metadata(*names: str) -> UpdateMetadataRequest:
+def metadata_of(*names: str) -> UpdateMetadataRequest:
     topics = [TopicPartitions(name, b"1" * 16, []) for name in names]
     return UpdateMetadataRequest(1, 1, 1, topics, [], number=1, is_full=True)
 
@@ -228,9 +243,9 @@ async def test_request_part_beyond_message_bounds_is_left_out() -> None:
         nursery.start_soon(controller.queue.run)
         # No part can be left out to fix an epoch of more than 32 bits: none of that request is
         # sent.
-        controller.order(metadata("never")._replace(controller_epoch=2**40))
-        controller.order(metadata("good", "half a \ud800 character"))
-        controller.order(metadata("good"))
+        controller.order(metadata_of("never")._replace(controller_epoch=2**40))
+        controller.order(metadata_of("good", "half a \ud800 character"))
+        controller.order(metadata_of("good"))
         await controller.wait_for(2)
         nursery.cancel_scope.cancel()
     assert [[topic.topic for topic in told.topics] for told in broker.requests] == [["good"]] * 2
