@@ -165,9 +165,12 @@ class _Emptying:
         admin = ReassignmentAdmin(connection)
         found = measure(connection, admin, without_silent=True)
         is_known = broker in found.cluster.brokers or bool(on_broker(found.cluster, broker))
-        leaves = any(broker in one.replicas for one in admin.moving().values())
+
+        def leaves() -> bool:
+            return any(broker in one.replicas for one in admin.moving().values())
+
         # One that was replaced may be dead, and has nothing then.
-        if not (is_known or leaves or words is REPLACING):
+        if not (is_known or words is REPLACING or leaves()):
             known = ", ".join(map(str, sorted(found.cluster.brokers)))
             what = f"there is no broker {broker}, and no replica on it"
             raise CliError(Problem.BROKER_NOT_FOUND, what, f"brokers alive: {known}")
