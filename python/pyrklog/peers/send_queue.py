@@ -1,9 +1,9 @@
 """The controller's queue to one other broker, with one request at a time.
 
-Requests about a partition arrive in the order of the decisions. What waits for the broker's disk, as
-new replicas do, and those that stop, lets others go first: producers may wait for these. A failed
-delivery is retried until it succeeds or the broker is given up. What cannot be encoded is left out
-and logged.
+Requests about a partition arrive in the order of the decisions. What waits for the broker's disk,
+as new replicas do, and those that stop, lets others go first: producers may wait for these. A
+failed delivery is retried until it succeeds or the broker is given up. What cannot be encoded is
+left out and logged.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 //! Following: fetches what other brokers lead, and appends it here.
 //!
 //! One thread for each leader and fetcher number (`num.replica.fetchers`), with one connection and
-//! one incremental fetch session over all its partitions (KIP-227). As many again, each with its own
-//! connection, follow what is not in sync yet: producers (acks=all) wait for replicas in sync, and
-//! must not wait for old records beside theirs. A partition changes between both as it catches up,
-//! or falls behind; `PartitionState::fetcher` says which one has it. Whether an answer still counts
+//! one incremental fetch session over all its partitions (KIP-227). As many again, each with its
+//! own connection, follow what is not in sync yet: producers (acks=all) wait for replicas in sync,
+//! and must not wait for old records beside theirs. A partition changes between both as it catches
+//! up, or falls behind; `PartitionState::fetcher` says which one has it. Whether an answer still counts
 //! is decided under the partition's mutex: role, leader epoch and log end must be those of the
 //! request. So a change of a partition's role needs no message to the thread: it finds out and lets
 //! go.

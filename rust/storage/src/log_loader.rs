@@ -4,8 +4,8 @@
 //! delay the others. Commands for one partition run in order; others run concurrently. A command
 //! that waits for space lends its place, so that deleting a topic can free some.
 //!
-//! A broker that gets many replicas opens them one after another, each with some waits for its disk.
-//! What producers wait for is not to wait behind them: what needs no disk runs at once
+//! A broker that gets many replicas opens them one after another, each with some waits for its
+//! disk. What producers wait for is not to wait behind them: what needs no disk runs at once
 //! ([`LogLoader::run_now`]), and what serves a log that is open goes first
 //! ([`LogLoader::submit_first`]).
 

@@ -79,7 +79,7 @@ pub trait Fetchers: Debug + Send + Sync {
     /// Follows the partition from now on, if it is to be followed and has a leader.
     fn follow(self: Arc<Self>, partition: &Arc<Partition>);
 
-    /// Follows a partition that its fetcher has let go of, since it has caught up, or fallen behind.
+    /// Follows a partition that its fetcher let go of, since it has caught up, or fallen behind.
     fn change_fetcher(self: Arc<Self>, partition: &Arc<Partition>);
 
     /// Back-fills the partition from now on, if its log lacks records.
