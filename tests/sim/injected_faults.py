@@ -173,10 +173,14 @@ def reassignment_is_written_too_early() -> Iterator[None]:
     """The topic's znode has only the targets while other replicas still lead and are in sync."""
     complete = Reassignments.complete
 
-    def early(self: Reassignments, partitions: Sequence[Partition]) -> Steps:
+    def early(
+        self: Reassignments,
+        partitions: Sequence[Partition],
+        reordered: Collection[Partition] = (),
+    ) -> Steps:
         arrived = [p for p in partitions if p.is_moving and self._has_arrived(p)]
         yield from self._write({p: PartitionAssignment(p.assignment.targets) for p in arrived})
-        yield from complete(self, partitions)
+        yield from complete(self, partitions, reordered)
 
     with replaced(Reassignments, "complete", early):
         yield
