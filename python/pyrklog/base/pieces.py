@@ -11,7 +11,9 @@ PARTITIONS_A_TURN = 1_000
 Item = TypeVar("Item")
 
 
-def pieces(items: Sequence[Item], most: int = PARTITIONS_A_TURN) -> Iterator[Sequence[Item]]:
+def pieces(items: Sequence[Item], most: int | None = None) -> Iterator[Sequence[Item]]:
+    """``most``: of each piece; None: what a procedure does in one go."""
+    most = most or PARTITIONS_A_TURN
     for first in range(0, len(items), most):
         yield items[first : first + most]
 

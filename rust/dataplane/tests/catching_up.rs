@@ -88,7 +88,9 @@ fn old_records_on_a_disk_that_hangs_delay_no_replica_in_sync() {
     disk.hold("old-0");
     let specs = vec![follower("old", 0, &[1]), follower("new", 0, &BOTH)];
     assert_eq!(second.become_followers(specs), [0, 0]);
-    eventually("a read of old records", || (disk.held_up() > 0).then_some(()));
+    eventually("a read of old records", || {
+        (disk.held_up() > 0).then_some(())
+    });
     for _ in 0..3 {
         produce(&first, "new", -1);
     }
@@ -112,7 +114,10 @@ fn what_has_caught_up_has_one_fetcher_that_of_those_in_sync() {
     // One request for both, which waits for records.
     eventually("both in one session", || {
         let is_whole = first.statistic("purgatory_fetch") == 2;
-        let sizes = (size_bytes(&mut first, "old"), size_bytes(&mut second, "old"));
+        let sizes = (
+            size_bytes(&mut first, "old"),
+            size_bytes(&mut second, "old"),
+        );
         (is_whole && sizes.0 == sizes.1).then_some(())
     });
     let before = first.statistic("requests.Fetch");
@@ -124,7 +129,10 @@ fn what_has_caught_up_has_one_fetcher_that_of_those_in_sync() {
             (asked == count && first.statistic("purgatory_fetch") == 2).then_some(())
         });
     }
-    let sizes = (size_bytes(&mut first, "old"), size_bytes(&mut second, "old"));
+    let sizes = (
+        size_bytes(&mut first, "old"),
+        size_bytes(&mut second, "old"),
+    );
     assert_eq!(sizes.0, sizes.1);
 }
 
@@ -136,14 +144,22 @@ fn logs_that_are_made_on_a_disk_that_hangs_delay_no_decision_about_open_ones() {
     let [mut first, mut second] = brokers(dir.path(), disks);
     let specs = vec![leader("old", 0, &[1]), leader("new", 0, &BOTH)];
     assert_eq!(first.become_leaders(specs), [0, 0]);
-    assert_eq!(second.become_followers(vec![follower("new", 0, &BOTH)]), [0]);
+    assert_eq!(
+        second.become_followers(vec![follower("new", 0, &BOTH)]),
+        [0]
+    );
     produce(&first, "new", -1);
     disk.hold("old-0");
-    let ticket = second.plane.become_followers(vec![follower("old", 0, &[1])]);
+    let ticket = second
+        .plane
+        .become_followers(vec![follower("old", 0, &[1])]);
     eventually("a log to be made", || (disk.held_up() > 0).then_some(()));
     // A new epoch: producers wait until the follower has heard of it, and fetches in it.
     assert_eq!(first.become_leaders(vec![leader("new", 1, &BOTH)]), [0]);
-    assert_eq!(second.become_followers(vec![follower("new", 1, &BOTH)]), [0]);
+    assert_eq!(
+        second.become_followers(vec![follower("new", 1, &BOTH)]),
+        [0]
+    );
     produce(&first, "new", -1);
     // Another leader: producers wait until it leads.
     let elected = LeaderSpec {

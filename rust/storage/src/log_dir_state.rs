@@ -235,9 +235,8 @@ impl LogDirState {
     /// Whether replicas that catch up must wait for the writer, so that they leave producers and
     /// replicas in sync their share of the room.
     pub fn has_half_too_much_unwritten(&self) -> bool {
-        let is_over = |bytes: &AtomicUsize, max_bytes: usize| {
-            bytes.load(Ordering::SeqCst) > max_bytes / 2
-        };
+        let is_over =
+            |bytes: &AtomicUsize, max_bytes: usize| bytes.load(Ordering::SeqCst) > max_bytes / 2;
         (is_over(&self.unwritten_bytes, self.unwritten_max_bytes)
             || is_over(&self.heap_bytes, self.heap_max_bytes))
             && !self.refuses()

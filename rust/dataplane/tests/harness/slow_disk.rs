@@ -66,7 +66,10 @@ impl SlowDisk {
     fn holds(&self, path: &Path) -> bool {
         let state = self.state.0.lock();
         let mut parts = path.iter();
-        state.held.as_deref().is_some_and(|held| parts.any(|part| part == held))
+        state
+            .held
+            .as_deref()
+            .is_some_and(|held| parts.any(|part| part == held))
     }
 
     fn wait_while_held(&self, path: &Path) {
