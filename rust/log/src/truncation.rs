@@ -18,6 +18,7 @@ use crate::folder::Folder;
 use crate::log::Log;
 use crate::names::{self, FileKind, INDEX_FILES};
 use crate::offset_index::OffsetIndex;
+use crate::opening::next_opening;
 use crate::open::{Expiry, Loaded, Loader, OpenError, OpenReport, OpenState, spare};
 use crate::partition_metadata::PartitionMetadata;
 use crate::position::LogPosition;
@@ -179,6 +180,10 @@ impl Log {
         let end_offset = loaded.end_offset;
         self.leave.note_cut(end_offset);
         self.swapped_end = self.swapped_end.min(end_offset);
+        self.cleaned_at_open = self.cleaned_at_open.min(end_offset);
+        if job.restarts || end_offset < self.high_watermark.offset {
+            self.opening = next_opening();
+        }
         self.end = LogPosition::at(end_offset, loaded.active.base_offset(), loaded.active.size);
         self.durable_end = self.end;
         self.written = self.end;

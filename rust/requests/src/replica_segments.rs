@@ -12,7 +12,7 @@ use pyrklog_storage::log_dir_state::Partition;
 use pyrklog_storage::log_loader::Command;
 use pyrklog_wire::ErrorCode;
 use pyrklog_wire::replica_segments::{
-    ReplicaSegmentsRequest, ReplicaSegmentsResponse, SegmentAborted,
+    ReplicaSegmentsRequest, ReplicaSegmentsResponse, SegmentAborted, SegmentOrigin,
 };
 
 use crate::admission;
@@ -53,6 +53,11 @@ fn answer(
     }
     // What is not committed yet may be cut.
     let source = source_below(log, asked.end_offset).ok_or(ErrorCode::OFFSET_NOT_AVAILABLE)?;
+    let origin = SegmentOrigin {
+        opening: log.opening(),
+        segment: source.segment_id().cast_signed(),
+        clean_below: log.clean_below(),
+    };
     drop(state);
     match load(&source, Wait::Nowait) {
         Ok((aborted, newest_ms)) => Ok(ReplicaSegmentsResponse {
@@ -70,6 +75,7 @@ fn answer(
                     last_stable_offset: txn.last_stable_offset,
                 })
                 .collect(),
+            origin,
         }),
         Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
             read_later(cx, partition, source);

@@ -66,6 +66,30 @@ pub fn note_failed(partition: &Partition) {
     state.failed_fills = state.failed_fills.saturating_add(1);
 }
 
+/// What this source has does not go with what was joined. After so many failures the log that it
+/// came from will not come back, and this one begins anew at the leader's end.
+pub fn note_another_log(
+    logs: &LogManager,
+    partition: &Partition,
+    source: i32,
+    failures_max: u32,
+) {
+    let begins_anew = {
+        let mut state = partition.lock();
+        let begins_anew = !state.wants_new_start && state.failed_fills >= failures_max;
+        state.wants_new_start |= begins_anew;
+        begins_anew
+    };
+    if begins_anew {
+        let fields = vec![
+            ("topic", partition.topic.name.to_string()),
+            ("partition", partition.index.to_string()),
+            ("source", source.to_string()),
+        ];
+        logs.events.notice("back_fill_begins_anew", "warning", fields);
+    }
+}
+
 fn join(partition: &Arc<Partition>, mut job: JoinJob) -> Result<(i64, CutLog), FillError> {
     let result = job.execute();
     let mut state = partition.lock();
