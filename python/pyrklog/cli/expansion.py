@@ -57,9 +57,11 @@ def choose(
 def why_copied(options: Mapping[str, str | None], *, is_filled: bool) -> str | None:
     """Why new replicas of a topic copy it in any case; None if they may start at the end.
     ``is_filled``: their brokers back-fill."""
+    if is_filled:
+        return None
     if _policies_in(options) != {"delete"}:
-        return "it is compacted"
-    if not is_filled and not _is_limited(options):
+        return "it is compacted, and its new brokers back-fill nothing"
+    if not _is_limited(options):
         return "retention deletes nothing of it, and its new brokers back-fill nothing"
     return None
 
@@ -74,6 +76,9 @@ def _policies_in(options: Mapping[str, str | None]) -> set[str]:
 
 
 def _is_limited(options: Mapping[str, str | None]) -> bool:
+    """Whether retention deletes every record one day."""
+    if "delete" not in _policies_in(options):
+        return False
     limits = (options.get(_RETENTION_MS), options.get(_RETENTION_BYTES))
     return any(limit is not None and not limit.startswith("-") for limit in limits)
 

@@ -217,6 +217,11 @@ impl Log {
         self.partial.is_some()
     }
 
+    /// The log that joined segments of a compacted log come from, if there are any.
+    pub fn fill_origin(&self) -> Option<FillOrigin> {
+        PartialFile::parse(self.partial.as_deref()?)?.origin
+    }
+
     /// A restart at another log's end was interrupted, or records were cut that it began with: what
     /// is left of a compacted log must not go on with records of its leader.
     pub fn ends_before_its_start(&self) -> bool {
@@ -305,7 +310,10 @@ mod tests {
             epochs,
         };
         assert_eq!(partial.encode(), "0\n1200\n0\n2\n0 0\n3 900\n");
-        assert_eq!(PartialFile::parse(partial.encode().as_bytes()), Some(partial.clone()));
+        assert_eq!(
+            PartialFile::parse(partial.encode().as_bytes()),
+            Some(partial.clone())
+        );
         partial.origin = Some(FillOrigin {
             broker: 2,
             opening: -4611,

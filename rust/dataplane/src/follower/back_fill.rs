@@ -9,11 +9,12 @@
 //! completes it and makes it the log's first one, then gives the partition back for the next one.
 
 mod joining;
+mod planning;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use pyrklog_log::{AbortedTxn, Fill, FillError, FillOrigin, FillPlan, Log};
+use pyrklog_log::{AbortedTxn, Fill, FillError, Log};
 use pyrklog_wire::ErrorCode;
 use pyrklog_wire::api::key;
 use pyrklog_wire::fetch::{
@@ -23,7 +24,8 @@ use pyrklog_wire::replica_segments::{
     ReplicaSegmentsRequest, ReplicaSegmentsResponse, SegmentAborted, SegmentOrigin,
 };
 
-use self::joining::{complete, note_another_log, note_failed, note_failure};
+use self::joining::{begin_anew_at_last, complete, note_failed, note_failure};
+use self::planning::{Planned, plan};
 use crate::follower::fetch_state::FETCH_VERSION;
 use crate::follower::fetcher_queue::Fetchers;
 use crate::follower::following::FULL_LOOK_MS;
@@ -48,8 +50,6 @@ const FAILED_MS: i64 = 500;
 const WAITS_MAX: u32 = 5;
 /// Failures after which each further one doubles the pause.
 const FAILED_SOON: u32 = 3;
-/// Failures after which a replica begins anew whose source's log is gone: about two minutes.
-const FAILED_ANEW: u32 = 10;
 /// At most about eight minutes.
 const FAILED_DOUBLINGS_MAX: u32 = 10;
 
@@ -121,7 +121,8 @@ impl FillQuestion {
 }
 
 /// The broker that a partition is back-filled from: an in-sync replica that does not lead, in the
-/// own rack first, then the leader; the next one each time that one has failed.
+/// own rack first, then the leader; the next one each time that one has failed. Before them comes the
+/// one that joined segments of a compacted log are from.
 pub fn source_of(
     state: &PartitionState,
     image: &Image,
@@ -147,6 +148,8 @@ pub fn source_of(
     others.rotate_left(number % count);
     others.sort_by_key(|broker| own_rack.is_none() || rack_of(*broker) != own_rack);
     others.push(leader);
+    let origin = state.log.as_ref().and_then(Log::fill_origin);
+    others.sort_by_key(|broker| origin.is_none_or(|origin| origin.broker != *broker));
     Some(others[state.failed_sources % others.len()])
 }
 
@@ -356,7 +359,7 @@ impl BackFill {
                 task.until_ms = mono_ms() + FAILED_MS;
                 return;
             }
-            Planned::OfAnotherLog => return self.is_of_another_log(),
+            Planned::OfAnotherLog { is_told } => return self.is_of_another_log(is_told),
         };
         #[cfg(feature = "sim")]
         let plan = with_injected_faults(plan);
@@ -369,12 +372,14 @@ impl BackFill {
         });
     }
 
-    /// The segments that were joined do not go with what this source has.
-    fn is_of_another_log(&mut self) {
+    /// The segments that were joined do not go with what this source has, as far as it tells.
+    fn is_of_another_log(&mut self, is_told: bool) {
         let Some(task) = self.tasks.pop_front() else {
             return;
         };
-        note_another_log(&self.services.logs, &task.partition, self.source, FAILED_ANEW);
+        if is_told {
+            begin_anew_at_last(&self.services.logs, &task.partition, self.source);
+        }
         self.leave_to_others(task);
     }
 
@@ -491,28 +496,6 @@ fn with_injected_faults(plan: pyrklog_log::FillPlan) -> pyrklog_log::FillPlan {
         takes_any_epoch: is_injected(Fault::FillTruncatedEpoch),
         leaves_gap: is_injected(Fault::FillLeavesGap),
     })
-}
-
-/// What a source's segment is to a log.
-enum Planned {
-    Fill(FillPlan, Option<SegmentOrigin>),
-    Not,
-    OfAnotherLog,
-}
-
-fn plan(log: &Log, begin: i64, broker: i32, told: SegmentOrigin) -> Planned {
-    if !log.config().cleanup_compact {
-        let plan = log.plan_fill(begin);
-        return plan.map_or(Planned::Not, |plan| Planned::Fill(plan, None));
-    }
-    let opening = told.opening;
-    let origin = FillOrigin { broker, opening };
-    // Versions without back-fills of compacted logs do not tell which log it is.
-    if opening == 0 || !log.may_fill_from(origin, told.clean_below) {
-        return Planned::OfAnotherLog;
-    }
-    let plan = log.plan_compacted_fill(begin, origin);
-    plan.map_or(Planned::Not, |plan| Planned::Fill(plan, Some(told)))
 }
 
 enum Wants {
