@@ -192,32 +192,3 @@ def test_coordinators_find_everything_on_an_expanded_replica(
     again.produce(topic, b"last", b"last", 0)
     again.commit_transaction(PATIENCE_S)
     assert [one.value for one in read_all(cluster.bootstrap, topic)][-1] == b"last"
-
-
-def test_cluster_expand_starts_compacted_topics_at_their_ends(
-    new_cluster: Callable[..., BrokerCluster], topic: str
-) -> None:
-    cluster = new_cluster(count=4, **EAGER_BROKER, **BRIEF).start()
-    numbers = sorted(cluster.brokers)
-    new = numbers.pop()
-    admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
-    assignment = [[numbers[index % 3], numbers[(index + 1) % 3]] for index in range(4)]
-    asked = NewTopic(topic, 4, replica_assignment=assignment, config=EAGER_TOPIC)
-    admin.create_topics([asked])[topic].result(30)
-    wait_until(lambda: len(in_sync(admin, topic)) == 4, "it is not there")
-    pairs = [*rounds(5), (b"k1", None)]
-    producer = Producer({"bootstrap.servers": cluster.bootstrap})
-    for index in range(4):
-        for key, value in pairs:
-            producer.produce(topic, value, key, index)
-    assert producer.flush(PATIENCE_S) == 0
-    words = ["-b", cluster.bootstrap, "cluster", "expand", "--broker", str(new), "-t", topic]
-    done = CliRunner().invoke(app, [*words, "-w"])
-    assert done.exit_code == 0, done.stdout + done.stderr
-    assert done.stderr.find("copied") == -1
-    assert done.stdout.count("from the end") == 2
-    placed = cluster.json(f"/brokers/topics/{topic}")["partitions"].values()
-    assert [new in replicas for replicas in placed].count(True) == 2
-    for compared in verify(cluster.bootstrap, topic):
-        assert compared["status"] == "equal"
-    assert last_values(read_all(cluster.bootstrap, topic)) == model(pairs)
