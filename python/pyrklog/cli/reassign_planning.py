@@ -23,11 +23,12 @@ from pyrklog.cli.connection import Connection, PartitionKey, missing_topic
 from pyrklog.cli.failures import CliError, counted
 from pyrklog.cli.options import OutputFormat, Settings
 from pyrklog.cli.reassign_cluster import ReassignmentAdmin
-from pyrklog.cli.reassign_measure import Measured, add_write_rates, measure
+from pyrklog.cli.reassign_measure import Measured, measure
 from pyrklog.cli.reassign_plan import AUTO, parse_limit, parse_rate, parse_throttle, render_plan
 from pyrklog.cli.reassign_progress import Moves, applied, largest
 from pyrklog.cli.reassign_run import arrow
 from pyrklog.cli.reassign_summary import lines, listing, obstacle_lines
+from pyrklog.cli.write_rates import add_write_rates
 
 DEFAULT_RATE_BYTES = 50_000_000
 _GOALS = {
