@@ -1,4 +1,4 @@
-"""New replicas that start at their leaders' ends: how long they lack older records (expansion.md)."""
+"""New replicas that start at their leaders' ends: how long they lack older records."""
 
 from __future__ import annotations
 

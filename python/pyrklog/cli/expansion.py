@@ -92,7 +92,7 @@ class Start(NamedTuple):
     at_end: frozenset[PartitionKey]
     copied: Mapping[str, str]
     rates: Mapping[int, int] = {}
-    options: Options = {}
+    options: Mapping[str, Mapping[str, str | None]] = {}
 
 
 NO_START = Start(frozenset(), {})

@@ -218,9 +218,7 @@ def _look(
     leaders = {broker: addresses[broker] for broker in set(led.values())}
     states = TopicStates(None, addresses, {})
     starts = offsets_at(connection, states, led, EARLIEST)
-    settings = replace(
-        connection.settings, timeout_s=min(ANSWER_S, connection.settings.timeout_s)
-    )
+    settings = replace(connection.settings, timeout_s=min(ANSWER_S, connection.settings.timeout_s))
     # One after the other, so that records between both questions are the fewest.
     with ClusterRequests(settings) as requests:
         sizes, _ = replica_bytes(requests, leaders, wanted)

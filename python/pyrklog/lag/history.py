@@ -175,7 +175,6 @@ class Tier:
             return _crossing(anchor, held, offset)
         return _crossing(held, last, offset) if offset < last.end else None
 
-
     def end_at(self, at_ms: int, last: Point) -> float | None:
         """The log end at a time up to the ``last`` sample. None: before the first point."""
         times = self.times
