@@ -3,7 +3,7 @@ replicas that copy at a known rate."""
 
 import random
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any, cast
@@ -44,6 +44,8 @@ PARTITIONS_A_TOPIC = 100
 RACKS = 10
 REPLICAS = 3
 STEP_S = 0.5
+START_S = 1.0
+"""From the begin of a move to its first bytes."""
 SHARING_ROUNDS = 6
 """Rounds in which brokers offer what others have not taken."""
 CATCH_UP_S = 10.0
@@ -58,11 +60,11 @@ class Scale:
     brokers: int = 200
     added: int = 20
     partitions: int = 10_000
-    mean_bytes: float = 4e9
+    mean_bytes: float = 0.4e9
     rate_bytes: int = 80_000_000
     written_bytes: float = 20_000.0
     """A second, to each partition."""
-    dead_s: float = 90.0
+    dead_s: float = 30.0
 
 
 @dataclass
@@ -168,6 +170,8 @@ class World:
     moved_bytes: float = 0.0
     there: dict[tuple[PartitionKey, int], float] = field(default_factory=dict)
     store: Store = field(default_factory=Store)
+    begun: dict[PartitionKey, float] = field(default_factory=dict)
+    """When moves began."""
 
     def __post_init__(self) -> None:
         dice = random.Random(SEED)
@@ -273,6 +277,8 @@ class World:
         flows: dict[tuple[int, int], list[PartitionKey]] = {}
         for key, one in moving.items():
             leader = self.store.states[key][0].leader
+            if self.now_s - self.begun[key] <= START_S:
+                continue
             for target in one.adding:
                 if leader < 0 or {leader, target} & self._dead:
                     continue
@@ -405,10 +411,9 @@ class WorldAdmin(ReassignmentAdmin):
         asked = {key: None if one is None else tuple(one) for key, one in wanted.items()}
         results: dict[TopicPartition, Refusal] = {}
         store = self._world.store
+        self._world.begun.update(dict.fromkeys(wanted, self._world.now_s))
         store.run(store.controller.reassignments.alter(asked, results))
         return {key: (one.error, None) for key, one in results.items()}
 
 
 NO_CONNECTION = cast(Connection, SimpleNamespace(settings=SimpleNamespace(timeout_s=1.0)))
-Clock = Callable[[], int]
-Numbers = Sequence[int]

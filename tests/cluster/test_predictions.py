@@ -24,8 +24,8 @@ pytestmark = [pytest.mark.jvm, pytest.mark.timeout(600)]
 
 RATE = 2_000_000
 RECORD_BYTES = 10_000
-RECORDS = 2_000
-"""Of each of two partitions: 20 seconds at the rate."""
+RECORDS = 4_000
+"""Of each of two partitions: 20 seconds each at the rate."""
 CLOSE = 0.2
 
 
@@ -71,7 +71,6 @@ def test_after_ten_seconds_it_is_known_how_long_a_plan_takes(
         alter(cluster, "broker", str(number), dict.fromkeys(RATES, RATE))
     file = write(tmp_path / "plan.json", topic, [[1, 3], [1, 3]])
     out, _ = run(cluster, "reassign", "apply", file, "-w")
-    assert "at 50 MB/s, if the disks allow it" in out
     assert ", as measured" in out
     record = kept(file)
     predicted, real = record["predicted"], record["real"]

@@ -117,7 +117,9 @@ def _has_started(record: Record, seen: Seen, key: PartitionKey) -> bool:
 def corrected(record: Record, seen: Seen, found: Progress) -> Corrected | None:
     """The prediction of the whole by what was measured, once that tells."""
     passed_s = _passed_s(record, seen)
-    if found.rate_from is not RateFrom.MEASURED or found.left_s is None or passed_s < SURE_AFTER_S:
+    if found.rate_from is not RateFrom.MEASURED or found.left_s is None or not seen.moving:
+        return None
+    if passed_s < SURE_AFTER_S:
         return None
     return Corrected(passed_s, found.rate_bytes, passed_s + found.left_s)
 
@@ -142,6 +144,9 @@ def measured_rate(record: Record, seen: Seen, earlier: Seen | None = None) -> in
 def _rate(record: Record, seen: Seen, earlier: Seen | None) -> tuple[int, RateFrom]:
     given = record.rate_bytes, record.rate_from
     found = measured_rate(record, seen, earlier)
+    if found is None and record.corrected is not None:
+        # A batch has just begun: it is as fast as those before.
+        return record.corrected.rate_bytes, RateFrom.MEASURED
     if found is None:
         return given
     if record.rate_from is RateFrom.GIVEN:

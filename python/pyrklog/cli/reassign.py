@@ -169,12 +169,13 @@ def status(
     if record is not None and not reassign_record.is_of(record, cluster_id):
         record = None
     if watch:
-        known = cluster, options, places, output, cluster_id, record
-        moves = reassign_run.watch(*known, path=path)
+        moves = reassign_run.watch(cluster, options, places, output, cluster_id, record)
     else:
         moves = reassign_progress.read_moves(cluster, places, record)
-        if record is not None and moves.seen is not None and moves.whole is not None:
-            moves.record = reassign_record.noticed(path, record, moves.seen, moves.whole)
+        # Between two batches nothing may have moved for any time.
+        is_steady = record is not None and len(record.batches()) == 1
+        if is_steady and record is not None and moves.seen is not None and moves.whole is not None:
+            moves.record = reassign_record.noticed(None, record, moves.seen, moves.whole)
     record = moves.record or record
     is_over = wanted is not None and not moves.items
     if is_over and record is not None:

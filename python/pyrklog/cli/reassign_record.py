@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from pyrklog.balance.prediction import STEP_S, RateFrom
-from pyrklog.balance.progress import MEASURED_AFTER_S, Progress, Seen, corrected
+from pyrklog.balance.progress import MEASURED_AFTER_S, SURE_AFTER_S, Progress, Seen, corrected
 from pyrklog.balance.record import Record, RecordError, from_json, to_json
 from pyrklog.base.problems import Problem
 from pyrklog.cli import copy_rates
@@ -129,11 +129,13 @@ def noticed(path: Path | None, record: Record, seen: Seen, found: Progress) -> R
 
 
 def learn(record: Record) -> None:
-    """Keeps how fast a plan copied that was watched to its end, for later ones."""
+    """Keeps how fast a short plan copied that was watched to its end, for later ones. A long one
+    has taught that before; it may also have stood still."""
     if record.real_s is None or not record.is_watched or record.at_end or not record.brokers:
         return
     lasted_s = record.real_s - STEP_S * len(record.batches())
-    if lasted_s < MEASURED_AFTER_S or not record.total_bytes:
+    is_short = record.corrected is None and record.real_s < 2 * SURE_AFTER_S
+    if not is_short or lasted_s < MEASURED_AFTER_S or not record.total_bytes:
         return
     most = max(max(both) for both in record.brokers.values())
     copied = (record.real_bytes or 0) / record.total_bytes

@@ -358,7 +358,7 @@ def watch(
     path: Path | None = None,
 ) -> Moves:
     """Prints moves until none is left; returns the last ones, which are none. While the cluster is
-    out of reach, it waits. ``path``: where the record is kept."""
+    out of reach, it waits. ``path``: where what is learned is kept, by the command that began."""
     before: dict[PartitionKey, int] = {}
     seen_at = time.monotonic()
     looks = Looks()

@@ -39,8 +39,8 @@ Questions = Mapping[TopicPartition, Sequence[int]]
 
 
 class LeaderOffsets(NamedTuple):
-    """``ages`` in order of the offsets asked for; None: unknown. ``data_end``: without transaction
-    markers behind it."""
+    """``ages`` in order of the offsets asked for; None: unknown. ``past``: where
+    the log ended so long ago; ``data_end``: now, without transaction markers behind it."""
 
     error: ErrorCode = ErrorCode.NONE
     log_start: int = UNKNOWN
@@ -99,11 +99,10 @@ class LedOffsets:
                 caught_up = end[1] if data_end is None else data_end
                 history = self._history(key)
                 ages = self._ages(history, questions[key], caught_up, now_ms)
-                past = None
+                found = LeaderOffsets(ErrorCode.NONE, start.own, end[1], ages)
                 if back_ms > 0 and history is not None:
                     past = history.past(back_ms, now_ms)
-                known = start.own, end[1], ages, caught_up, past
-                found = LeaderOffsets(ErrorCode.NONE, *known)
+                    found = found._replace(data_end=caught_up, past=past)
             before = answers.get(key)
             answers[key] = found if before is None else _joined(before, found)
 

@@ -213,8 +213,9 @@ class Copying:
             while left:
                 if self.now_s - begin_s > self.lag_s / 2:
                     self._copy(left)
-                self._pass(left)
+                # Before producers write more.
                 whole = [key for key in left if self._is_whole(key)]
+                self._pass(left)
                 self.done += whole
                 left = [key for key in left if key not in whole]
             for _ in range(int(self.lag_s / 2 / self.step_s)):

@@ -151,7 +151,7 @@ def test_back_fill_is_predicted_and_its_time_left_is_told(
     moves = reassign_progress.read_moves(admin, None, record)
     assert moves.whole is not None
     assert reassign_progress.line(moves.whole, record) == (
-        "0 of 2 partitions done · 50 % · 400 MB left, all of it back-fill · about 20 s"
+        "1 of 2 partitions done · 50 % · 400 MB left, all of it back-fill · about 20 s"
     )
     told = reassign_progress.listing(moves, "id", record).summary
     assert told is not None

@@ -143,15 +143,14 @@ def test_other_brokers_are_asked_by_timestamps(logs: Logs) -> None:
     assert {leader for leader, at in found.asked if at not in (EARLIEST, LATEST)} == {2}
 
 
-def test_broker_without_histories_is_looked_at_twice(logs: Logs) -> None:
+def test_broker_without_histories_is_looked_at_twice(
+    logs: Logs, monkeypatch: pytest.MonkeyPatch
+) -> None:
     found = logs({A: 100_000, B: 100_000}, {A: 500})
     found.histories.clear()
     partitions = partitions_of({A: 1, B: 1}, 10_000_000)
-    moments = iter(range(0, 100, 2))
-    found_at = pytest.MonkeyPatch()
-    found_at.setattr(write_rates.time, "monotonic", lambda: float(next(moments)))
+    monkeypatch.setattr(write_rates.time, "monotonic", lambda: found.slept_s)
     firsts = add_write_rates(CONNECTION, ADDRESSES, partitions, partitions.keys())
-    found_at.undo()
     assert firsts == {A: 70_000}
     assert partitions[A].rate_in == pytest.approx(500_000.0)
     assert {at for _, at in found.asked} == {EARLIEST, LATEST}
