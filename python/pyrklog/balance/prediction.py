@@ -150,13 +150,14 @@ def predict(
     """``rate_bytes``: what each broker takes, and gives, a second at most."""
     brokers: dict[int, Traffic] = {}
     found, fills = [], []
+    passed_s = 0.0
     for keys in batches:
         every = [one for key in keys for one in copies_of(cluster, key, changed[key])]
         copies = [one for one in every if one.key not in filling.at_end]
         for one in copies:
             brokers.setdefault(one.target, Traffic()).in_bytes += one.size_bytes
             brokers.setdefault(one.source, Traffic()).out_bytes += one.size_bytes
-        lasts_s = seconds(copies, rate_bytes)
+        lasts_s = seconds(grown(copies, passed_s), rate_bytes)
         filled = [one for one in every if one.key in filling.at_end]
         if filled:
             lacks = [Lack(one.key, one.target, one.size_bytes) for one in filled]
@@ -164,8 +165,16 @@ def predict(
             lasts_s = later(lasts_s, fills[-1].whole_s)
         size = sum(one.size_bytes for one in copies)
         found.append(Batch(tuple(keys), size, None if lasts_s is None else lasts_s + STEP_S))
+        passed_s += (lasts_s or 0.0) + STEP_S
     fill = in_turn(fills) if fills else None
     return Prediction(rate_bytes, found, dict(sorted(brokers.items())), fill=fill)
+
+
+def grown(copies: Iterable[Copy], passed_s: float) -> list[Copy]:
+    """The same so much later, when producers have written more."""
+    return [
+        one._replace(size_bytes=one.size_bytes + int(one.rate_in * passed_s)) for one in copies
+    ]
 
 
 def seconds(copies: Iterable[Copy], rate_bytes: int) -> float | None:

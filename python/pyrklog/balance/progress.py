@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from pyrklog.balance.filling import fill_seconds, later, sooner
 from pyrklog.balance.model import PartitionKey
-from pyrklog.balance.prediction import STEP_S, RateFrom, seconds
+from pyrklog.balance.prediction import STEP_S, Copy, RateFrom, grown, seconds
 from pyrklog.balance.record import Corrected, Record
 from pyrklog.balance.throttle import AUTO
 
@@ -125,20 +125,22 @@ def corrected(record: Record, seen: Seen, found: Progress) -> Corrected | None:
 
 
 def measured_rate(record: Record, seen: Seen, earlier: Seen | None = None) -> int | None:
-    """What the busiest broker takes or gives a second, for copies. None: too early to tell."""
-    now = _carried(record, seen)
+    """What the busiest broker takes or gives a second, for copies. None: too early to tell. Each
+    batch has a busiest one of its own."""
+    batches = record.batches()
     if earlier is not None:
         lasted_s = (seen.at_ms - earlier.at_ms) / 1000
-        before = _carried(record, earlier)
     else:
-        lasted_s = _passed_s(record, seen) - STEP_S * sum(
-            _has_begun(keys, seen) for keys in record.batches()
-        )
-        before = {}
+        begun = sum(_has_begun(keys, seen) for keys in batches)
+        lasted_s = _passed_s(record, seen) - STEP_S * begun
     if lasted_s < MEASURED_AFTER_S:
         return None
-    most = max((count - before.get(end, 0) for end, count in now.items()), default=0)
-    return int(most / lasted_s) or None
+    total = 0
+    for keys in batches:
+        now = _carried(record, keys, seen)
+        before = {} if earlier is None else _carried(record, keys, earlier)
+        total += max((count - before.get(end, 0) for end, count in now.items()), default=0)
+    return int(total / lasted_s) or None
 
 
 def _rate(record: Record, seen: Seen, earlier: Seen | None) -> tuple[int, RateFrom]:
@@ -164,10 +166,12 @@ def _has_begun(keys: Sequence[PartitionKey], seen: Seen) -> bool:
     return any(key in seen.moving or key in seen.done for key in keys)
 
 
-def _carried(record: Record, seen: Seen) -> dict[tuple[str, int], int]:
-    """Bytes of copies that each broker has given and taken."""
+def _carried(
+    record: Record, keys: Sequence[PartitionKey], seen: Seen
+) -> dict[tuple[str, int], int]:
+    """Bytes of copies of a batch that each broker has given and taken."""
     found: dict[tuple[str, int], int] = {}
-    for key in record.entries:
+    for key in keys:
         there = seen.moving.get(key)
         for copy in record.copies(key):
             count = 0
@@ -183,21 +187,26 @@ def _carried(record: Record, seen: Seen) -> dict[tuple[str, int], int]:
 def _left_s(record: Record, seen: Seen, rate_bytes: int) -> float | None:
     """Of all batches, one after the other."""
     rates = _fill_rates(record, seen)
+    passed_s = _passed_s(record, seen)
     retention_s = None
     if record.fill is not None and record.fill.retention_s is not None:
-        retention_s = max(0.0, record.fill.retention_s - _passed_s(record, seen))
+        retention_s = max(0.0, record.fill.retention_s - passed_s)
     total_s = 0.0
     for keys in record.batches():
         left = [key for key in keys if key not in seen.done]
         if not left:
             continue
-        copies = []
+        copies: list[Copy] = []
         lacks: dict[int, float] = {}
         for key in left:
             there = seen.moving.get(key)
-            for copy in record.copies(key):
-                size = copy.size_bytes if there is None else there.left(copy.target)
-                copies.append(copy._replace(size_bytes=size))
+            if there is None:
+                copies += grown(record.copies(key), passed_s + total_s)
+            else:
+                copies += [
+                    copy._replace(size_bytes=there.left(copy.target))
+                    for copy in record.copies(key)
+                ]
             for broker, size in _fill_left(record, seen, key).items():
                 lacks[broker] = lacks.get(broker, 0) + size
         lasts_s = seconds(copies, rate_bytes)

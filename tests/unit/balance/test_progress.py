@@ -5,8 +5,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from pyrklog.balance.filling import Fill, Filling
 from pyrklog.balance.model import Cluster, Partition, PartitionKey, Placement
@@ -301,10 +299,10 @@ def test_after_ten_seconds_an_assumption_is_right(rate: int, share: float) -> No
         assert abs(better) < CLOSE
 
 
-@given(seed=st.integers(0, 2**32), rate=st.integers(5 * MB, 400 * MB))
-@settings(max_examples=10, deadline=None)
-def test_after_ten_seconds_any_steady_plan_is_predicted(seed: int, rate: int) -> None:
+@pytest.mark.parametrize("seed", range(8))
+def test_after_ten_seconds_any_steady_plan_is_predicted(seed: int) -> None:
     dice = random.Random(seed)
+    rate = dice.randint(5 * MB, 400 * MB)
     numbers = list(range(1, 7))
     partitions = {}
     changed = {}
