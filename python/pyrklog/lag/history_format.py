@@ -5,9 +5,10 @@ from __future__ import annotations
 import struct
 import sys
 import zlib
+from abc import ABC, abstractmethod
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Generic, NamedTuple, Protocol, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from pyrklog.lag.histories import PARTITIONS_MAX, PartitionKey
 from pyrklog.lag.history import TIERS, History, restored
@@ -37,6 +38,7 @@ class Round(NamedTuple):
 
 
 Key = TypeVar("Key")
+Told = TypeVar("Told")
 Kept = TypeVar("Kept")
 
 
@@ -85,19 +87,60 @@ def parse(content: bytes, wall_ms: int) -> Parsed[PartitionKey, History]:
     return parse_with(MAGIC, _Loader, content, wall_ms)
 
 
-class Loader(Protocol[Key, Kept]):
-    """Made with the shift of all times."""
+class Loader(ABC, Generic[Key, Told, Kept]):
+    """Makes histories of chunks. ``Told`` is what the file has of a tier."""
 
-    until_ms: int
+    def __init__(self, shift_ms: int) -> None:
+        """``shift_ms``: of all times."""
+        self._shift_ms = shift_ms
+        self._keys: list[Key] = []
+        self._tiers: dict[int, list[Told]] = {}
+        """Of those that no round has named yet."""
+        self._histories: dict[int, Kept] = {}
+        self.until_ms = 0
 
     def take(self, body: memoryview) -> None:
         """Raises :class:`ValueError` or :class:`struct.error` for a body that makes no sense."""
+        match bytes(body[:1]):
+            case b"N":
+                self._take_name(body)
+            case b"P":
+                self._take_points(body)
+            case b"R":
+                self._take_round(body)
+            case kind:
+                raise ValueError(f"a chunk of kind {kind!r}")
 
-    def histories(self) -> dict[Key, Kept]: ...
+    def histories(self) -> dict[Key, Kept]:
+        for number in list(self._tiers):
+            try:
+                self._history(number)
+            except ValueError:
+                continue  # the file ends within its points
+        return {self._keys[number]: one for number, one in self._histories.items()}
+
+    def _history(self, number: int) -> Kept | None:
+        tiers = self._tiers.pop(number, None)
+        if tiers is not None:
+            self._histories[number] = self._restored(tiers)
+        return self._histories.get(number)
+
+    @abstractmethod
+    def _take_name(self, body: memoryview) -> None: ...
+
+    @abstractmethod
+    def _take_points(self, body: memoryview) -> None: ...
+
+    @abstractmethod
+    def _take_round(self, body: memoryview) -> None: ...
+
+    @abstractmethod
+    def _restored(self, tiers: list[Told]) -> Kept:
+        """Raises :class:`ValueError` where tiers are missing."""
 
 
 def parse_with(
-    magic: bytes, load: Callable[[int], Loader[Key, Kept]], content: bytes, wall_ms: int
+    magic: bytes, load: Callable[[int], Loader[Key, Any, Kept]], content: bytes, wall_ms: int
 ) -> Parsed[Key, Kept]:
     """A file of these chunks, of either kind."""
     if not content.startswith(magic):
@@ -168,27 +211,7 @@ def _shift_ms(bodies: Iterable[memoryview], wall_ms: int) -> int:
     return shift
 
 
-class _Loader:
-    def __init__(self, shift_ms: int) -> None:
-        self._shift_ms = shift_ms
-        self._keys: list[PartitionKey] = []
-        self._columns: dict[int, list[Columns]] = {}
-        """Of partitions that no round has named yet."""
-        self._histories: dict[int, History] = {}
-        self.until_ms = 0
-
-    def take(self, body: memoryview) -> None:
-        """Raises :class:`ValueError` or :class:`struct.error` for a body that makes no sense."""
-        match bytes(body[:1]):
-            case b"N":
-                self._take_name(body)
-            case b"P":
-                self._take_points(body)
-            case b"R":
-                self._take_round(body)
-            case kind:
-                raise ValueError(f"a chunk of kind {kind!r}")
-
+class _Loader(Loader[PartitionKey, Columns, History]):
     def _take_name(self, body: memoryview) -> None:
         _, number, topic_id, partition, length = _NAME.unpack_from(body)
         name = body[_NAME.size :]
@@ -200,14 +223,14 @@ class _Loader:
 
     def _take_points(self, body: memoryview) -> None:
         _, number, tier, count = POINTS.unpack_from(body)
-        columns = self._columns.get(number, [])
+        columns = self._tiers.get(number, [])
         if number >= len(self._keys) or tier != len(columns) or tier >= len(TIERS):
             raise ValueError(f"points of partition {number}")
         if len(body) != POINTS.size + 16 * count:
             raise ValueError(f"{count} points in {len(body)} bytes")
         times = column("q", body[POINTS.size : POINTS.size + 8 * count])
         ends = column("q", body[POINTS.size + 8 * count :])
-        self._columns[number] = [*columns, (times, ends)]
+        self._tiers[number] = [*columns, (times, ends)]
 
     def _take_round(self, body: memoryview) -> None:
         _, at_ms, _, count = ROUND.unpack_from(body)
@@ -226,16 +249,5 @@ class _Loader:
                 history.add(at_ms, end, unmoved_ms=unmoved_ms)
         self.until_ms = at_ms
 
-    def _history(self, number: int) -> History | None:
-        columns = self._columns.pop(number, None)
-        if columns is not None:
-            self._histories[number] = restored(columns, self._shift_ms)
-        return self._histories.get(number)
-
-    def histories(self) -> dict[PartitionKey, History]:
-        for number in list(self._columns):
-            try:
-                self._history(number)
-            except ValueError:
-                continue  # the file ends within its points
-        return {self._keys[number]: one for number, one in self._histories.items()}
+    def _restored(self, tiers: list[Columns]) -> History:
+        return restored(tiers, self._shift_ms)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator, Mapping
 
-from pyrklog.lag.history_format import POINTS, ROUND, Parsed, chunk, column, parse_with
+from pyrklog.lag.history_format import POINTS, ROUND, Loader, Parsed, chunk, column, parse_with
 from pyrklog.lag.lag_histories import SERIES_MAX, SeriesKey
 from pyrklog.lag.lag_history import LAG_TIERS, Lag, LagColumns, LagHistory, is_lag, restored
 
@@ -46,27 +46,7 @@ def parse(content: bytes, wall_ms: int) -> Parsed[SeriesKey, LagHistory]:
     return parse_with(MAGIC, _Loader, content, wall_ms)
 
 
-class _Loader:
-    def __init__(self, shift_ms: int) -> None:
-        self._shift_ms = shift_ms
-        self._keys: list[SeriesKey] = []
-        self._tiers: dict[int, list[LagColumns]] = {}
-        """Of series that no round has named yet."""
-        self._histories: dict[int, LagHistory] = {}
-        self.until_ms = 0
-
-    def take(self, body: memoryview) -> None:
-        """Raises :class:`ValueError` or :class:`struct.error` for a body that makes no sense."""
-        match bytes(body[:1]):
-            case b"N":
-                self._take_name(body)
-            case b"P":
-                self._take_points(body)
-            case b"R":
-                self._take_round(body)
-            case kind:
-                raise ValueError(f"a chunk of kind {kind!r}")
-
+class _Loader(Loader[SeriesKey, LagColumns, LagHistory]):
     def _take_name(self, body: memoryview) -> None:
         _, number, group, topic = _NAME.unpack_from(body)
         names = bytes(body[_NAME.size :])
@@ -106,16 +86,5 @@ class _Loader:
                 raise ValueError(f"series {number} has no name")
         self.until_ms = at_ms
 
-    def _history(self, number: int) -> LagHistory | None:
-        tiers = self._tiers.pop(number, None)
-        if tiers is not None:
-            self._histories[number] = restored(tiers, self._shift_ms)
-        return self._histories.get(number)
-
-    def histories(self) -> dict[SeriesKey, LagHistory]:
-        for number in list(self._tiers):
-            try:
-                self._history(number)
-            except ValueError:
-                continue  # the file ends within its points
-        return {self._keys[number]: one for number, one in self._histories.items()}
+    def _restored(self, tiers: list[LagColumns]) -> LagHistory:
+        return restored(tiers, self._shift_ms)

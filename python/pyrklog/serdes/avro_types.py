@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import math
 import struct
+from abc import ABC, abstractmethod
 from typing import Any
 
 from pyrklog.serdes.codec import DataError, shortened
@@ -96,16 +97,16 @@ class Output:
             raise DataError("its defaults are too many")
 
 
-class Type:
+class Type(ABC):
     """``name`` is what Avro's JSON calls it in a union."""
 
     name = ""
 
-    def read(self, source: Input, level: int) -> Any:
-        raise NotImplementedError
+    @abstractmethod
+    def read(self, source: Input, level: int) -> Any: ...
 
-    def write(self, value: Any, out: Output, level: int) -> None:
-        raise NotImplementedError
+    @abstractmethod
+    def write(self, value: Any, out: Output, level: int) -> None: ...
 
     def refuse(self, value: object) -> DataError:
         return DataError(f"{shortened(value)} is no {self.name}")
