@@ -286,6 +286,22 @@ def test_impossible_seeks_are_refused(run: Run, group: str, tmp_path: Path) -> N
     assert "committed nothing" in run("group", "seek", group, "--to", "group:none", code=4)
 
 
+def test_where_nothing_is_committed_there_is_nothing_to_start_from(run: Run, group: str) -> None:
+    """Of three partitions the last one has no offset: it must not be read from its start."""
+    before = offsets(run, group)
+    assert (group, 2) not in before
+    new = f"{group}-new"
+    for to in ("current", "-1", "+1"):
+        shown = run("group", "seek", group, "--to", to, "--topic", group, "-o", "csv")
+        last = list(csv.reader(io.StringIO(shown)))[-1]
+        assert last == [group, "2", "", "", "left out: nothing is committed there"]
+        told = run("group", "seek", group, "--to", to, "--topic", f"{group}:2", code=4)
+        assert f"group {group} has committed nothing in {group}, so {to} leads nowhere" in told
+        run("group", "seek", new, "--to", to, "--topic", group, code=4)
+        assert "does not exist" in run("group", "describe", new, code=4)
+    assert offsets(run, group) == before
+
+
 def test_a_group_that_is_created_by_a_seek_is_told(run: Run, group: str, bootstrap: str) -> None:
     new = f"{group}-made"
     seek = ["-b", bootstrap, "group", "seek", new, "--to", "start", "--topic", f"{group}:0"]

@@ -40,6 +40,11 @@ def dump(
     verify: bool = option(
         "--verify/--no-verify", "Check every checksum, and indexes against their segment.", True
     ),
+    decode: str | None = option(
+        "--decode KIND",
+        "With --records what they say: offsets, transactions, raw; default: by the topic.",
+        None,
+    ),
     data: Path | None = option("--data DIR", "Where TOPIC:P is: as given to pyrklog serve.", None),
     config: Path | None = option("--config FILE", "The same, by the broker's options.", None),
     set_: list[str] | None = option("--set K=V", "The same, as given to pyrklog serve.", None),
@@ -51,15 +56,19 @@ def dump(
     only read, and what it writes meanwhile is no damage. If something is damaged, names the byte,
     and ends with exit code 8.
     """
+    from pyrklog.cli.log_decode import decoder, refuse_kind
     from pyrklog.cli.log_dump import Printer, files, rows
     from pyrklog.cli.log_places import LivePartition, found_paths
 
+    refuse_kind(decode, records=records)
     given = found_paths(paths, data, config, set_ or ())
     printer = Printer(output, lines=records)
     for path in files(given, only_indexes=index):
         printer.begin(path)
         live = LivePartition(path)
-        for row in live.settled(rows, rows(path, records=records, verify=verify), verify=verify):
+        how = decoder(path, decode)
+        found = rows(path, records=records, verify=verify, decode=how)
+        for row in live.settled(rows, found, verify=verify):
             printer.add(row)
         printer.end()
     printer.finish()

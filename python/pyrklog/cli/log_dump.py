@@ -8,6 +8,7 @@ import typer
 
 from pyrklog.base.problems import Problem
 from pyrklog.cli.failures import CliError, counted
+from pyrklog.cli.log_decode import Decode, decoded
 from pyrklog.cli.options import OutputFormat
 from pyrklog.cli.output import Column, Listing, as_json, print_listing, text
 
@@ -63,13 +64,16 @@ def _is_ours(path: Path) -> bool:
     return path.suffix in _SUFFIXES or path.name in _NAMES
 
 
-def rows(path: Path, *, records: bool, verify: bool) -> Iterator[Row]:
-    """The rows of a file, with JSON's types only."""
+def rows(path: Path, *, records: bool, verify: bool, decode: Decode | None = None) -> Iterator[Row]:
+    """The rows of a file, with JSON's types only. ``decode`` adds what records say."""
     from pyrklog.plane.offline import dump_file
 
     try:
         for row in dump_file(str(path), records=records, verify=verify):
-            yield {"file": path.name, **{name: _json(value) for name, value in row.items()}}
+            shown = {name: _json(value) for name, value in row.items()}
+            told = None if decode is None else decoded(decode, dict(row))
+            more = {} if told is None else {"decoded": _json(told)}
+            yield {"file": path.name, **shown, **more}
     except ValueError as error:
         raise CliError(Problem.FILE_CONTENT, str(error)) from None
     except OSError as error:
@@ -87,6 +91,8 @@ def _json(value: Any) -> Any:
             return {"base64": base64.b64encode(value).decode()}
     if isinstance(value, list | tuple):
         return [_json(inner) for inner in value]
+    if isinstance(value, dict):
+        return {name: _json(inner) for name, inner in value.items()}
     return value
 
 
@@ -182,8 +188,11 @@ class Printer:
 
 def _line(row: Row) -> str:
     indent = "  " if row["kind"] == "record" else ""
+    told = row.get("decoded", {})
     values = " ".join(
-        f"{name}={_word(value)}" for name, value in row.items() if name not in ("file", "kind")
+        f"{name}={_word(told.get(name, value))}"
+        for name, value in row.items()
+        if name not in ("file", "kind", "decoded")
     )
     return f"{indent}{row['kind']} {values}\n"
 
