@@ -170,8 +170,8 @@ def _refuse_missing(kind: Kind, found: "dict[str, list[Entry]]", only: Sequence[
         if missing and name != ALL_BROKERS:
             what = f"{kind} {name} has no option {missing[0]}"
             if loggers:
-                fix = like_or_all(missing, known, name)
-                raise CliError(Problem.OPTION_NOT_FOUND, what, fix)
+                listed = like_or_all(missing, known, name)
+                raise CliError(Problem.OPTION_NOT_FOUND, what, listed)
             fix = like_option(missing, known) or explained(missing[:1])
             raise CliError(
                 Problem.OPTION_NOT_FOUND,

@@ -7,6 +7,7 @@ from collections import deque
 from collections.abc import Collection
 from typing import Any, NamedTuple
 
+from pyrklog.base.librdkafka import RECONNECT, kind_of
 from pyrklog.base.problems import Problem
 from pyrklog.cli.bootstrap import addresses
 from pyrklog.cli.failures import CliError, Exit, cli_error
@@ -151,13 +152,15 @@ class Connection:
             "logger": quiet_logger(),
             "error_cb": self._on_error,
             "log.connection.close": False,
+            **RECONNECT,
             **more,
             **self.settings.properties,
             "bootstrap.servers": self.settings.bootstrap,
         }
 
     def _on_error(self, error: Any) -> None:
-        self._said.append(error.str())
+        if kind_of(error.str()) not in map(kind_of, self._said):
+            self._said.append(error.str())
         if error.name() == "_ALL_BROKERS_DOWN":
             self.is_cut_off = True
 

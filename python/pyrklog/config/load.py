@@ -186,9 +186,9 @@ def wrong_options(
     wrong: dict[str, ConfigError] = {}
     for name, value in given.items():
         if OPTIONS.get(name) or listener_option(name):
-            error = wrong_with_value(name, value)
-            if error is not None:
-                wrong[name] = error
+            refusal = wrong_with_value(name, value)
+            if refusal is not None:
+                wrong[name] = refusal
     has_kafka_file = any(name in _OF_KAFKAS_FILE for name, _ in found)
     left = {name: value for name, value in given.items() if name not in wrong}
     config = BrokerConfig(left, notices=notices, has_kafka_file=has_kafka_file)
