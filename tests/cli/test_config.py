@@ -271,7 +271,7 @@ def test_levels_that_are_refused(broker: Any) -> None:
     assert "give --set groups=DEBUG" in run(*alter, "groups=DEBUG", code=2)
     describe = ["config", "describe", "broker-loggers"]
     told = run(*describe, "default", code=2)
-    assert "a broker's name is its number, not 'default'" in told
+    assert "a broker's name is its number, not 'default'\n  fix: brokers alive: 0\n" in told
     assert "did you mean groups?" in run(*describe, number, "-k", "group", code=4)
     assert "which broker?" in run(*describe, code=2)
 

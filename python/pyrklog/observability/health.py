@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 from pyrklog.cluster.requests import TopicPartition
@@ -59,6 +59,8 @@ class BrokerHealth:
     """None: not known, or it is reached."""
     signs: Sequence[Reason] = ()
     """Of :mod:`.health_signs`."""
+    brokers_away: Mapping[int, float] = field(default_factory=dict)
+    """Others that it has seen go, and for how many seconds."""
 
     @property
     def log_dirs(self) -> list[LogDir]:
@@ -172,6 +174,7 @@ def cluster_state(
         partitions,
         broker.log_dirs,
         lost,
+        away=broker.brokers_away,
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 NO_BROKER = -1
@@ -28,6 +28,11 @@ LEVELS: Mapping[Severity, Level] = {
 ADVERTISED_FIX = (
     "set advertised.listeners of the broker to an address that clients reach, or make its host "
     "known here"
+)
+SILENT_FIX = "see whether its process runs, and whether its host is reachable from here"
+MISSING_FIX = (
+    "start it again with its data, and its replicas catch up; if its process runs, its log says "
+    "why it is no member of the cluster"
 )
 FULL_FIX = "free space there, or lower retention.ms or retention.bytes of its largest topics"
 ZOOKEEPER_FIX = "see whether ZooKeeper runs, and whether brokers reach zookeeper.connect"
@@ -110,6 +115,8 @@ class ClusterState:
     without_store: Sequence[int] = ()
     signs: Sequence[Reason] = ()
     """Findings besides the metadata, of brokers about themselves."""
+    away: Mapping[int, float] = field(default_factory=dict)
+    """For how many seconds brokers have been away, as far as others have seen them go."""
 
     @property
     def alive(self) -> list[int]:
@@ -191,7 +198,11 @@ def _silent(state: ClusterState) -> list[Reason]:
         return [Reason("advertised", "error", what, silent[0].number, fix=ADVERTISED_FIX)]
     return [
         Reason(
-            "silent", "error", f"broker {one.number} does not answer at {one.address}", one.number
+            "silent",
+            "error",
+            f"broker {one.number} does not answer at {one.address}",
+            one.number,
+            fix=SILENT_FIX,
         )
         for one in silent
     ]
@@ -245,11 +256,15 @@ def _by_broker(state: ClusterState) -> list[Reason]:
     found = []
     for broker, partitions in sorted(lacking.items()):
         if broker in state.alive:
-            kind, what = "behind", f"broker {broker} is behind on {count_of(partitions)}"
+            kind, fix = "behind", None
+            what = f"broker {broker} is behind on {count_of(partitions)}"
         else:
-            kind, what = "missing", f"broker {broker} is missing from {count_of(partitions)}"
+            kind, fix = "missing", MISSING_FIX
+            away = state.away.get(broker)
+            since = "" if away is None else f" (for {span(away)})"
+            what = f"broker {broker} is down{since}, and missing from {count_of(partitions)}"
         text = f"{what} {some_of(partitions)}"
-        found.append(Reason(kind, "error", text, broker, names_of(partitions)))
+        found.append(Reason(kind, "error", text, broker, names_of(partitions), fix))
     return found
 
 
@@ -302,3 +317,13 @@ def some_of(partitions: Sequence[PartitionState]) -> str:
 
 def names_of(partitions: Sequence[PartitionState]) -> list[str]:
     return [one.name for one in partitions]
+
+
+def span(seconds: float) -> str:
+    """``0.8 s``, ``12 s``, ``5 min``, ``3 h``, ``2 days``."""
+    if seconds < 10:
+        return f"{seconds:.1f} s"
+    for unit, length, limit in (("s", 1, 120), ("min", 60, 7200), ("h", 3600, 48 * 3600)):
+        if seconds < limit:
+            return f"{seconds / length:.0f} {unit}"
+    return f"{seconds / 86_400:.0f} days"

@@ -143,6 +143,10 @@ class BrokerObserver:
             body = SharedBody(await self._turn.apart(answer))
             return self._bodies_of_clients.add(body, is_openmetrics=is_openmetrics)
 
+    def brokers_away(self) -> dict[int, float]:
+        """See :meth:`.HealthWatch.brokers_away_seconds`."""
+        return self._watch.brokers_away_seconds()
+
     def ready(self) -> Answer:
         return health.ready(self._health(self._read_statistics()))
 
@@ -275,6 +279,7 @@ class BrokerObserver:
             sources.failed_log_dirs(),
             self._watch.store_away_seconds(),
             signs(self._watch.snapshot(statistics, names)),
+            self._watch.brokers_away_seconds(),
         )
 
     def _named_log_dirs(self) -> Sequence[str]:

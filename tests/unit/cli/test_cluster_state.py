@@ -6,6 +6,7 @@ import pytest
 
 from pyrklog.cli.cluster_state import cause, health_page
 from pyrklog.observability.health_rules import (
+    MISSING_FIX,
     BrokerState,
     ClusterState,
     LogDir,
@@ -126,8 +127,13 @@ def test_a_broker_that_is_missing_and_one_that_is_behind() -> None:
     assert kinds(one) == [("behind", 2, ["t-2"]), ("missing", 3, ["t-0", "t-1"])]
     assert health_page(one, examine(one)) == (
         "NOT SAFE  broker 2 is behind on 1 partition (t-2)\n"
-        "          broker 3 is missing from 2 partitions (t-0, t-1)\n"
+        "          broker 3 is down, and missing from 2 partitions (t-0, t-1); fix: "
+        f"{MISSING_FIX}\n"
     )
+    since = replace(one, away={2: 9.0, 3: 185.0})
+    assert [reason.what for reason in examine(since) if reason.kind == "missing"] == [
+        "broker 3 is down (for 3 min), and missing from 2 partitions (t-0, t-1)"
+    ]
 
 
 def test_the_last_replica_that_was_in_sync_is_dead() -> None:
@@ -166,7 +172,7 @@ def test_non_preferred_leaders_leave_the_cluster_healthy() -> None:
 def test_information_comes_last() -> None:
     one = state((2, [1, 2, 3], [1, 2], 2), brokers=(1, 2))
     assert health_page(one, examine(one)).splitlines() == [
-        "NOT SAFE  broker 3 is missing from 1 partition (t-0)",
+        f"NOT SAFE  broker 3 is down, and missing from 1 partition (t-0); fix: {MISSING_FIX}",
         "info      1 partition not led by the preferred replica (t-0)",
     ]
 

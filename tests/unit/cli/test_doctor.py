@@ -13,6 +13,7 @@ import pytest
 
 from pyrklog.base.clock_reading import ClockReading
 from pyrklog.base.problems import Problem
+from pyrklog.cli import http_port, peer_protocol
 from pyrklog.cli.broker_healths import BrokerHealth
 from pyrklog.cli.doctor.checks import NOBODY, NOT_OURS, Check, chroot_of, examined
 from pyrklog.cli.doctor.command import page, refuse_missing
@@ -26,7 +27,7 @@ from pyrklog.cli.doctor.evidence import (
     ZooKeeperServer,
 )
 from pyrklog.cli.doctor.gathering import gather, zookeeper_server
-from pyrklog.cli.doctor.host import is_local, local_dir, named_places, processes
+from pyrklog.cli.doctor.host import is_local, local_dir, named_places, processes, reached
 from pyrklog.cli.failures import CliError
 from pyrklog.cli.options import Settings
 from pyrklog.observability.health_rules import BrokerState, ClusterState, PartitionState, Reason
@@ -44,6 +45,7 @@ from pyrklog.protocol.log_dirs import (
 )
 
 GB = 10**9
+READY = b'HTTP/1.1 200 OK\r\ncontent-length: 27\r\n\r\n{"ready":false,"broker":7 }\n'
 STATE = ClusterState(
     "c1",
     [BrokerState(1, "127.0.0.1", 9092), BrokerState(2, "127.0.0.1", 9093)],
@@ -449,6 +451,25 @@ def server() -> Iterator[tuple[socket.socket, list[bytes]]]:
     listening.shutdown(socket.SHUT_RDWR)
     listening.close()
     thread.join()
+
+
+def test_a_brokers_http_port_is_not_a_reason_to_end_it(
+    server: tuple[socket.socket, list[bytes]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    listening, answers = server
+    http = ("127.0.0.1", listening.getsockname()[1])
+    with socket.create_server(("127.0.0.1", 0)) as kafka:
+        own = kafka.getsockname()[1]
+        monkeypatch.setattr(http_port, "ABOVE_KAFKA", http[1] - own)
+        answers += [b"HTTP/1.1 400 Bad Request\r\n\r\n", READY]
+        monkeypatch.setattr(peer_protocol, "ANSWER_TIMEOUT_S", 0.2)
+        one = reached(http, Settings())
+    assert one.holder is None
+    assert one.foreign == (
+        "is the HTTP port of broker 7: metrics and health are served there, not Kafka's protocol"
+    )
+    # A listener that is silent may be a busy broker.
+    assert one.fix == f"ask its Kafka port: -b 127.0.0.1:{own}"
 
 
 def test_a_zookeeper_server_tells_its_mode(server: tuple[socket.socket, list[bytes]]) -> None:

@@ -11,6 +11,8 @@ import pytest
 from typer.testing import CliRunner
 
 from pyrklog.cli.app import app
+from pyrklog.dev.brokers import CONFIG_FILE
+from pyrklog.dev.state import Cluster, Node, Place
 from pyrklog.plane import offline
 
 BATCH = {"kind": "batch", "position": 0, "base_offset": 5, "crc": 77, "valid": True}
@@ -112,3 +114,37 @@ def test_an_empty_folder_holds_nothing(tmp_path: Path) -> None:
     code, _, err = dump(tmp_path)
     assert code == 4
     assert "holds no log files" in err
+
+
+def dev_replicas(home: Path, *numbers: int) -> list[Path]:
+    """Replicas of t-0 on brokers of the cluster of ``pyrklog dev`` whose profile is in use."""
+    place = Place(home / "pyrklog" / "dev", "default")
+    place.folder.mkdir(parents=True)
+    cluster = Cluster("default", 19092, [Node("broker", one) for one in (1, 2, 3)])
+    place.save(cluster)
+    found = []
+    for node in cluster.brokers:
+        data = place.node_folder(cluster, node) / "data"
+        data.mkdir(parents=True)
+        (data.parent / CONFIG_FILE).write_text(f"pyrklog.data.dir={data}\n")
+        if node.number in numbers:
+            found.append(data / "logs" / "t-0")
+            found[-1].mkdir(parents=True)
+            (found[-1] / LOG).touch()
+    (home / "config.toml").write_text('profile = "dev"\n[profiles.dev]\ndev = "default"\n')
+    return found
+
+
+def test_a_partition_of_the_dev_cluster_is_found(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home = folder / "home"
+    two, three = dev_replicas(home, 2, 3)
+    monkeypatch.setenv("XDG_DATA_HOME", str(home))
+    monkeypatch.setenv("PYRKLOG_CONFIG", str(home / "config.toml"))
+    code, out, err = dump("t:0", "--no-verify")
+    assert (code, out.splitlines()[0]) == (0, str(two / LOG))
+    assert err == f"note: this is {two}; t:0 is also {three}\n"
+    # Whoever names a directory means that one.
+    assert dump("t:0", "--data", home)[0] == 4
+    assert dump("t:0", "--profile", "none")[0] == 4

@@ -95,7 +95,7 @@ def connected(*brokers: FakeBroker, protocol: str = "plaintext") -> Any:
         number: SimpleNamespace(id=number, host="127.0.0.1", port=one.port)
         for number, one in enumerate(brokers, 1)
     }
-    settings = SimpleNamespace(security_protocol=protocol, timeout_s=10.0)
+    settings = SimpleNamespace(security_protocol=protocol, timeout_s=10.0, quiet=False)
     return SimpleNamespace(settings=settings, metadata=lambda: SimpleNamespace(brokers=known))
 
 

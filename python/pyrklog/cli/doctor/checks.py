@@ -22,6 +22,7 @@ from pyrklog.observability.health_rules import (
     Severity,
     examine,
     is_healthy,
+    span,
     told_of,
     worst_first,
 )
@@ -33,7 +34,6 @@ from pyrklog.observability.health_signs import (
     FILES_FIX,
     FILES_WARN_PERCENT,
     size,
-    span,
 )
 
 OK, UNKNOWN = "ok", "unknown"
