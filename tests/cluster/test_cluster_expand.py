@@ -15,6 +15,7 @@ from pyrklog.cli.app import app
 from pyrklog.cli.throttles import FILL_RATE
 from tests.support.cluster import BrokerCluster
 from tests.support.cluster_clients import consume, in_sync
+from tests.support.room import with_room
 from tests.support.waiting import PATIENCE_S, wait_until
 from tests.support.zookeeper_server import ZooKeeperServer
 
@@ -79,7 +80,8 @@ def make(cluster: BrokerCluster, admin: AdminClient, topic: str) -> Iterator[Mak
 
 def command(cluster: BrokerCluster, *arguments: str, code: int = 0) -> tuple[str, str]:
     """Standard output and error of a command that must end with ``code``."""
-    done = CliRunner().invoke(app, ["-b", cluster.bootstrap, "cluster", *arguments])
+    words = with_room(["cluster", *arguments])
+    done = CliRunner().invoke(app, ["-b", cluster.bootstrap, *words])
     assert done.exit_code == code, f"{arguments}: {done.stdout}{done.stderr}{done.exception}"
     return done.stdout, done.stderr
 

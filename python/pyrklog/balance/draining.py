@@ -85,7 +85,7 @@ def replace(
     """The plan by which ``by`` has the replicas of ``broker``, in their places. A partition that
     ``by`` has a replica of goes elsewhere. ``moving``: as for :func:`drain`."""
     plan = Plan()
-    rooms = cluster.brokers[by].rooms()
+    rooms = cluster.rooms(by)
     elsewhere = []
     for key in on_broker(cluster, broker, moving):
         one = cluster.partitions[key]

@@ -15,7 +15,7 @@ Placement = Mapping[PartitionKey, Replicas]
 TOLERANCE = 0.05
 """A broker within so much of the mean is balanced: nothing moves for it."""
 FILL_MAX = 0.9
-"""Share of a disk that a plan fills at most."""
+"""Share of a volume that a plan fills at most, unless it is told otherwise."""
 
 
 class Goal(StrEnum):
@@ -37,6 +37,12 @@ class LogDir:
     used_bytes: int = 0
     total_bytes: int | None = None
     free_bytes: int | None = None
+
+    def room(self, fill_max: float) -> int:
+        """What may be added before its volume is fuller than ``fill_max``; less than 0 where it is
+        fuller already."""
+        total = self.total_bytes or 0
+        return (self.free_bytes or 0) - total + round(fill_max * total)
 
 
 SAME_VOLUME_BYTES = 64 << 20
@@ -93,12 +99,9 @@ class Broker:
                 found.append([one])
         return found
 
-    def rooms(self) -> Rooms:
-        """What may be added before a volume is fuller than :data:`FILL_MAX`."""
-        left = [
-            max(0, int((one.free_bytes or 0) - (1 - FILL_MAX) * (one.total_bytes or 0)))
-            for one, *_ in self.volumes()
-        ]
+    def rooms(self, fill_max: float = FILL_MAX) -> Rooms:
+        """What may be added before a volume is fuller than ``fill_max``."""
+        left = [max(0, one.room(fill_max)) for one, *_ in self.volumes()]
         found = Rooms(left or None)
         for size in sorted(self.arriving, reverse=True):
             found.take(size)
@@ -140,10 +143,15 @@ class Partition:
 
 @dataclass(frozen=True)
 class Cluster:
-    """Live brokers by number, and all partitions."""
+    """Live brokers by number, and all partitions. ``fill_max``: share of a volume that plans fill
+    at most."""
 
     brokers: Mapping[int, Broker]
     partitions: Mapping[PartitionKey, Partition]
+    fill_max: float = FILL_MAX
+
+    def rooms(self, number: int) -> Rooms:
+        return self.brokers[number].rooms(self.fill_max)
 
     @property
     def placement(self) -> dict[PartitionKey, Replicas]:

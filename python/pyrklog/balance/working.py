@@ -49,7 +49,7 @@ class Working:
         """Whether a broker gets replicas at all."""
         self.takes = [number in targets & takers for number in self.numbers]
         """Whether it gets replicas for balance."""
-        self.rooms = [cluster.brokers[number].rooms() for number in self.numbers]
+        self.rooms = [cluster.rooms(number) for number in self.numbers]
         self.load = {goal: [0.0] * len(self.numbers) for goal in Goal}
         self._weigh(cluster)
         self.mean: dict[Goal, float] = {}

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from pyrklog.base.problems import Problem
 from pyrklog.cli.admin_common import connect, say, show
 from pyrklog.cli.failures import CliError, Exit, exit_with
-from pyrklog.cli.options import OnlySaid, Output, OutputFormat, Settings, Yes, option
+from pyrklog.cli.options import MaxFill, OnlySaid, Output, OutputFormat, Settings, Yes, option
 
 if TYPE_CHECKING:
     from pyrklog.balance.model import Placement, Replicas
@@ -34,6 +34,7 @@ class How(NamedTuple):
     plan: str | None
     watch: bool
     dry_run: bool
+    fill_max: float
 
 
 def expand(
@@ -56,6 +57,7 @@ def expand(
     plan: str | None = option(
         "--plan FILE", "Write the plan there, for `reassign status` and `cancel`.", None
     ),
+    max_fill: MaxFill = None,
     status: bool = option("--status", "Show what new replicas still lack; change nothing.", False),
     cancel: bool = option("--cancel", "Cancel what is not done: earlier replicas stay.", False),
     promote: bool = option(
@@ -77,15 +79,16 @@ def expand(
     A replica that starts at its leader's end leads nothing and is not in sync before it is whole.
     Compacted topics are copied.
     """
-    from pyrklog.cli.reassign_plan import check_throttle
+    from pyrklog.cli.reassign_plan import check_throttle, parse_fill
     from pyrklog.cli.reassign_planning import check_names
 
-    asked = (mode, throttle, plan) != (None, None, None)
+    asked = any(one is not None for one in (mode, throttle, plan, max_fill))
     doings = {"--status": status, "--cancel": cancel, "--promote": promote}
     _check_arguments(brokers, [name for name, is_on in doings.items() if is_on], is_asked=asked)
     if without_group and not promote:
         raise CliError(Problem.ARGUMENTS_DISAGREE, "--without-group goes with --promote alone")
     check_throttle(throttle)
+    fill_max = parse_fill(max_fill)
     if throttle is not None and plan is None and not watch:
         # Nothing else would know when the throttle is to go.
         what = "--throttle needs --plan FILE, or -w"
@@ -103,7 +106,7 @@ def expand(
     elif promote:
         run.promote(frozenset(without_group or ()), dry_run=dry_run, asks=not yes)
     else:
-        run.begin(How(throttle, plan, watch, dry_run), is_tail=mode is not Mode.COPY)
+        run.begin(How(throttle, plan, watch, dry_run, fill_max), is_tail=mode is not Mode.COPY)
 
 
 class _Run:
@@ -134,7 +137,7 @@ class _Run:
         from pyrklog.cli.reassign_planning import begin_record, first_record, write_plan
         from pyrklog.cli.reassign_run import Run
 
-        wanted = self._plan()
+        wanted = self._plan(how.fill_max)
         start = from_the_end(self._admin, self.before, wanted) if is_tail else NO_START
         tell_copied(start)
         if not wanted:
@@ -155,11 +158,11 @@ class _Run:
         run.show_all()
         exit_with(codes)
 
-    def _plan(self) -> dict["PartitionKey", "Replicas"]:
+    def _plan(self, fill_max: float) -> dict["PartitionKey", "Replicas"]:
         from pyrklog.cli.expansion import choose
         from pyrklog.cli.reassign_measure import measure
 
-        found = measure(self._connection, self._admin)
+        found = measure(self._connection, self._admin, fill_max=fill_max)
         dead = self._fresh - found.cluster.brokers.keys()
         if dead:
             alive = ",".join(map(str, sorted(found.cluster.brokers)))
@@ -314,7 +317,7 @@ def _check_arguments(brokers: list[str] | None, doings: list[str], *, is_asked: 
         what = f"{doings[0]} and {doings[1]} exclude each other"
         raise CliError(Problem.ARGUMENTS_DISAGREE, what)
     if doings and is_asked:
-        what = f"{doings[0]} takes neither --mode, --throttle nor --plan"
+        what = f"{doings[0]} takes neither --mode, --throttle, --plan nor --max-fill"
         raise CliError(Problem.ARGUMENTS_DISAGREE, what)
     if not brokers and doings != ["--status"]:
         what = "no broker is named"

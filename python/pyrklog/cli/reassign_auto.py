@@ -11,7 +11,7 @@ import typer
 from pyrklog.balance.automatic import MINUTES_OF_DAY, Decision, Hours, Watcher
 from pyrklog.balance.directories import choose
 from pyrklog.balance.explaining import explain
-from pyrklog.balance.model import Goal, Wish, skews
+from pyrklog.balance.model import FILL_MAX, Goal, Wish, skews
 from pyrklog.balance.planner import make_plan
 from pyrklog.balance.prediction import Limit, in_batches
 from pyrklog.base.problems import Problem
@@ -38,6 +38,7 @@ class Rules(NamedTuple):
     throttle: str
     rounds: int
     dry_run: bool
+    fill_max: float = FILL_MAX
 
 
 def parse_hours(text: str) -> Hours:
@@ -92,7 +93,8 @@ def _look(
     """``unfinished``: what a round has begun before the cluster was out of reach."""
     admin = ReassignmentAdmin(connection)
     needs_rates = Goal.IN in rules.goals
-    found = measure(connection, admin, rates_of=None if needs_rates else ())
+    rates_of = None if needs_rates else ()
+    found = measure(connection, admin, rates_of=rates_of, fill_max=rules.fill_max)
     if unfinished and not unfinished & found.moving:
         Throttles(connection, admin).end(unfinished)
         unfinished.clear()

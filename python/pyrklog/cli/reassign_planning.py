@@ -24,7 +24,14 @@ from pyrklog.cli.failures import CliError, counted
 from pyrklog.cli.options import OutputFormat, Settings
 from pyrklog.cli.reassign_cluster import ReassignmentAdmin
 from pyrklog.cli.reassign_measure import Measured, add_write_rates, measure
-from pyrklog.cli.reassign_plan import AUTO, parse_limit, parse_rate, parse_throttle, render_plan
+from pyrklog.cli.reassign_plan import (
+    AUTO,
+    parse_fill,
+    parse_limit,
+    parse_rate,
+    parse_throttle,
+    render_plan,
+)
 from pyrklog.cli.reassign_progress import Moves, applied, largest
 from pyrklog.cli.reassign_run import arrow
 from pyrklog.cli.reassign_summary import lines, listing, obstacle_lines
@@ -48,6 +55,7 @@ class Choice(NamedTuple):
     replication_factor: int | None = None
     rack_aware: bool = True
     only_needed: bool = False
+    max_fill: str | None = None
 
 
 class Shown(NamedTuple):
@@ -68,6 +76,7 @@ def print_plan(
 ) -> None:
     rate, batch, explained, write, output = shown
     rate_bytes, limit, goals = parse_rate(rate), parse_limit(batch), goals_of(choice)
+    fill_max = parse_fill(choice.max_fill)
     if write is None and output is not OutputFormat.TABLE:
         what = "-o needs --write FILE: standard output has the plan"
         raise CliError(Problem.ARGUMENTS_DISAGREE, what)
@@ -76,7 +85,8 @@ def print_plan(
     everything, _ = admin.placement()
     check_names(topics, everything)
     names = set(topics) or {topic for topic, _ in everything}
-    found = measure(connection, admin, rates_of=names if Goal.IN in goals else ())
+    rates_of = names if Goal.IN in goals else ()
+    found = measure(connection, admin, rates_of=rates_of, fill_max=fill_max)
     # Who is there is judged by one view, that of the plan.
     wish = wish_of(choice, found.cluster.brokers, goals)
     chosen = {
