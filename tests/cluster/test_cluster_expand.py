@@ -186,7 +186,7 @@ def test_a_cancellation_leaves_the_earlier_replicas(
         index: set(one) for index, one in before.items()
     }
     out, _ = command(cluster, "expand", "--broker", str(NEW), "--cancel")
-    assert out == "nothing moves\n"
+    assert out == "nothing moves to broker 4\n"
 
 
 @pytest.mark.parametrize(

@@ -224,6 +224,8 @@ class _Emptying:
         count = counted(len(plan.obstacles), "partition")
         what = f"{count} cannot leave broker {self._broker}; nothing was changed"
         fix = "add a broker or space, or lower the replicas: `pyrklog cluster reassign plan --rf`"
+        if any(one.is_room for one in plan.obstacles):
+            fix += "; --max-fill fills disks further"
         raise CliError(Problem.WOULD_BREAK_A_MINIMUM, what, fix)
 
     def _finish(

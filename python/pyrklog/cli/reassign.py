@@ -229,11 +229,10 @@ def cancel(
         raise CliError(Problem.ARGUMENTS_DISAGREE, "--rollback needs the plan, not --all")
     named = None if file is None else parse_plan(_read(file), file)
     back = Back(file, progress, throttle, watch) if rollback and file is not None else None
-    earlier = None
+    earlier, path = None, reassign_record.path_of(file, progress)
     if named is not None:
-        kept = reassign_record.load(reassign_record.path_of(file, progress))
-        earlier = reassign_record.of_plan(kept, named)
-    cancel_moves(options, named, back, dry_run=dry_run, earlier=earlier)
+        earlier = reassign_record.of_plan(reassign_record.load(path), named)
+    cancel_moves(options, named, back, dry_run=dry_run, earlier=earlier, path=path)
 
 
 @command(app, "auto", *CONNECTION, "quiet")

@@ -23,6 +23,7 @@ from pyrklog.cli.reassign_cluster import ReassignmentAdmin
 from pyrklog.cli.reassign_measure import Measured, measure
 from pyrklog.cli.reassign_planning import new_record
 from pyrklog.cli.reassign_run import Run, arrow
+from pyrklog.cli.reassign_summary import room_lines
 from pyrklog.cli.throttles import Throttles
 
 _HOURS = re.compile(r"(\d\d?)(?::(\d\d))?-(\d\d?)(?::(\d\d))?")
@@ -125,8 +126,10 @@ def _balance(
     cluster = found.cluster
     plan = make_plan(cluster, Wish(sorted(cluster.brokers), rules.goals))
     batches = in_batches(cluster, plan.changed, rules.limit)
+    say(options, *[f"held back: {one}" for one in room_lines(plan.full)])
     if not batches:
-        say(options, "no move would help")
+        is_full = bool(plan.full)
+        say(options, "no disk has room for a move" if is_full else "no move would help")
         rules.watcher.acted()
         return
     changed = {key: plan.changed[key] for key in batches[0]}

@@ -5,6 +5,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from pyrklog.balance.amounts import amount as amount
 from pyrklog.balance.directories import Directories
 from pyrklog.balance.model import FILL_MAX
 from pyrklog.balance.model import Placement as Placement
@@ -80,15 +81,6 @@ def parse_limit(text: str | None) -> Limit:
     except CliError:
         what = f"--batch {text!r} is neither a number of partitions nor bytes"
         raise CliError(Problem.ARGUMENT_VALUE, what, "write 50, or 10GB") from None
-
-
-def amount(count: float) -> str:
-    """Bytes for people."""
-    for unit in ("B", "kB", "MB", "GB"):
-        if count < 1000:
-            return f"{count:.0f} {unit}"
-        count /= 1000
-    return f"{count:.1f} TB"
 
 
 def duration(seconds: float) -> str:

@@ -12,7 +12,7 @@ import typer
 
 from pyrklog.balance.directories import choose
 from pyrklog.balance.explaining import explain
-from pyrklog.balance.model import Broker, Cluster, Goal, Partition, Placement, Wish
+from pyrklog.balance.model import Broker, Cluster, Goal, Partition, Placement, Plan, Wish
 from pyrklog.balance.planner import make_plan
 from pyrklog.balance.prediction import Batch, Limit, Prediction, in_batches, predict
 from pyrklog.balance.record import Record, begun
@@ -34,7 +34,13 @@ from pyrklog.cli.reassign_plan import (
 )
 from pyrklog.cli.reassign_progress import Moves, applied, largest
 from pyrklog.cli.reassign_run import arrow
-from pyrklog.cli.reassign_summary import lines, listing, obstacle_lines
+from pyrklog.cli.reassign_summary import (
+    lines,
+    listing,
+    obstacle_lines,
+    refuse_without_room,
+    room_lines,
+)
 
 DEFAULT_RATE_BYTES = 50_000_000
 _GOALS = {
@@ -105,11 +111,20 @@ def print_plan(
     else:
         write_plan(write, text)
         show(listing(found.cluster, plan.changed, prediction, used, found.cluster_id), output)
-    if options.quiet:
-        return
+    if not options.quiet:
+        _tell(found, plan, wish, prediction, explained=explained)
+    refuse_without_room(found.cluster, plan)
+
+
+def _tell(
+    found: Measured, plan: Plan, wish: Wish, prediction: Prediction, *, explained: bool
+) -> None:
+    """On standard error: what the plan costs, and what it leaves alone."""
+    used = set(found.cluster.brokers)
     told = lines(found.cluster, plan.changed, prediction, used)
     typer.echo("\n".join(told[:2]) + " · nothing changed yet", err=True)
     notes = told[2:] + [f"stays: {one}" for one in obstacle_lines(plan.obstacles)]
+    notes += [f"held back: {one}" for one in room_lines(plan.full)]
     if explained:
         reasons = explain(found.cluster, plan.changed, wish.allowed)
         before = found.cluster.placement
