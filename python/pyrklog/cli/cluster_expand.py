@@ -342,7 +342,7 @@ class _Run:
 
     def cancel(self, *, dry_run: bool) -> None:
         from pyrklog.cli.expand_moves import end_throttle
-        from pyrklog.cli.reassign_run import name_of, report
+        from pyrklog.cli.reassign_run import listed, name_of, report
 
         chosen = self._moves()
         self._refuse_dead(chosen)
@@ -360,7 +360,9 @@ class _Run:
             else:
                 codes.append(Exit.OK)
                 ended.add(place)
-                say(self._options, f"{name_of(place)}: cancelled")
+                one = chosen[place]
+                stay = [broker for broker in one.replicas if broker not in one.adding_replicas]
+                say(self._options, f"{name_of(place)}: cancelled, stays on {listed(stay)}")
         # Also if nothing moves any more: a command may have been stopped before the end.
         end_throttle(self._expansion, ended)
         exit_with(codes)

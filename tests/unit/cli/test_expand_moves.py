@@ -211,10 +211,10 @@ def test_a_cancellation_takes_the_throttle_away_unless_more_moves_there(
     admin.targets = {KEYS[0]: (1, 3), other: (3, 2)}
     throttles.set_fill_rate({3}, 1_000_000)
     told = expand("--broker", "3", "--cancel", "-t", "u")
-    assert told.stdout == "u-0: cancelled\n"
+    assert told.stdout == "u-0: cancelled, stays on 2,1\n"
     assert throttles.fill_rates == {"3": RATE}, "another topic moves there still"
     told = expand("--broker", "3", "--cancel")
-    assert told.stdout.startswith("t-0: cancelled\n")
+    assert told.stdout.startswith("t-0: cancelled, stays on 1,2\n")
     assert throttles.fill_rates == {}
 
 
