@@ -15,6 +15,7 @@ from tests.support import reassigning
 from tests.support.cluster import BrokerCluster
 from tests.support.cluster_clients import consume, create, produce
 from tests.support.knowing import told_by
+from tests.support.room import with_room
 from tests.support.waiting import PATIENCE_S, wait_until
 from tests.support.zookeeper_server import ZooKeeperServer
 
@@ -41,7 +42,8 @@ def run(
     cluster: BrokerCluster, *arguments: str, code: int = 0, bootstrap: str = ""
 ) -> tuple[str, str]:
     """Standard output and error of a command that must end with ``code``."""
-    command = ["-b", bootstrap or cluster.bootstrap, "cluster", "reassign", *arguments]
+    words = with_room(["cluster", "reassign", *arguments])
+    command = ["-b", bootstrap or cluster.bootstrap, *words]
     done = CliRunner().invoke(app, command)
     assert done.exit_code == code, f"{arguments}: {done.stdout}{done.stderr}{done.exception}"
     return done.stdout, done.stderr
