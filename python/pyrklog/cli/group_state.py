@@ -68,10 +68,17 @@ class PartitionLag:
 
     @property
     def lag(self) -> int | None:
-        """Unread records; None without a committed offset."""
+        """Unread records, as Kafka's tool tells them: below 0 where the committed offset is beyond
+        the log end. None without a committed offset."""
         if self.committed is None or self.end is None:
             return None
-        return max(0, self.end - self.committed)
+        return self.end - self.committed
+
+    @property
+    def ahead(self) -> int | None:
+        """By how many records the committed offset is beyond the log end: after an unclean election
+        or a truncation, or in a topic that was made anew."""
+        return None if self.lag is None else max(0, -self.lag)
 
 
 @dataclass(frozen=True)
@@ -82,7 +89,16 @@ class GroupLag:
 
     @property
     def lag(self) -> int | None:
-        return total(one.lag for one in self.partitions)
+        """Of the partitions that lag: others that are ahead take nothing away."""
+        return total_lag(one.lag for one in self.partitions)
+
+    @property
+    def ahead(self) -> int | None:
+        return total(one.ahead for one in self.partitions)
+
+
+def total_lag(values: Iterable[int | None]) -> int | None:
+    return total(None if value is None else max(0, value) for value in values)
 
 
 def total(values: Iterable[int | None]) -> int | None:

@@ -264,6 +264,7 @@ def _group(totals: Totals, members: int) -> GroupLag:
         is_least=totals.is_least,
         lost=totals.lost,
         trend=totals.trend,
+        ahead=totals.ahead,
     )
 
 

@@ -79,12 +79,22 @@ async def test_records_that_retention_took_are_counted(
     assert (totals.lost, row.lost, row.lag) == (50, 50, 300)
 
 
-async def test_an_offset_beyond_the_end_is_no_negative_lag(
+async def test_an_offset_beyond_the_end_is_told_and_no_negative_lag(
     grouped: Grouped, autojump_clock: MockClock
 ) -> None:
     grouped.manager.put("g", {("t", 0): 5000})
     totals, [row], _ = (await grouped.lags.look_at("g", 10))[:3]
     assert (totals.lag, row.lag, row.lag_ms) == (0, 0, 0)
+    assert (totals.ahead, row.ahead) == (4000, 4000)
+
+
+async def test_a_partition_that_is_ahead_hides_no_lag_of_another(
+    grouped: Grouped, autojump_clock: MockClock
+) -> None:
+    grouped.manager.put("g", {("t", 0): 700, ("t", 1): 2**63 - 1, ("u", 0): 5})
+    totals, rows, _ = (await grouped.lags.look_at("g", 10))[:3]
+    assert (totals.lag, totals.ahead) == (300, 2**63 - 1)
+    assert [one.ahead for one in rows] == [0, 2**63 - 1, 0]
 
 
 async def test_any_number_may_be_committed(grouped: Grouped, autojump_clock: MockClock) -> None:
