@@ -462,6 +462,7 @@ class Broker:
             lag=lambda: self._lag.service,
             started_at=time.time() - banner.seconds_since_exec(),
             adding=replication.replicas.adding,
+            adding_changes=lambda: replication.replicas.adding_changes,
             store_clock=lambda: member.store_clock,
             clients=self._clients,
             client_metrics=service.client_metrics,

@@ -217,11 +217,17 @@ _CLUSTER = (
     Alert(
         "PyrklogLeadersUneven",
         "info",
-        f"max by (job) ({CONTROLLER}_preferredreplicaimbalancecount{JOB}) > 0",
+        f"max by (job) (pyrklog_uneven_brokers{JOB}) > 0",
         60,
-        "{{ $labels.job }}: {{ $value }} partitions are not led by their first replica",
-        "Leaders are where the last failure left them: some brokers do more than others.",
-        ("`pyrklog topic skew` shows how much brokers and partitions carry.",),
+        "{{ $labels.job }}: {{ $value }} brokers lead too few of the partitions that prefer them",
+        "Of the partitions whose first replica such a broker is, others lead more than "
+        "`leader.imbalance.per.broker.percentage` (10). The periodic election "
+        "(`auto.leader.rebalance.enable`) is off, or elects nobody. What it leaves alone, "
+        "up to that percentage, makes no alert.",
+        (
+            "`pyrklog topic skew` shows how much brokers and partitions carry.",
+            HEALTH + ": a replica that is not in sync is not elected.",
+        ),
         ("`pyrklog cluster elect-leaders --preferred`.",),
     ),
 )

@@ -91,7 +91,16 @@ _IS_WELL = [
     _stat("Under-replicated", f"sum({_of_job(f'{_REPLICAS}_underreplicatedpartitions')})", 1),
     _stat("Full log directories", f"sum({_of_job('pyrklog_log_dir_read_only')})", 1),
     _stat("Without ZooKeeper", f"sum({_of_job('pyrklog_metadata_store_reachable')} == bool 0)", 1),
-    _stat("Not preferred", f"max({_of_job(f'{_CONTROLLER}_preferredreplicaimbalancecount')})"),
+    Panel(
+        "Leaders not preferred",
+        [
+            Query(f"max({_of_job(f'{_CONTROLLER}_preferredreplicaimbalancecount')})", "partitions"),
+            Query(f"max({_of_job('pyrklog_uneven_brokers')})", "uneven brokers"),
+        ],
+        width=4,
+        kind="stat",
+        about="Brokers are uneven above `leader.imbalance.per.broker.percentage`.",
+    ),
     _stat("Topics", f"max({_of_job(f'{_CONTROLLER}_globaltopiccount')})"),
     _stat("Partitions", f"max({_of_job(f'{_CONTROLLER}_globalpartitioncount')})"),
     _stat("Groups", f"sum({_of_job(_GROUPS)})"),
@@ -346,7 +355,7 @@ _COMMITTED = _of_job(
 )
 _LAG = (
     f"{_ENDS} - on (topic, partition) group_right () "
-    f"max by (consumergroup, topic, partition) ({_COMMITTED})"
+    f"max by (consumergroup, topic, partition) ({_COMMITTED} >= 0)"
 )
 DETAIL = Dashboard(
     "pyrklog-detail",

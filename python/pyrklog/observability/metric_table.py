@@ -415,7 +415,7 @@ LOG_DIR: Mapping[str, StatisticMetric] = MappingProxyType(
 
 CLUSTER: Mapping[str, Metric] = MappingProxyType(
     {
-        "brokers": _gauge("kafka_brokers", "Registered brokers that this one knows."),
+        "brokers": _gauge("kafka_brokers", "Registered brokers; at the controller only."),
         "replicas": _gauge(
             "kafka_server_replicamanager_partitioncount", "Partitions with a replica here."
         ),
@@ -443,6 +443,11 @@ CLUSTER: Mapping[str, Metric] = MappingProxyType(
         "not_preferred": _gauge(
             "kafka_controller_kafkacontroller_preferredreplicaimbalancecount",
             "Partitions not led by their first replica; 0 where not the controller.",
+        ),
+        "uneven_brokers": _gauge(
+            "pyrklog_uneven_brokers",
+            "Brokers whose preferred partitions too often have another leader, by "
+            "leader.imbalance.per.broker.percentage; 0 where not the controller.",
         ),
         "topics": _gauge(
             "kafka_controller_kafkacontroller_globaltopiccount",
@@ -503,7 +508,9 @@ GROUP_LAG_SECONDS = _gauge(
 _PARTITION = ("topic", "partition")
 DETAIL: Mapping[str, Metric] = MappingProxyType(
     {
-        "partitions": _gauge("kafka_topic_partitions", "Partitions of the topic.", "topic"),
+        "partitions": _gauge(
+            "kafka_topic_partitions", "Partitions of the topic; at the controller only.", "topic"
+        ),
         "served_bytes": _counter(
             "pyrklog_topic_fetched_bytes_total",
             "Bytes of records of the topic that this broker found for fetches: in the block cache, "
@@ -512,25 +519,27 @@ DETAIL: Mapping[str, Metric] = MappingProxyType(
         ),
         "leader": _gauge(
             "kafka_topic_partition_leader",
-            "Broker id of the partition's leader; -1: none.",
+            "Broker id of the partition's leader; -1: none. One broker tells it.",
             *_PARTITION,
         ),
         "replicas": _gauge(
-            "kafka_topic_partition_replicas", "Replicas of the partition.", *_PARTITION
+            "kafka_topic_partition_replicas",
+            "Replicas of the partition. One broker tells it.",
+            *_PARTITION,
         ),
         "in_sync": _gauge(
             "kafka_topic_partition_in_sync_replica",
-            "Replicas of the partition that are in sync.",
+            "Replicas of the partition in sync. One broker tells it.",
             *_PARTITION,
         ),
         "is_preferred": _gauge(
             "kafka_topic_partition_leader_is_preferred",
-            "1 where the partition's first replica leads.",
+            "1 where the partition's first replica leads. One broker tells it.",
             *_PARTITION,
         ),
         "is_under_replicated": _gauge(
             "kafka_topic_partition_under_replicated_partition",
-            "1 where replicas of the partition are not in sync.",
+            "1 where replicas of the partition are not in sync. One broker tells it.",
             *_PARTITION,
         ),
         "log_end": _gauge(
@@ -540,12 +549,12 @@ DETAIL: Mapping[str, Metric] = MappingProxyType(
         ),
         "high_watermark": _gauge(
             "kafka_topic_partition_current_offset",
-            "High watermark of this broker's replica of the partition.",
+            "High watermark of the partition, at its leader only.",
             *_PARTITION,
         ),
         "log_start": _gauge(
             "kafka_topic_partition_oldest_offset",
-            "Log start offset of this broker's replica of the partition.",
+            "Log start offset of the partition, at its leader only.",
             *_PARTITION,
         ),
         "size_bytes": _gauge(
@@ -556,13 +565,13 @@ DETAIL: Mapping[str, Metric] = MappingProxyType(
         "members": _gauge("kafka_consumergroup_members", "Members of the group.", "consumergroup"),
         "committed": _gauge(
             "kafka_consumergroup_current_offset",
-            "Committed offset of the group in the partition.",
+            "The group's committed offset; -1: none, but in other partitions of the topic.",
             "consumergroup",
             *_PARTITION,
         ),
         "lag": _gauge(
             "kafka_consumergroup_lag",
-            "Records of the partition behind the group's committed offset.",
+            "Log end minus the group's committed offset in the partition; -1 also without one.",
             "consumergroup",
             *_PARTITION,
         ),

@@ -16,6 +16,7 @@ import trio
 
 from pyrklog import __version__
 from pyrklog.base.client_places import ClientPlaces
+from pyrklog.cluster.requests import TopicPartition
 from pyrklog.config.topic import TopicDefaults
 from pyrklog.lag.numbers import LagNumbers
 from pyrklog.lag.pace import Pace
@@ -38,7 +39,7 @@ from pyrklog.observability.samples import (
 from pyrklog.observability.shared_bodies import SharedBodies, SharedBody
 from pyrklog.observability.sources import Sources
 from pyrklog.observability.tally import Tally, TopicPartitions, count
-from pyrklog.plane.values import PartitionImage, ReplicaOffsets
+from pyrklog.plane.values import PartitionImage
 from pyrklog.protocol.lag import PartitionLag
 
 REUSE_SECONDS = 0.1
@@ -50,8 +51,8 @@ HEALTHS_WAITING_MAX = 32
 """BrokerHealth requests about the cluster; one address has a quarter of these places."""
 TOPICS_A_TURN = 1000
 SERIES_A_TOPIC = 3
-SERIES_A_PARTITION = 5 + len(ReplicaOffsets._fields)
 SERIES_AN_OFFSET = 4
+IMBALANCE_PERCENT = "leader.imbalance.per.broker.percentage"
 
 Topics = Sequence[TopicPartitions]
 Result = TypeVar("Result")
@@ -85,8 +86,8 @@ class BrokerObserver:
         self._pace_of_groups = Pace()
         """Apart, as it may wait for other brokers."""
         self._statistics: tuple[float, Mapping[str, int]] | None = None
-        self._tally: tuple[int, Tally] | None = None
-        """With the version of the image that it counts."""
+        self._tally: tuple[tuple[int, int], Tally] | None = None
+        """With the version of the image that it counts, and that of what is being added."""
         self._read: tuple[float, list[Sample]] | None = None
 
     async def metrics(self, accept: str) -> Exposition:
@@ -215,21 +216,22 @@ class BrokerObserver:
         return self._statistics[1]
 
     async def _count(self) -> Tally:
-        """Counts anew only after a change of the image."""
+        """Counts anew only after a change of the image, or of what reassignments add."""
         metadata = self._sources.metadata
         image = metadata.image
-        version = image.version
+        version = image.version, self._sources.adding_changes()
         if self._tally is None or self._tally[0] != version:
-            controller_id, brokers = image.controller_id, image.brokers
+            controller_id, brokers = image.controller_id, [one.id for one in image.brokers]
             topics = await self._topics()
             tally = await self._turn.apart(
                 lambda: count(
                     metadata.node_id,
                     controller_id,
-                    len(brokers),
+                    brokers,
                     topics,
                     self._min_insync,
                     self._sources.adding,
+                    imbalance_percent=metadata.config.integer(IMBALANCE_PERCENT),
                 )
             )
             self._tally = version, tally
@@ -330,23 +332,31 @@ class BrokerObserver:
     # --- detail ----------------------------------------------------------------------------------
 
     def _of_topic(self, topic: str, share: int) -> Callable[[], Detail]:
-        entry = self._sources.metadata.image.topics.get(topic)
+        node_id, image = self._sources.metadata.node_id, self._sources.metadata.image
+        entry = image.topics.get(topic)
         if entry is None:
             raise DetailUnknownError(f"there is no topic {topic}")
-        partitions = [entry.partitions[one] for one in sorted(entry.partitions)]
-        shown = partitions[: (share - SERIES_A_TOPIC) // SERIES_A_PARTITION]
-        rest = partitions[len(shown) :]
-        keys = [(topic, one.partition) for one in shown]
-        replicas = self._sources.plane.replica_offsets(keys)
+        brokers, controller_id = {one.id for one in image.brokers}, image.controller_id
+        shown: list[tuple[PartitionImage, bool]] = []
+        room, unread = share - SERIES_A_TOPIC, 0
+        for _, one in sorted(entry.partitions.items()):
+            is_told = samples.teller(one, brokers, controller_id) == node_id
+            series = samples.series_of(one, node_id, is_told=is_told)
+            if unread or series > room:
+                unread += series
+            elif series:
+                room -= series
+                shown.append((one, is_told))
+        replicas = self._sources.plane.replica_offsets([(topic, one.partition) for one, _ in shown])
         served = self._sources.plane.served_bytes(topic)
-        node_id = self._sources.metadata.node_id
+        count_all = len(entry.partitions) if controller_id == node_id else None
 
         def read() -> Detail:
-            unread = SERIES_A_PARTITION * len(rest)
-            not_here = sum(node_id not in one.replicas for one in rest)
-            unread -= len(ReplicaOffsets._fields) * not_here
-            found = samples.of_topic(topic, shown, len(partitions), replicas, served)
-            return Detail(found, unread)
+            readings = (
+                samples.PartitionReadings(one, one.leader == node_id, is_told, replica)
+                for (one, is_told), replica in zip(shown, replicas, strict=True)
+            )
+            return Detail(samples.of_topic(topic, readings, count_all, served), unread)
 
         return read
 
@@ -364,8 +374,25 @@ class BrokerObserver:
                 work.offsets = len(rows) + left_out
         else:
             rows, left_out = (), len(machine.group.offsets)
-        group = GroupReadings(group_id, members, rows)
-        return lambda: Detail(samples.of_group(group), SERIES_AN_OFFSET * left_out)
+        uncommitted = [] if left_out else self._uncommitted(rows)
+        room = (share - 1 - SERIES_AN_OFFSET * len(rows)) // samples.SERIES_UNCOMMITTED
+        group = GroupReadings(group_id, members, rows, uncommitted[:room])
+        unread = SERIES_AN_OFFSET * left_out
+        unread += samples.SERIES_UNCOMMITTED * len(uncommitted[room:])
+        return lambda: Detail(samples.of_group(group), unread)
+
+    def _uncommitted(self, rows: Sequence[PartitionLag]) -> list[TopicPartition]:
+        """Of topics in which the group has committed, the other partitions. ``rows`` are all."""
+        committed: dict[str, set[int]] = {}
+        for row in rows:
+            committed.setdefault(row.topic, set()).add(row.partition_index)
+        topics = self._sources.metadata.image.topics
+        return [
+            (topic, partition)
+            for topic, known in committed.items()
+            if topic in topics
+            for partition in sorted(topics[topic].partitions.keys() - known)
+        ]
 
 
 class _Turn:

@@ -49,6 +49,8 @@ class Sources:
     """Seconds since the epoch."""
     adding: Callable[[TopicPartition], Sequence[int]]
     """Replicas that a reassignment adds to a partition with a replica here."""
+    adding_changes: Callable[[], int]
+    """How often that has changed; the image's version need not change with it."""
     store_clock: Callable[[], ClockReading | None]
     """Of ZooKeeper, at the last registration."""
     clients: ClientTable

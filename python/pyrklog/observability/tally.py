@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 from pyrklog.cluster.requests import TopicPartition
@@ -16,7 +17,8 @@ TopicPartitions = tuple[str, Sequence[PartitionImage]]
 class Tally:
     """One field for each metric of :data:`.metric_table.CLUSTER`."""
 
-    brokers: int
+    brokers: int | None
+    """None where not the controller."""
     replicas: int
     leaders: int
     under_replicated: int
@@ -25,6 +27,7 @@ class Tally:
     is_controller: int
     offline: int
     not_preferred: int
+    uneven_brokers: int
     topics: int
     partitions: int
 
@@ -32,19 +35,24 @@ class Tally:
 def count(
     node_id: int,
     controller_id: int,
-    brokers: int,
+    brokers: Collection[int],
     topics: Iterable[TopicPartitions],
     min_insync: Callable[[str], int],
     adding: Callable[[TopicPartition], Sequence[int]] = lambda _: (),
+    *,
+    imbalance_percent: int,
 ) -> Tally:
     """``min_insync`` gives a topic's ``min.insync.replicas``, ``adding`` the replicas that a
-    reassignment adds; asked only where replicas are not in sync.
+    reassignment adds; asked only where replicas are not in sync. ``imbalance_percent`` is
+    ``leader.imbalance.per.broker.percentage``.
 
     As in Kafka only the leader counts a partition as under-replicated, and only the controller
     counts those of the whole cluster.
     """
     replicas = leaders = under = below = dead = offline = not_preferred = 0
     topic_count = partition_count = 0
+    preferring, astray = Counter[int](), Counter[int]()
+    controls = controller_id == node_id
     for name, partitions in topics:
         topic_count += 1
         partition_count += len(partitions)
@@ -52,6 +60,9 @@ def count(
         for one in partitions:
             offline += one.leader < 0
             not_preferred += one.leader not in one.replicas[:1]
+            if controls and one.replicas:
+                preferring[one.replicas[0]] += 1
+                astray[one.replicas[0]] += one.leader != one.replicas[0]
             replicas += node_id in one.replicas
             dead += node_id in one.offline
             if one.leader != node_id:
@@ -62,9 +73,10 @@ def count(
                 under += is_under_replicated(one.replicas, one.isr, added)
                 needed = min_insync(name) if needed is None else needed
                 below += len(one.isr) < min(needed, len(one.replicas))
-    controls = controller_id == node_id
+    # As the controller's periodic election reckons.
+    uneven = sum(100 * astray[one] > imbalance_percent * preferring[one] for one in brokers)
     return Tally(
-        brokers=brokers,
+        brokers=len(brokers) if controls else None,
         replicas=replicas,
         leaders=leaders,
         under_replicated=under,
@@ -73,6 +85,7 @@ def count(
         is_controller=int(controls),
         offline=offline if controls else 0,
         not_preferred=not_preferred if controls else 0,
+        uneven_brokers=uneven,
         topics=topic_count if controls else 0,
         partitions=partition_count if controls else 0,
     )

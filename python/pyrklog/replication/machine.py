@@ -66,6 +66,8 @@ class Replicas:
         self.broker_epoch = UNKNOWN_BROKER_EPOCH
         self.controller_epoch = 0
         self.hosted: dict[TopicPartition, Hosted] = {}
+        self.adding_changes = 0
+        """How often :meth:`adding` of some partition has changed; metadata tells nothing of it."""
         self.failed: set[TopicPartition] = set()
         """Offline here until the next start: on failed log directories, or broken themselves."""
         self._stopped: dict[tuple[bytes, int], int] = {}
@@ -157,6 +159,7 @@ class Replicas:
         # A leader that stays one serves on: a smaller ISR must not make its coordinators drop
         # groups.
         since = known.serving_since if leads and known is not None else None
+        self.adding_changes += info.adding != self.adding(key)
         self.hosted[key] = Hosted(topic_id, info.leader_epoch, leads, since, info.adding)
         if not leads:
             decision.follow.append(

@@ -34,7 +34,7 @@ from tests.support.latencies import histogram, times
 OPENMETRICS = "application/openmetrics-text; version=1.0.0"
 SAMPLES = of_broker(
     {"requests.Produce": 3, "requests.Fetch": 4, "fetched_bytes.copy": 5, "unwritten_bytes.0": 6},
-    Tally(*range(11)),
+    Tally(*range(12)),
     Readings(2, 1, 1, 3, 1.5, 4096, 1.7e9),
     ["/data"],
     times=of_times(times({"request.Produce.served": histogram(60_000, 10**9)}), {0: "/data"}),

@@ -1,6 +1,7 @@
 """What questions cost: what they share, when they wait, and what they leave out."""
 
 import os
+import re
 import resource
 import time
 from collections.abc import Sequence
@@ -36,6 +37,7 @@ TABLE = [((topic, number), number) for topic in ("a", "b", "c") for number in ra
 class FakePlane:
     def __init__(self) -> None:
         self.asked = 0
+        self.hosted = set(range(99))
 
     def statistics(self) -> dict[str, int]:
         self.asked += 1
@@ -48,9 +50,8 @@ class FakePlane:
         return list(times({"request.Produce.served": histogram(10**6)}).items())
 
     def replica_offsets(self, partitions: list[tuple[str, int]]) -> list[ReplicaOffsets | None]:
-        """Partition 99 is not here."""
         return [
-            ReplicaOffsets(number, number - 1, 0, 100) if number != 99 else None
+            ReplicaOffsets(number, number - 1, 0, 100) if number in self.hosted else None
             for _, number in partitions
         ]
 
@@ -97,11 +98,14 @@ class Observed:
         self.plane = FakePlane()
         self.image = FakeImage(topics)
         self.lag: FakeLag | None = FakeLag()
+        self.adding: dict[tuple[str, int], tuple[int, ...]] = {}
+        self.adding_changes = 0
         group = SimpleNamespace(offsets=TABLE, members={"m": 1})
         groups = SimpleNamespace(groups={"g": SimpleNamespace(group=group)})
         metadata = SimpleNamespace(
             node_id=1, image=self.image, defaults=TopicDefaults(load_config()), config=load_config()
         )
+        self.metadata = metadata
         sources: Any = SimpleNamespace(
             cluster_id="c",
             metadata=metadata,
@@ -113,7 +117,8 @@ class Observed:
             groups=lambda: groups,
             lag=lambda: self.lag,
             started_at=0.0,
-            adding=lambda _: (),
+            adding=lambda key: self.adding.get(key, ()),
+            adding_changes=lambda: self.adding_changes,
             store_clock=lambda: None,
         )
         self.observer = BrokerObserver(sources, HealthWatch(sources))
@@ -157,6 +162,18 @@ async def test_partitions_are_counted_anew_after_a_change_only(
     one.image.version += 1
     mock_clock.jump(10)
     assert (await one.scraped())[under] == 2499
+
+
+async def test_what_a_reassignment_adds_is_counted_without_a_change_of_metadata(
+    mock_clock: trio.testing.MockClock,
+) -> None:
+    one = Observed()
+    under = "kafka_server_replicamanager_underreplicatedpartitions"
+    assert (await one.scraped())[under] == 3
+    one.adding["t0", 1] = (2,)
+    one.adding_changes += 1
+    mock_clock.jump(10)
+    assert (await one.scraped())[under] == 2
 
 
 async def test_the_other_thread_rests_after_its_work(
@@ -245,6 +262,8 @@ async def test_a_large_topic_is_cut_and_leaves_a_group_its_half(
         lines = (await one.detail("b", group)).splitlines()
         found = [line for line in lines if not line.startswith("#")]
         assert len(found) <= bound
+        # Without partitions in which the group has committed nothing.
+        found = [line for line in found if not ("group" in line and line.endswith(" -1.0"))]
         left_out = float(found[-1].removeprefix("pyrklog_metrics_left_out_series "))
         committed = sum("group_current_offset{" in line for line in found)
         ends = sum("log_end_offset{" in line for line in found)
@@ -252,14 +271,61 @@ async def test_a_large_topic_is_cut_and_leaves_a_group_its_half(
         return partitions, ends, committed, left_out
 
     bound = DETAIL_SERIES_MAX
-    assert await counted("g") == (896, 99, 5, 0)
+    # The last one is another broker's: it has no series here.
+    assert await counted("g") == (891, 99, 5, 0)
     bound = 63
     monkeypatch.setattr(module, "DETAIL_SERIES_MAX", bound)
-    assert await counted(None) == (54, 6, 0, 94 * 9 - 4)
-    assert await counted("g") == (27, 3, 5, 97 * 9 - 4)
+    assert await counted(None) == (54, 6, 0, 93 * 9)
+    assert await counted("g") == (27, 3, 5, 96 * 9 + 90 * 2)
     bound = 9
     monkeypatch.setattr(module, "DETAIL_SERIES_MAX", bound)
-    assert await counted("g") == (0, 0, 0, 100 * 9 - 4 + 5 * 4)
+    assert await counted("g") == (0, 0, 0, 99 * 9 + 5 * 4)
+
+
+async def test_each_partition_is_told_by_one_broker() -> None:
+    """Of a scrape of all brokers: the leader, else a live replica, else the controller."""
+    one = Observed()
+    one.image.brokers = [SimpleNamespace(id=1), SimpleNamespace(id=2)]
+    one.image.controller_id = 2
+    partitions = {
+        0: PartitionImage(0, 1, 0, (1, 2), (1, 2), ()),
+        1: PartitionImage(1, 2, 0, (1, 2), (1, 2), ()),
+        2: PartitionImage(2, -1, 0, (3, 1), (3,), ()),
+        3: PartitionImage(3, -1, 0, (3,), (3,), ()),
+    }
+    one.image.topics["b"] = SimpleNamespace(partitions=partitions)
+
+    async def told(broker: int) -> dict[str, list[str]]:
+        one.metadata.node_id = broker
+        one.plane.hosted = {n for n in partitions if broker in partitions[n].replicas}
+        found: dict[str, list[str]] = {}
+        for line in (await one.detail("b", None)).splitlines():
+            name, _, labels = line.partition("{")
+            found.setdefault(name, []).extend(re.findall(r'partition="(.)"', labels))
+        return found
+
+    first, second = await told(1), await told(2)
+    assert first["kafka_topic_partition_leader"] == ["0", "2"]
+    assert second["kafka_topic_partition_leader"] == ["1", "3"]
+    for name in ("current", "oldest"):
+        key = f"kafka_topic_partition_{name}_offset"
+        assert (first[key], second[key]) == (["0"], ["1"])
+    own = "pyrklog_partition_log_end_offset"
+    assert (first[own], second[own]) == (["0", "1", "2"], ["0", "1"])
+    assert ("kafka_topic_partitions" in first, "kafka_topic_partitions" in second) == (False, True)
+
+
+async def test_a_partition_without_a_commit_is_told_where_its_topic_is_consumed() -> None:
+    one = Observed()
+    partitions = {n: PartitionImage(n, 1, 0, (1,), (1,), ()) for n in range(7)}
+    one.image.topics["b"] = SimpleNamespace(partitions=partitions)
+    told = [line for line in (await one.detail(None, "g")).splitlines() if line.endswith(" -1.0")]
+    labels = [f'consumergroup="g",partition="{n}",topic="b"' for n in (5, 6)]
+    assert told == [
+        f"kafka_consumergroup_{name}{{{one}}} -1.0"
+        for name in ("current_offset", "lag")
+        for one in labels
+    ]
 
 
 async def test_unknown_names_are_told() -> None:

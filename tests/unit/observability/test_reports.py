@@ -72,7 +72,7 @@ def whole(requests: int, cpu_seconds: float) -> list[Sample]:
         "control_queue_depth": 0,
     }
     readings = Readings(2, 1, 1, 3, cpu_seconds, 4096, AT)
-    return of_broker(statistics, Tally(*range(11)), readings, ["/a", "/b"])
+    return of_broker(statistics, Tally(*range(12)), readings, ["/a", "/b"])
 
 
 def test_the_line_of_the_log_has_rates_of_the_interval(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -308,9 +308,13 @@ def test_replicas_that_a_reassignment_adds_are_known_until_it_ends() -> None:
     moving = info(replicas=(ME, OTHER, 3))
     moving.adding = (3,)
     told(replicas, moving)
-    assert replicas.adding(KEY) == (3,)
-    told(replicas, info(leader_epoch=1, replicas=(ME, OTHER, 3)))
-    assert replicas.adding(KEY) == ()
+    assert (replicas.adding(KEY), replicas.adding_changes) == ((3,), 1)
+    again = info(leader_epoch=1, replicas=(ME, OTHER, 3))
+    again.adding = (3,)
+    told(replicas, again)
+    assert replicas.adding_changes == 1
+    told(replicas, info(leader_epoch=2, replicas=(ME, OTHER, 3)))
+    assert (replicas.adding(KEY), replicas.adding_changes) == ((), 2)
 
 
 def test_the_plane_learns_of_partial_replicas() -> None:
