@@ -93,6 +93,16 @@ async def test_named_groups(served: Served) -> None:
     assert (second.lag, second.lag_ms, second.is_least) == (4, 20_000, True)
 
 
+async def test_offsets_beyond_the_log_end_are_told(served: Served) -> None:
+    served.broker.manager.put("g", {("t", 0): 100, ("t", 1): 12})
+    [named] = (await served.group_lag(groups=["g"])).groups
+    assert (named.lag, named.ahead) == (100, 5)
+    assert [(one.lag, one.ahead) for one in named.partitions] == [(100, 0), (0, 5)]
+    await served.service.groups.look_at_all()
+    [paged] = (await served.group_lag()).groups
+    assert (paged.lag, paged.ahead) == (100, 5)
+
+
 async def test_rows_are_bounded(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "PARTITIONS_MAX", 3)
     served.broker.manager.put("g", {("t", 0): 100, ("t", 1): 3})
