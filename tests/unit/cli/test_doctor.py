@@ -45,7 +45,7 @@ from pyrklog.protocol.log_dirs import (
 )
 
 GB = 10**9
-READY = b'HTTP/1.1 200 OK\r\ncontent-length: 27\r\n\r\n{"ready":false,"broker":7 }\n'
+READY = b'HTTP/1.1 200 OK\r\n\r\n{"ready":true,"broker":7}'
 STATE = ClusterState(
     "c1",
     [BrokerState(1, "127.0.0.1", 9092), BrokerState(2, "127.0.0.1", 9093)],
