@@ -124,7 +124,7 @@ def test_all_that_is_wrong_is_told_at_once(file: Path) -> None:
         "zookeeper.set.acl needs something by which ZooKeeper knows this broker; set "
         "pyrklog.zookeeper.digest, or zookeeper.ssl.client.enable with "
         "zookeeper.ssl.keystore.location",
-        "listeners has 'FOO', which is not NAME://HOST:PORT",
+        "listeners has 'FOO', which is not NAME://HOST:PORT (listeners: server.properties line 7)",
     ]
     assert "take effect: replica.fetch.wait.max.ms, listeners, compression.type" in said
 
