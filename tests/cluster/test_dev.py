@@ -148,6 +148,8 @@ def _kill_and_restart(dev: Dev, client: Client) -> None:
     client.produce(600)
     wait_until(client.all_in_sync_are({2, 3}), "it is in sync still")
     two = dev.status()["2"]["address"]
+    # The profile names all brokers.
+    assert dev.run("topic", "list", "-o", "name") == f"{client.topic}\n"
     unhealthy = dev.run("cluster", "health", "-b", two, code=8)
     assert unhealthy.startswith("NOT SAFE  broker 1 is down")
     assert "missing from 6 partitions" in unhealthy

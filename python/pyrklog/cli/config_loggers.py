@@ -59,8 +59,7 @@ def spelled(operations: Sequence["Operation"]) -> list["Operation"]:
     for one in found:
         if one.value is not None and one.value not in LEVELS:
             what = f"{one.value} is no level of a logger ({one.option})"
-            fix = like_option([one.value], LEVELS) or f"levels: {', '.join(LEVELS)}"
-            raise CliError(Problem.ARGUMENT_VALUE, what, fix)
+            raise CliError(Problem.ARGUMENT_VALUE, what, f"levels: {', '.join(LEVELS)}")
     return found
 
 

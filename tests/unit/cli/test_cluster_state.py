@@ -7,6 +7,7 @@ import pytest
 from pyrklog.cli.cluster_state import cause, health_page
 from pyrklog.observability.health_rules import (
     MISSING_FIX,
+    SILENT_FIX,
     BrokerState,
     ClusterState,
     LogDir,
@@ -215,7 +216,8 @@ def test_a_blocker_as_json() -> None:
 def test_a_broker_that_does_not_answer() -> None:
     one = state(WELL, (2, [2, 3], [2, 3], 1), silent=(3,))
     assert kinds(one) == [("silent", 3, [])]
-    assert health_page(one, examine(one)) == "NOT SAFE  broker 3 does not answer at h:9092\n"
+    told = f"NOT SAFE  broker 3 does not answer at h:9092; fix: {SILENT_FIX}\n"
+    assert health_page(one, examine(one)) == told
     # A silent broker does not help others, even if the metadata lists it.
     assert [found.reason for found in blockers(one, 2)] == ["below_min_isr", "leaderless"]
 

@@ -108,7 +108,7 @@ def test_all_that_is_wrong_is_told_at_once(file: Path) -> None:
     file.write_text(
         "num.partitions=many\nlog.segment.bytes=5\nnum.partitons=3\nlog.retention.ms=0\n"
         "replica.lag.time.max.ms=soon\nreplica.fetch.wait.max.ms=60000\nlisteners=FOO\n"
-        "compression.type=gzip\n"
+        "compression.type=gzip\nzookeeper.set.acl=true\n"
     )
     code, _, said = invoke(file)
     assert code == 8
@@ -117,12 +117,16 @@ def test_all_that_is_wrong_is_told_at_once(file: Path) -> None:
         "Unknown option num.partitons",
         "Invalid value many for configuration num.partitions: Not a number of type INT",
         "Invalid value 5 for configuration log.segment.bytes: Value must be at least 14",
+        "Invalid value 0 for configuration log.retention.ms: must be -1 (never), or at least 1; 0 "
+        "would delete the records of every topic",
+        # What is to be compared with replica.lag.time.max.ms waits for its number.
         "Invalid value soon for configuration replica.lag.time.max.ms: Not a number of type LONG",
-        # What was to be compared with replica.lag.time.max.ms waits for its number.
-        "log.retention.ms",
-        "listeners has 'FOO', which is not NAME://HOST:PORT",
+        "zookeeper.set.acl needs something by which ZooKeeper knows this broker; set "
+        "pyrklog.zookeeper.digest, or zookeeper.ssl.client.enable with "
+        "zookeeper.ssl.keystore.location",
+        "listeners has 'FOO', which is not NAME://HOST:PORT (listeners: server.properties line 7)",
     ]
-    assert "take effect: log.retention.ms, replica.fetch.wait.max.ms, listeners" in said
+    assert "take effect: replica.fetch.wait.max.ms, listeners, compression.type" in said
 
 
 @pytest.mark.parametrize(

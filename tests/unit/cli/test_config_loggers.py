@@ -15,18 +15,11 @@ def test_levels_are_those_of_brokers() -> None:
     assert one.value == "DEBUG"
 
 
-@pytest.mark.parametrize(
-    ("level", "fix"),
-    [
-        ("loud", "levels: TRACE, DEBUG, INFO, WARN, ERROR, FATAL"),
-        ("warning", "did you mean WARN?"),
-    ],
-)
-def test_an_unknown_level_is_refused_with_those_there_are(level: str, fix: str) -> None:
+def test_an_unknown_level_is_refused_with_those_there_are() -> None:
     with pytest.raises(CliError) as caught:
-        spelled([Operation("configs", level, SET)])
-    assert caught.value.what == f"{level.upper()} is no level of a logger (configs)"
-    assert caught.value.fix == fix
+        spelled([Operation("configs", "loud", SET)])
+    assert caught.value.what == "LOUD is no level of a logger (configs)"
+    assert caught.value.fix == "levels: TRACE, DEBUG, INFO, WARN, ERROR, FATAL"
 
 
 def test_loggers_are_named_unless_there_are_too_many() -> None:

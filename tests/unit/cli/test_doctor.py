@@ -43,9 +43,10 @@ from pyrklog.protocol.log_dirs import (
     DescribeLogDirsResult,
     DescribeLogDirsTopic,
 )
+from tests.support.deaf_peer import deaf_peer
 
 GB = 10**9
-READY = b'HTTP/1.1 200 OK\r\ncontent-length: 27\r\n\r\n{"ready":false,"broker":7 }\n'
+READY = b'HTTP/1.1 200 OK\r\n\r\n{"ready":true,"broker":7}'
 STATE = ClusterState(
     "c1",
     [BrokerState(1, "127.0.0.1", 9092), BrokerState(2, "127.0.0.1", 9093)],
@@ -454,16 +455,13 @@ def server() -> Iterator[tuple[socket.socket, list[bytes]]]:
 
 
 def test_a_brokers_http_port_is_not_a_reason_to_end_it(
-    server: tuple[socket.socket, list[bytes]], monkeypatch: pytest.MonkeyPatch
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    listening, answers = server
-    http = ("127.0.0.1", listening.getsockname()[1])
-    with socket.create_server(("127.0.0.1", 0)) as kafka:
-        own = kafka.getsockname()[1]
-        monkeypatch.setattr(http_port, "ABOVE_KAFKA", http[1] - own)
-        answers += [b"HTTP/1.1 400 Bad Request\r\n\r\n", READY]
-        monkeypatch.setattr(peer_protocol, "ANSWER_TIMEOUT_S", 0.2)
-        one = reached(http, Settings())
+    monkeypatch.setattr(peer_protocol, "ANSWER_TIMEOUT_S", 0.2)
+    with deaf_peer(READY) as http, socket.create_server(("127.0.0.1", 0)) as kafka:
+        port, own = int(http.rpartition(":")[2]), kafka.getsockname()[1]
+        monkeypatch.setattr(http_port, "ABOVE_KAFKA", port - own)
+        one = reached(("127.0.0.1", port), Settings())
     assert one.holder is None
     assert one.foreign == (
         "is the HTTP port of broker 7: metrics and health are served there, not Kafka's protocol"

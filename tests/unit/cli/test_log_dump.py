@@ -145,6 +145,6 @@ def test_a_partition_of_the_dev_cluster_is_found(
     code, out, err = dump("t:0", "--no-verify")
     assert (code, out.splitlines()[0]) == (0, str(two / LOG))
     assert err == f"note: this is {two}; t:0 is also {three}\n"
-    # Whoever names a directory means that one.
+    # A directory that is named is the one that is meant.
     assert dump("t:0", "--data", home)[0] == 4
     assert dump("t:0", "--profile", "none")[0] == 4
