@@ -176,20 +176,6 @@ CLUSTER: Mapping[Problem, Explanation] = {
         ("--rf is too high, or --brokers names too few",),
         ("name more brokers, or fewer replicas",),
     ),
-    Problem.NO_ROOM: Explanation(
-        "Brokers are uneven, or one is to have nothing, and no replica fits where it would go. "
-        "Nothing is moved.",
-        (
-            "the disks of the brokers that have least would be fuller than `--max-fill`, 90 % "
-            "without it",
-            "running moves bring what fills them",
-            "Apache Kafka's brokers count what the file system keeps for root as taken",
-        ),
-        (
-            "make space, or add a disk or a broker",
-            "fill disks further: `--max-fill 95%`",
-        ),
-    ),
     Problem.NO_LEADER: Explanation(
         "Partitions have no leader, so that nothing can be written to them or read from them.",
         ("brokers are down", "the topic was just made, and the controller is behind"),
@@ -225,6 +211,20 @@ CLUSTER: Mapping[Problem, Explanation] = {
             "`pyrklog cluster reassign plan --rf N` lowers the number of replicas",
             "--no-rack-aware accepts fewer racks",
             "`pyrklog cluster health` tells why a partition has no leader",
+        ),
+    ),
+    Problem.NO_ROOM: Explanation(
+        "Brokers are uneven, or one is to have nothing, and no replica fits where it would go. "
+        "Nothing is moved.",
+        (
+            "the disks of the brokers that have least would be fuller than `--max-fill`, 90 % "
+            "without it",
+            "running moves bring what fills them",
+            "Apache Kafka's brokers count what the file system keeps for root as taken",
+        ),
+        (
+            "make space, or add a disk or a broker",
+            "fill disks further: `--max-fill 95%`",
         ),
     ),
 }
