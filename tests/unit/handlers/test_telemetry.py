@@ -465,8 +465,9 @@ async def test_nothing_is_told_of_an_unreadable_push_of_other_terms(service: Fak
     told = await get(service)
     assert await push(service, told.subscription_id, b"\xff") is ErrorCode.NONE
     service.subscriptions.give("all", metrics="a.")
+    new = await get(service)
     await service.client_metrics.read_next()
-    await push_and_read(service, (await get(service)).subscription_id)
+    await push_and_read(service, new.subscription_id)
     assert shown(service) == {"a_b": 1.5}
 
 
