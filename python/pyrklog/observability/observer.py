@@ -235,6 +235,7 @@ class BrokerObserver:
                     topics,
                     self._min_insync,
                     self._sources.adding,
+                    self._sources.is_reassigned,
                     imbalance_percent=metadata.config.integer(IMBALANCE_PERCENT),
                 )
             )
@@ -248,6 +249,7 @@ class BrokerObserver:
     def _readings(self, *, is_ready: bool) -> Readings:
         sources = self._sources
         groups, numbers = sources.groups(), self._lag_numbers()
+        isr_expands, isr_shrinks = sources.isr_changes()
         return Readings(
             groups=len(groups.groups) if groups is not None else 0,
             lag_groups_left_out=numbers.groups_left_out,
@@ -255,6 +257,9 @@ class BrokerObserver:
             lag_histories_left_out=numbers.histories_left_out,
             lag_history_points=numbers.history_points,
             lag_forgotten_points=numbers.forgotten_points,
+            isr_expands=isr_expands,
+            isr_shrinks=isr_shrinks,
+            unclean_elections=sources.unclean_elections(),
             is_store_reachable=int(sources.store.is_reachable),
             is_ready=int(is_ready),
             http_connections=self.http_connections,

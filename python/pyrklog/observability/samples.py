@@ -8,10 +8,11 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from pyrklog.cluster.requests import TopicPartition
+from pyrklog.observability.detail_table import DETAIL
+from pyrklog.observability.metric import Metric
 from pyrklog.observability.metric_table import (
     BROKER,
     CLUSTER,
-    DETAIL,
     FINDINGS,
     GROUP_LAG_SECONDS,
     LEFT_OUT_SERIES,
@@ -21,7 +22,6 @@ from pyrklog.observability.metric_table import (
     QUEUE,
     REQUESTS,
     REQUESTS_PREFIX,
-    Metric,
     StatisticMetric,
 )
 from pyrklog.observability.tally import Tally
@@ -67,6 +67,9 @@ class Readings:
     lag_histories_left_out: int = 0
     lag_history_points: int = 0
     lag_forgotten_points: int = 0
+    isr_expands: int = 0
+    isr_shrinks: int = 0
+    unclean_elections: int = 0
 
 
 @dataclass(frozen=True)

@@ -49,10 +49,16 @@ class Sources:
     """Seconds since the epoch."""
     adding: Callable[[TopicPartition], Sequence[int]]
     """Replicas that a reassignment adds to a partition with a replica here."""
+    is_reassigned: Callable[[TopicPartition], bool]
+    """Whether a reassignment adds or removes replicas of a partition with a replica here."""
     adding_changes: Callable[[], int]
-    """How often that has changed; the image's version need not change with it."""
+    """How often one of both has changed; the image's version need not change with it."""
     store_clock: Callable[[], ClockReading | None]
     """Of ZooKeeper, at the last registration."""
     clients: ClientTable
     client_metrics: ClientMetrics
     """What clients have pushed."""
+    isr_changes: Callable[[], tuple[int, int]]
+    """How many ISRs of partitions led here have grown, and how many have shrunk."""
+    unclean_elections: Callable[[], int]
+    """By this broker as the controller."""

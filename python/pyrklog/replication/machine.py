@@ -39,6 +39,8 @@ class Hosted:
     """The first epoch of this unbroken leadership in which the plane served the log."""
     adding: tuple[int, ...] = ()
     """Replicas that a running reassignment adds."""
+    is_reassigned: bool = False
+    """Whether a reassignment adds or removes replicas."""
 
 
 class LeadershipDecision(NamedTuple):
@@ -67,7 +69,8 @@ class Replicas:
         self.controller_epoch = 0
         self.hosted: dict[TopicPartition, Hosted] = {}
         self.adding_changes = 0
-        """How often :meth:`adding` of some partition has changed; metadata tells nothing of it."""
+        """How often :meth:`adding` or :meth:`is_reassigned` of some partition has changed; metadata
+        tells nothing of it."""
         self.failed: set[TopicPartition] = set()
         """Offline here until the next start: on failed log directories, or broken themselves."""
         self._stopped: dict[tuple[bytes, int], int] = {}
@@ -159,8 +162,13 @@ class Replicas:
         # A leader that stays one serves on: a smaller ISR must not make its coordinators drop
         # groups.
         since = known.serving_since if leads and known is not None else None
-        self.adding_changes += info.adding != self.adding(key)
-        self.hosted[key] = Hosted(topic_id, info.leader_epoch, leads, since, info.adding)
+        is_reassigned = bool(info.adding or info.removing)
+        self.adding_changes += info.adding != self.adding(
+            key
+        ) or is_reassigned != self.is_reassigned(key)
+        self.hosted[key] = Hosted(
+            topic_id, info.leader_epoch, leads, since, info.adding, is_reassigned
+        )
         if not leads:
             decision.follow.append(
                 FollowerSpec(
@@ -287,6 +295,11 @@ class Replicas:
         """Replicas that a running reassignment adds, of a partition that is here."""
         known = self.hosted.get(key)
         return () if known is None else known.adding
+
+    def is_reassigned(self, key: TopicPartition) -> bool:
+        """Whether a reassignment adds or removes replicas of a partition that is here."""
+        known = self.hosted.get(key)
+        return known is not None and known.is_reassigned
 
     def is_serving(self, key: TopicPartition) -> bool:
         return self.serving_since(key) is not None

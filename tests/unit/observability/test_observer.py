@@ -118,8 +118,11 @@ class Observed:
             lag=lambda: self.lag,
             started_at=0.0,
             adding=lambda key: self.adding.get(key, ()),
+            is_reassigned=lambda key: key in self.adding,
             adding_changes=lambda: self.adding_changes,
             store_clock=lambda: None,
+            isr_changes=lambda: (5, 7),
+            unclean_elections=lambda: 3,
         )
         self.observer = BrokerObserver(sources, HealthWatch(sources))
 
@@ -173,7 +176,15 @@ async def test_what_a_reassignment_adds_is_counted_without_a_change_of_metadata(
     one.adding["t0", 1] = (2,)
     one.adding_changes += 1
     mock_clock.jump(10)
-    assert (await one.scraped())[under] == 2
+    found = await one.scraped()
+    assert (found[under], found["kafka_server_replicamanager_reassigningpartitions"]) == (2, 1)
+
+
+async def test_what_this_broker_has_done_as_leader_and_controller_is_counted() -> None:
+    found = await Observed().scraped()
+    assert found["kafka_server_replicamanager_isrexpands_total"] == 5
+    assert found["kafka_server_replicamanager_isrshrinks_total"] == 7
+    assert found["kafka_controller_controllerstats_uncleanleaderelections_total"] == 3
 
 
 async def test_the_other_thread_rests_after_its_work(
