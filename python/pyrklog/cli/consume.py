@@ -109,6 +109,8 @@ def consume(
         read = _copy(reading, decode, write, conditions, count, exit_at_end, is_bounded)
         if read_committed and not options.quiet and reading.finished(exit_at_end):
             _tell_held_back(reading)
+        if (count is None or read < count) and reading.finished(exit_at_end):
+            reading.check_whole()
     except RangeError as error:
         raise CliError(Problem.OUTSIDE_THE_LOG, str(error), "give another -o") from None
     finally:
