@@ -26,7 +26,7 @@ from pyrklog.spark.offsets import Position, TopicPartition
 from pyrklog.spark.places import Kind, Place
 from pyrklog.spark.view import TopicView, lacks
 
-INTERNAL_TOPICS = OF_PYRKLOG | OF_KAFKA
+INTERNAL_TOPICS = OF_PYRKLOG | frozenset(OF_KAFKA)
 """A pattern does not match them, as with Kafka's consumers; nor the sink's decisions, of which each
 batch that is written makes new ones."""
 
