@@ -77,6 +77,8 @@ class PartitionState:
     min_insync: int = MIN_INSYNC_DEFAULT
     adding: Sequence[int] = ()
     """Replicas that a running reassignment adds, where that is known."""
+    partial: Sequence[int] = ()
+    """Those of them that lack older records, where that is known."""
 
     @property
     def is_under_replicated(self) -> bool:
@@ -98,8 +100,9 @@ class PartitionState:
 
     @property
     def isr_min(self) -> int:
-        """In-sync replicas that acks=all needs, at most the number of replicas."""
-        return min(self.min_insync, len(self.replicas))
+        """In-sync replicas that acks=all needs, at most the number of replicas that are not
+        partial, as the leader reckons."""
+        return min(self.min_insync, len(set(self.replicas) - set(self.partial)))
 
 
 @dataclass(frozen=True)
@@ -117,6 +120,8 @@ class ClusterState:
     """Findings besides the metadata, of brokers about themselves."""
     away: Mapping[int, float] = field(default_factory=dict)
     """For how many seconds brokers have been away, as far as others have seen them go."""
+    leaving: Sequence[int] = ()
+    """Live brokers that are ending, by their own word."""
 
     @property
     def alive(self) -> list[int]:

@@ -235,6 +235,7 @@ class BrokerObserver:
                     topics,
                     self._min_insync,
                     self._sources.adding,
+                    partial=self._sources.partial,
                     imbalance_percent=metadata.config.integer(IMBALANCE_PERCENT),
                 )
             )
@@ -280,6 +281,7 @@ class BrokerObserver:
             self._watch.store_away_seconds(),
             signs(self._watch.snapshot(statistics, names)),
             self._watch.brokers_away_seconds(),
+            sources.is_told(),
         )
 
     def _named_log_dirs(self) -> Sequence[str]:
@@ -329,6 +331,7 @@ class BrokerObserver:
                     broker,
                     limits,
                     self._sources.adding,
+                    self._sources.partial,
                 )
                 return rule(broker, state)
 

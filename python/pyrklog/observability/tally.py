@@ -40,10 +40,12 @@ def count(
     min_insync: Callable[[str], int],
     adding: Callable[[TopicPartition], Sequence[int]] = lambda _: (),
     *,
+    partial: Callable[[TopicPartition], Sequence[int]] = lambda _: (),
     imbalance_percent: int,
 ) -> Tally:
     """``min_insync`` gives a topic's ``min.insync.replicas``, ``adding`` the replicas that a
-    reassignment adds; asked only where replicas are not in sync. ``imbalance_percent`` is
+    reassignment adds; asked only where replicas are not in sync. ``partial`` gives those that count
+    for none in ``min.insync.replicas``. ``imbalance_percent`` is
     ``leader.imbalance.per.broker.percentage``.
 
     As in Kafka only the leader counts a partition as under-replicated, and only the controller
@@ -72,7 +74,8 @@ def count(
                 added = adding((name, one.partition))
                 under += is_under_replicated(one.replicas, one.isr, added)
                 needed = min_insync(name) if needed is None else needed
-                below += len(one.isr) < min(needed, len(one.replicas))
+                whole = len(one.replicas) - len(partial((name, one.partition)))
+                below += len(one.isr) < min(needed, whole)
     # As the controller's periodic election reckons.
     uneven = sum(100 * astray[one] > imbalance_percent * preferring[one] for one in brokers)
     return Tally(

@@ -39,6 +39,8 @@ class Hosted:
     """The first epoch of this unbroken leadership in which the plane served the log."""
     adding: tuple[int, ...] = ()
     """Replicas that a running reassignment adds."""
+    partial: tuple[int, ...] = ()
+    """Those of them that lack older records (``expansion.md``)."""
 
 
 class LeadershipDecision(NamedTuple):
@@ -67,7 +69,11 @@ class Replicas:
         self.controller_epoch = 0
         self.hosted: dict[TopicPartition, Hosted] = {}
         self.adding_changes = 0
-        """How often :meth:`adding` of some partition has changed; metadata tells nothing of it."""
+        """How often :meth:`adding` or :meth:`partial` of some partition has changed; metadata tells
+        nothing of it."""
+        self.is_told = False
+        """Whether an UpdateMetadata was taken since the last registration: the first one for a
+        registration tells everything, also where an unreadable topic keeps it from being full."""
         self.failed: set[TopicPartition] = set()
         """Offline here until the next start: on failed log directories, or broken themselves."""
         self._stopped: dict[tuple[bytes, int], int] = {}
@@ -81,6 +87,7 @@ class Replicas:
     def registered(self, broker_epoch: int) -> None:
         """Requests for earlier broker epochs are refused from now on."""
         self.broker_epoch = broker_epoch
+        self.is_told = False
         self._stopped.clear()
         # A store restored from a copy repeats the epochs, with other numbers.
         self._last_metadata = (0, 0)
@@ -111,6 +118,10 @@ class Replicas:
             return True
         self._last_metadata = place
         return False
+
+    def metadata_taken(self, request: UpdateMetadataRequest) -> None:
+        """One for an earlier registration may tell an old state."""
+        self.is_told = self.is_told or request.broker_epoch == self.broker_epoch
 
     def strays(self, request: UpdateMetadataRequest) -> list[tuple[str, int, bool]]:
         """Hosted partitions that are elsewhere in a later epoch: to be stopped, not deleted.
@@ -160,7 +171,10 @@ class Replicas:
         # groups.
         since = known.serving_since if leads and known is not None else None
         self.adding_changes += info.adding != self.adding(key)
-        self.hosted[key] = Hosted(topic_id, info.leader_epoch, leads, since, info.adding)
+        self.adding_changes += info.partial != self.partial(key)
+        self.hosted[key] = Hosted(
+            topic_id, info.leader_epoch, leads, since, info.adding, partial=info.partial
+        )
         if not leads:
             decision.follow.append(
                 FollowerSpec(
@@ -287,6 +301,11 @@ class Replicas:
         """Replicas that a running reassignment adds, of a partition that is here."""
         known = self.hosted.get(key)
         return () if known is None else known.adding
+
+    def partial(self, key: TopicPartition) -> tuple[int, ...]:
+        """Replicas that count for none in ``min.insync.replicas``, of a partition that is here."""
+        known = self.hosted.get(key)
+        return () if known is None else known.partial
 
     def is_serving(self, key: TopicPartition) -> bool:
         return self.serving_since(key) is not None
