@@ -462,7 +462,12 @@ class Broker:
             groups=lambda: self._groups,
             lag=lambda: self._lag.service,
             started_at=time.time() - banner.seconds_since_exec(),
+            is_told=lambda: (
+                self.config.zookeeper is None
+                or (member.is_registered and replication.replicas.is_told)
+            ),
             adding=replication.replicas.adding,
+            partial=replication.replicas.partial,
             adding_changes=lambda: replication.replicas.adding_changes,
             store_clock=lambda: member.store_clock,
             clients=self._clients,

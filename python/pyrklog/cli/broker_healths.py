@@ -127,6 +127,11 @@ def away_of(healths: Mapping[int, BrokerHealth]) -> dict[int, float]:
     return found
 
 
+def leaving_of(healths: Mapping[int, BrokerHealth]) -> list[int]:
+    """Brokers that are ending."""
+    return [number for number, one in sorted(healths.items()) if one.response.stage == "ending"]
+
+
 def with_reassignments(state: ClusterState, timeout_s: float) -> ClusterState:
     """Tells the partitions that are not whole which replicas are being added to them."""
     if all(len(one.isr) >= len(one.replicas) for one in state.partitions):

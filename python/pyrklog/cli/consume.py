@@ -108,7 +108,9 @@ def consume(
         is_bounded = exit_at_end or wanted.stop is not None
         read = _copy(reading, decode, write, conditions, count, exit_at_end, is_bounded)
         if reading.finished(exit_at_end):
-            _tell_unread(reading, is_enough=read == count, tells=read_committed and not options.quiet)
+            _tell_unread(
+                reading, is_enough=read == count, tells=read_committed and not options.quiet
+            )
     except RangeError as error:
         raise CliError(Problem.OUTSIDE_THE_LOG, str(error), "give another -o") from None
     finally:

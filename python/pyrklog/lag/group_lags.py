@@ -313,8 +313,10 @@ class GroupLags:
                 told = answers[partition]
                 self._take(one, partition, offset, told, next(ages[partition]))
             else:
-                one.is_partial = True
-                _add_topic(one, partition, UNKNOWN, UNKNOWN)
+                # Offsets in a deleted topic stay for long; nobody will tell more of them.
+                if partition not in answers or answers[partition].exists:
+                    one.is_partial = True
+                    _add_topic(one, partition, UNKNOWN, UNKNOWN)
                 _note(one, PartitionLag(*partition, offset))
             if count % ROWS_A_TURN == 0:
                 await trio.lowlevel.checkpoint()

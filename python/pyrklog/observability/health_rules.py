@@ -81,6 +81,8 @@ class PartitionState:
     min_insync: int = MIN_INSYNC_DEFAULT
     adding: Sequence[int] = ()
     """Replicas that a running reassignment adds, where that is known."""
+    partial: Sequence[int] = ()
+    """Those of them that lack older records, where that is known."""
 
     @property
     def is_under_replicated(self) -> bool:
@@ -102,8 +104,9 @@ class PartitionState:
 
     @property
     def isr_min(self) -> int:
-        """In-sync replicas that acks=all needs, at most the number of replicas."""
-        return min(self.min_insync, len(self.replicas))
+        """In-sync replicas that acks=all needs, at most the number of replicas that are not
+        partial, as the leader reckons."""
+        return min(self.min_insync, len(set(self.replicas) - set(self.partial)))
 
 
 @dataclass(frozen=True)
@@ -123,6 +126,8 @@ class ClusterState:
     """For how many seconds brokers have been away, as far as others have seen them go."""
     knows_moves: bool = True
     """Whether :attr:`PartitionState.adding` was asked for: else an added replica looks late."""
+    leaving: Sequence[int] = ()
+    """Live brokers that are ending, by their own word."""
 
     @property
     def alive(self) -> list[int]:

@@ -236,6 +236,7 @@ class BrokerObserver:
                     self._min_insync,
                     self._sources.adding,
                     self._sources.is_reassigned,
+                    partial=self._sources.partial,
                     imbalance_percent=metadata.config.integer(IMBALANCE_PERCENT),
                 )
             )
@@ -285,6 +286,7 @@ class BrokerObserver:
             self._watch.store_away_seconds(),
             signs(self._watch.snapshot(statistics, names)),
             self._watch.brokers_away_seconds(),
+            sources.is_told(),
         )
 
     def _named_log_dirs(self) -> Sequence[str]:
@@ -334,6 +336,7 @@ class BrokerObserver:
                     broker,
                     limits,
                     self._sources.adding,
+                    self._sources.partial,
                 )
                 return rule(broker, state)
 

@@ -43,11 +43,13 @@ def count(
     adding: Callable[[TopicPartition], Sequence[int]] = lambda _: (),
     is_reassigned: Callable[[TopicPartition], bool] = lambda _: False,
     *,
+    partial: Callable[[TopicPartition], Sequence[int]] = lambda _: (),
     imbalance_percent: int,
 ) -> Tally:
     """``min_insync`` gives a topic's ``min.insync.replicas``, ``adding`` the replicas that a
     reassignment adds: the one is asked only for topics that are led here, the other only where
     replicas are not in sync. ``is_reassigned`` is asked for partitions that are led here.
+    ``partial`` gives the replicas that count for none in ``min.insync.replicas``.
     ``imbalance_percent`` is ``leader.imbalance.per.broker.percentage``.
 
     As in Kafka only the leader counts a partition as under-replicated, and only the controller
@@ -74,12 +76,14 @@ def count(
             leaders += 1
             moving += is_reassigned((name, one.partition))
             needed = min_insync(name) if needed is None else needed
-            minimum = min(needed, len(one.replicas))
+            whole = len(one.replicas)
+            if len(one.isr) < whole:
+                key = (name, one.partition)
+                under += is_under_replicated(one.replicas, one.isr, adding(key))
+                whole -= len(partial(key))
+            minimum = min(needed, whole)
             below += len(one.isr) < minimum
             at_minimum += len(one.isr) == minimum
-            if len(one.isr) < len(one.replicas):
-                added = adding((name, one.partition))
-                under += is_under_replicated(one.replicas, one.isr, added)
     # As the controller's periodic election reckons.
     uneven = sum(100 * astray[one] > imbalance_percent * preferring[one] for one in brokers)
     return Tally(

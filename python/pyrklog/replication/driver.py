@@ -117,6 +117,7 @@ class ReplicationDriver:
             if error is ErrorCode.NONE and not self.replicas.is_late(request):
                 await self._metadata.load_options_of(request.topics)
                 self._metadata.take_metadata(request)
+                self.replicas.metadata_taken(request)
                 if strays := self.replicas.strays(request):
                     log.warning("strays_stopped", partitions=len(strays))
                     self._stop_all(strays, {}, lambda _errors: None, nursery)

@@ -14,7 +14,13 @@ from typer.testing import CliRunner
 
 from pyrklog.base.clock_reading import now_ms
 from pyrklog.cli import broker_healths, cluster
-from pyrklog.cli.broker_healths import OF_OURS, ask_healths, signs_of, with_reassignments
+from pyrklog.cli.broker_healths import (
+    OF_OURS,
+    ask_healths,
+    leaving_of,
+    signs_of,
+    with_reassignments,
+)
 from pyrklog.cli.cluster_reading import read_state
 from pyrklog.cli.cluster_tables import restart_page
 from pyrklog.cli.failures import Exit
@@ -322,6 +328,22 @@ def test_the_page_of_a_restart() -> None:
         "TOPIC  PARTITION  REASON      LEADER  ISR  MIN ISR",
         "t              0  leaderless       1  1          1",
     ]
+
+
+def test_brokers_tell_that_they_are_ending(new_broker: New) -> None:
+    one, two = new_broker(1), new_broker(2)
+    one.health, two.health = answer(1, 1), answer(2, 1)
+    two.health.stage = "ending"
+    assert leaving_of(ask_healths(state_of(one, two), 5.0)) == [2]
+
+
+def test_the_page_of_a_restart_beside_a_broker_that_is_ending() -> None:
+    assert page((1, [1, 2, 3], [1, 2, 3], 1), leaving=[3]).startswith(
+        "yes, with a warning: broker 3 is ending, and does not count; 1 partition would have one"
+    )
+    assert page((1, [1, 2, 3], [1, 2, 3], 2), leaving=[3]).splitlines()[0] == (
+        "no, 1 partition in the way; broker 3 is ending, and does not count"
+    )
 
 
 def test_no_restart_without_zookeeper() -> None:

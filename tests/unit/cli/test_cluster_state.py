@@ -222,6 +222,16 @@ def test_a_broker_that_does_not_answer() -> None:
     assert [found.reason for found in blockers(one, 2)] == ["below_min_isr", "leaderless"]
 
 
+def test_a_broker_that_is_ending_is_no_help() -> None:
+    one = replace(state(WELL, (2, [2, 3], [2, 3], 1)), leaving=[3])
+    assert [found.reason for found in blockers(one, 2)] == ["below_min_isr", "leaderless"]
+    lower = replace(state((1, [1, 2, 3], [1, 2, 3], 1)), leaving=[3])
+    assert [found.name for found in at_risk(lower, 2)] == ["t-0"]
+    told = [(reason.kind, reason.severity, reason.broker) for reason in restart_of(one, 2).reasons]
+    assert told == [("in_the_way", "error", 2), ("ending", "warning", 3)]
+    assert restart_of(replace(state(WELL), leaving=[3]), 3).reasons == [], "the one that is asked"
+
+
 @pytest.mark.parametrize(
     ("partition", "names"),
     [

@@ -99,6 +99,8 @@ class Observed:
         self.image = FakeImage(topics)
         self.lag: FakeLag | None = FakeLag()
         self.adding: dict[tuple[str, int], tuple[int, ...]] = {}
+        self.partial: dict[tuple[str, int], tuple[int, ...]] = {}
+        self.is_told = True
         self.adding_changes = 0
         group = SimpleNamespace(offsets=TABLE, members={"m": 1})
         groups = SimpleNamespace(groups={"g": SimpleNamespace(group=group)})
@@ -119,7 +121,9 @@ class Observed:
             started_at=0.0,
             adding=lambda key: self.adding.get(key, ()),
             is_reassigned=lambda key: key in self.adding,
+            partial=lambda key: self.partial.get(key, ()),
             adding_changes=lambda: self.adding_changes,
+            is_told=lambda: self.is_told,
             store_clock=lambda: None,
             isr_changes=lambda: (5, 7),
             unclean_elections=lambda: 3,
@@ -185,6 +189,45 @@ async def test_what_this_broker_has_done_as_leader_and_controller_is_counted() -
     assert found["kafka_server_replicamanager_isrexpands_total"] == 5
     assert found["kafka_server_replicamanager_isrshrinks_total"] == 7
     assert found["kafka_controller_controllerstats_uncleanleaderelections_total"] == 3
+
+
+async def test_partial_replicas_are_not_counted_for_the_least_isr(
+    mock_clock: trio.testing.MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "REST", 0)
+    one = Observed()
+    below = "kafka_server_replicamanager_underminisrpartitioncount"
+
+    async def kinds() -> list[str]:
+        return [reason["kind"] for reason in (await one.observer.cluster()).body["reasons"]]
+
+    assert (await one.scraped())[below] == 1
+    assert "below_min_isr" in await kinds()
+    one.partial["t0", 1] = (2,)
+    one.adding_changes += 1
+    mock_clock.jump(10)
+    assert (await one.scraped())[below] == 0
+    assert "below_min_isr" not in await kinds()
+
+
+async def test_a_broker_that_was_not_told_since_it_registered_takes_none_for_safe(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(module, "REST", 0)
+    one = Observed(topics=0)
+    one.image.brokers = [SimpleNamespace(id=n, endpoints=[], rack=None) for n in (1, 2)]
+    for is_told, kinds in ((False, ["metadata_old"]), (True, [])):
+        one.is_told = is_told
+        for answer in (
+            await one.observer.restart_safe(),
+            await one.observer.restart_safe(2),
+            await one.observer.cluster(),
+        ):
+            assert [reason["kind"] for reason in answer.body["reasons"]] == kinds
+            assert answer.status == (200 if is_told else 503)
+        examined = await one.observer.examined(2, "::1")
+        assert examined.restart is not None
+        assert examined.restart.is_safe is is_told
 
 
 async def test_the_other_thread_rests_after_its_work(

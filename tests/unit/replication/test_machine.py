@@ -328,6 +328,34 @@ def test_a_reassignment_that_only_removes_is_known_too() -> None:
     assert (replicas.is_reassigned(KEY), replicas.adding_changes) == (False, 2)
 
 
+def test_partial_replicas_are_known_until_they_are_whole() -> None:
+    replicas = Replicas(ME)
+    assert replicas.partial(KEY) == ()
+    told(replicas, info(replicas=(ME, OTHER, 3), partial=(3,)))
+    assert (replicas.partial(KEY), replicas.adding_changes) == ((3,), 1)
+    told(replicas, info(leader_epoch=1, replicas=(ME, OTHER, 3), partial=(3,)))
+    assert replicas.adding_changes == 1
+    told(replicas, info(leader_epoch=2, replicas=(ME, OTHER, 3)))
+    assert (replicas.partial(KEY), replicas.adding_changes) == ((), 2)
+
+
+def test_a_broker_is_told_by_the_first_metadata_for_its_registration() -> None:
+    def metadata(broker_epoch: int) -> UpdateMetadataRequest:
+        return UpdateMetadataRequest(OTHER, 1, broker_epoch, [], [])
+
+    replicas = Replicas(ME)
+    replicas.registered(10)
+    assert not replicas.is_told
+    replicas.metadata_taken(metadata(10))
+    assert replicas.is_told
+    replicas.registered(20)
+    replicas.metadata_taken(metadata(10))
+    assert not replicas.is_told, "of before the session ended"
+    replicas.metadata_taken(metadata(20))
+    replicas.metadata_taken(metadata(20))
+    assert replicas.is_told
+
+
 def test_the_plane_learns_of_partial_replicas() -> None:
     replicas = Replicas(ME)
     replicas.broker_epoch = 10
