@@ -10,6 +10,9 @@ from collections.abc import Callable
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from pyrklog.cli.connection import Connection
+from pyrklog.cli.options import Settings
+from pyrklog.cli.topic_watch import see_topics
 from tests.support.clients import Confluent, Record
 from tests.support.cluster import BrokerCluster
 from tests.support.cluster_clients import leaders
@@ -52,6 +55,9 @@ def test_one_partition_without_a_leader_hides_no_others(
         rows = json.loads(shown)["items"][0]["partitions"]
         return {one["partition"]: (one["end"], one["lag"]) for one in rows}
 
+    seen = see_topics(Connection(Settings(bootstrap)), [topic])[topic]
+    assert seen is not None
+    assert seen.partitions == {0: True, 1: False}
     assert ends() == {0: (1, 0), 1: (None, None)}
     done = run(bootstrap, "consume", topic, "-e", code=9)
     assert done.stdout == "there\n"
