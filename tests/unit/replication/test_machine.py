@@ -340,20 +340,20 @@ def test_partial_replicas_are_known_until_they_are_whole() -> None:
 
 
 def test_a_broker_is_told_by_the_first_metadata_for_its_registration() -> None:
-    def metadata(broker_epoch: int) -> UpdateMetadataRequest:
-        return UpdateMetadataRequest(OTHER, 1, broker_epoch, [], [])
-
     replicas = Replicas(ME)
+
+    def is_told_after(*broker_epochs: int) -> bool:
+        for epoch in broker_epochs:
+            replicas.metadata_taken(UpdateMetadataRequest(OTHER, 1, epoch, [], []))
+        return replicas.is_told
+
     replicas.registered(10)
-    assert not replicas.is_told
-    replicas.metadata_taken(metadata(10))
-    assert replicas.is_told
+    assert not is_told_after()
+    assert is_told_after(10)
     replicas.registered(20)
-    replicas.metadata_taken(metadata(10))
-    assert not replicas.is_told, "of before the session ended"
-    replicas.metadata_taken(metadata(20))
-    replicas.metadata_taken(metadata(20))
-    assert replicas.is_told
+    assert not is_told_after()
+    assert not is_told_after(10), "of before the session ended"
+    assert is_told_after(20, 20)
 
 
 def test_the_plane_learns_of_partial_replicas() -> None:
