@@ -187,6 +187,9 @@ def test_ongoing_reassignment_is_shown_and_cancelled(
         assert (item["topic"], item["adding"], item["removing"]) == (topic, [still], [old])
         assert item["bytes_left"] > 50_000
         assert item["percent"] == 0
+        listed = ["-b", bootstrap, "topic", "list", topic, "-o", "json"]
+        (told,) = json.loads(CliRunner().invoke(app, listed).stdout)["items"]
+        assert (told["replication_factor"], told["under_replicated"]) == (2, 0)
         out, _ = run(cluster, "cancel", "--all", "--dry-run", bootstrap=bootstrap)
         assert out == f"{topic}-0: would be cancelled\n"
         out, _ = run(cluster, "cancel", "--all", bootstrap=bootstrap)

@@ -281,15 +281,19 @@ class Connection:
     def topic_partitions(self, names: list[str], fix: str | None = None) -> dict[str, list[int]]:
         """Partitions of each topic. Raises :class:`CliError` for a missing one, with ``fix`` unless
         a similar name exists."""
+        return {name: sorted(found) for name, found in self.topic_leaders(names, fix).items()}
+
+    def topic_leaders(self, names: list[str], fix: str | None = None) -> dict[str, dict[int, int]]:
+        """As :meth:`topic_partitions`, each with its leader (-1: none)."""
         topics = self.metadata().topics
-        found: dict[str, list[int]] = {}
+        found: dict[str, dict[int, int]] = {}
         for name in names:
             topic = topics.get(name)
             if topic is None:
                 raise missing_topic(name, list(topics), fix)
             if topic.error is not None:
                 raise cli_error(topic.error, f"topic {name}", topic=name)
-            found[name] = sorted(topic.partitions)
+            found[name] = {one.id: one.leader for _, one in sorted(topic.partitions.items())}
         return found
 
 

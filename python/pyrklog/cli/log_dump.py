@@ -1,4 +1,5 @@
 import base64
+import json
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,7 +11,7 @@ from pyrklog.base.problems import Problem
 from pyrklog.cli.failures import CliError, counted
 from pyrklog.cli.log_decode import Decode, decoded
 from pyrklog.cli.options import OutputFormat
-from pyrklog.cli.output import Column, Listing, as_json, print_listing, text
+from pyrklog.cli.output import Column, Listing, as_json, cell, print_listing, text
 
 Row = dict[str, Any]
 
@@ -159,7 +160,7 @@ class Printer:
         if self._is_for_people():
             self._flush()
             sys.stdout.flush()
-        typer.echo(f"damaged: {self._path}: {where}: {row['message']}", err=True)
+        typer.echo(f"damaged: {self._path}: {where}: {cell(row['message'])}", err=True)
 
     def _flush(self) -> None:
         waiting, self._waiting = self._waiting, []
@@ -198,4 +199,6 @@ def _line(row: Row) -> str:
 
 
 def _word(value: Any) -> str:
-    return as_json(value) if isinstance(value, str | list) else text(value)
+    told = as_json(value) if isinstance(value, str | list) else text(value)
+    # What is in a record must not move the cursor.
+    return "".join(one if one.isprintable() else json.dumps(one)[1:-1] for one in told)

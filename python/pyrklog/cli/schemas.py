@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import typer
 
+from pyrklog.base.json_text import without_controls
 from pyrklog.base.problems import Problem
 from pyrklog.cli.failures import CliError, counted, unread
 from pyrklog.cli.options import option
@@ -79,7 +80,7 @@ class RecordDecoder:
             if data is not None:
                 try:
                     with _explained(given, text):
-                        shown = decoder.decode(data)
+                        shown = without_controls(decoder.decode(data).decode()).encode()
                 except BadLineError as error:
                     self._note(record, name, data, str(error))
                     if self._on_bad == "drop":
@@ -91,8 +92,11 @@ class RecordDecoder:
         return record
 
     def _note(self, record: Record, name: str, data: bytes, reason: str) -> None:
+        from pyrklog.cli.output import cell
+
         self._bad += 1
-        what = f"{record.topic} [{record.partition}] at offset {record.offset}: {name}: {reason}"
+        where = f"{record.topic} [{record.partition}] at offset {record.offset}"
+        what = f"{where}: {name}: {cell(reason)}"
         if self._on_bad == "fail":
             fix = "`--on-bad raw` prints such records as they are, `--on-bad drop` leaves them out"
             if data[:1] == b"\0" and not reason.startswith("the registry"):

@@ -13,6 +13,7 @@ _JOB = Variable("job", "Cluster", "pyrklog_build_info, job")
 _INSTANCE = Variable("instance", "Broker", 'pyrklog_build_info{job="$job"}, instance', several=True)
 _CONTROLLER = "kafka_controller_kafkacontroller"
 _REPLICAS = "kafka_server_replicamanager"
+_UNCLEAN_ELECTIONS = "kafka_controller_controllerstats_uncleanleaderelections_total"
 _SESSIONS = "kafka_server_fetchsessioncache"
 _REQUESTS = "kafka_network_requestmetrics_requests_total"
 _BYTES_IN = "kafka_server_brokertopicmetrics_bytesin_total"
@@ -89,6 +90,7 @@ _IS_WELL = [
     _stat("Without a leader", f"max({_of_job(f'{_CONTROLLER}_offlinepartitionscount')})", 1),
     _stat("Refuse acks=all", f"sum({_of_job(f'{_REPLICAS}_underminisrpartitioncount')})", 1),
     _stat("Under-replicated", f"sum({_of_job(f'{_REPLICAS}_underreplicatedpartitions')})", 1),
+    _stat("Unclean elections, last hour", f"sum(increase({_of_job(_UNCLEAN_ELECTIONS)}[1h]))", 1),
     _stat("Full log directories", f"sum({_of_job('pyrklog_log_dir_read_only')})", 1),
     _stat("Without ZooKeeper", f"sum({_of_job('pyrklog_metadata_store_reachable')} == bool 0)", 1),
     Panel(
@@ -104,6 +106,17 @@ _IS_WELL = [
     _stat("Topics", f"max({_of_job(f'{_CONTROLLER}_globaltopiccount')})"),
     _stat("Partitions", f"max({_of_job(f'{_CONTROLLER}_globalpartitioncount')})"),
     _stat("Groups", f"sum({_of_job(_GROUPS)})"),
+    Panel(
+        "Partitions on the move or at their minimum",
+        [
+            Query(f"sum({_of_job(f'{_REPLICAS}_reassigningpartitions')})", "reassigned"),
+            Query(f"sum({_of_job(f'{_REPLICAS}_atminisrpartitioncount')})", "at the minimum"),
+        ],
+        width=4,
+        kind="stat",
+        about="At their minimum have just as many replicas in sync as `min.insync.replicas`; those "
+        "with a single replica always do.",
+    ),
     Panel(
         "Findings",
         [Query(f"{_of_job('pyrklog_health_findings')} > 0", "{{instance}} {{kind}}")],
@@ -298,6 +311,15 @@ _NETWORK = [
             "fetches, for records": "pyrklog_delayed_fetches",
             "produces, for a validator": "pyrklog_validations_waiting",
         },
+    ),
+    _rates(
+        "In-sync replicas",
+        "ops",
+        {
+            "join": f"{_REPLICAS}_isrexpands_total",
+            "leave": f"{_REPLICAS}_isrshrinks_total",
+        },
+        "By the leader's proposal. A broker that goes away leaves them by the controller's.",
     ),
     _rates(
         "Throttled replication", "Bps", {"{{role}}": "pyrklog_throttled_replication_bytes_total"}

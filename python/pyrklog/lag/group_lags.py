@@ -247,6 +247,11 @@ class GroupLags:
                 break
         return looked
 
+    @property
+    def count(self) -> int:
+        """Of groups whose totals are known."""
+        return len(self._names)
+
     def page(
         self, after: str, limit: int, over_records: int, over_ms: int
     ) -> tuple[list[Totals], str | None]:

@@ -34,6 +34,10 @@ MISSING_FIX = (
     "start it again with its data, and its replicas catch up; if its process runs, its log says "
     "why it is no member of the cluster"
 )
+MOVES_FIX = (
+    "wait, if a reassignment is adding these replicas: kafka-reassign-partitions.sh --list tells, "
+    "which cannot be asked for over TLS or with authentication here"
+)
 FULL_FIX = "free space there, or lower retention.ms or retention.bytes of its largest topics"
 ZOOKEEPER_FIX = "see whether ZooKeeper runs, and whether brokers reach zookeeper.connect"
 CONTROLLER_FIX = (
@@ -120,6 +124,8 @@ class ClusterState:
     """Findings besides the metadata, of brokers about themselves."""
     away: Mapping[int, float] = field(default_factory=dict)
     """For how many seconds brokers have been away, as far as others have seen them go."""
+    knows_moves: bool = True
+    """Whether :attr:`PartitionState.adding` was asked for: else an added replica looks late."""
     leaving: Sequence[int] = ()
     """Live brokers that are ending, by their own word."""
 
@@ -260,16 +266,19 @@ def _by_broker(state: ClusterState) -> list[Reason]:
             lacking.setdefault(broker, []).append(one)
     found = []
     for broker, partitions in sorted(lacking.items()):
+        severity: Severity = "error"
         if broker in state.alive:
             kind, fix = "behind", None
             what = f"broker {broker} is behind on {count_of(partitions)}"
+            if not state.knows_moves:
+                severity, fix = "degraded", MOVES_FIX
         else:
             kind, fix = "missing", MISSING_FIX
             away = state.away.get(broker)
             since = "" if away is None else f" (for {span(away)})"
             what = f"broker {broker} is down{since}, and missing from {count_of(partitions)}"
         text = f"{what} {some_of(partitions)}"
-        found.append(Reason(kind, "error", text, broker, names_of(partitions), fix))
+        found.append(Reason(kind, severity, text, broker, names_of(partitions), fix))
     return found
 
 

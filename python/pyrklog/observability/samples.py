@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from heapq import nsmallest
 from types import MappingProxyType
 from typing import NamedTuple
 
 from pyrklog.cluster.requests import TopicPartition
+from pyrklog.observability.detail_table import DETAIL
+from pyrklog.observability.metric import Metric
 from pyrklog.observability.metric_table import (
     BROKER,
     CLUSTER,
-    DETAIL,
     FINDINGS,
     GROUP_LAG_SECONDS,
     LEFT_OUT_SERIES,
@@ -21,7 +23,6 @@ from pyrklog.observability.metric_table import (
     QUEUE,
     REQUESTS,
     REQUESTS_PREFIX,
-    Metric,
     StatisticMetric,
 )
 from pyrklog.observability.tally import Tally
@@ -38,6 +39,8 @@ ALL_LOG_DIRS = "all"
 SERIES_TOLD = 5
 """Of a partition, at the broker that tells it."""
 SERIES_UNCOMMITTED = 2
+SERIES_LEAST = 2
+"""Of a partition of which a broker has any."""
 _OF_LEADERS = ("high_watermark", "log_start")
 _OF_REPLICAS = ("log_end", "size_bytes")
 _HASHED = "fetch"
@@ -67,6 +70,9 @@ class Readings:
     lag_histories_left_out: int = 0
     lag_history_points: int = 0
     lag_forgotten_points: int = 0
+    isr_expands: int = 0
+    isr_shrinks: int = 0
+    unclean_elections: int = 0
 
 
 @dataclass(frozen=True)
@@ -202,6 +208,51 @@ def series_of(one: PartitionImage, node_id: int, *, is_told: bool) -> int:
     if node_id in one.replicas:
         found += len(_OF_REPLICAS)
     return found
+
+
+def told_partitions(
+    partitions: Iterable[PartitionImage],
+    node_id: int,
+    brokers: Container[int],
+    controller_id: int,
+    room: int,
+) -> tuple[list[tuple[PartitionImage, bool]], int]:
+    """The first partitions whose series have room, each with whether this broker tells it, and how
+    many series the others have."""
+    # All of them are never sorted: that would hold the interpreter, and all threads, for long.
+    found: list[tuple[int, int, bool, PartitionImage]] = []
+    unread = 0
+    for one in partitions:
+        is_told = teller(one, brokers, controller_id) == node_id
+        series = series_of(one, node_id, is_told=is_told)
+        if series:
+            unread += series
+            found.append((one.partition, series, is_told, one))
+    shown: list[tuple[PartitionImage, bool]] = []
+    for _, series, is_told, one in nsmallest(room // SERIES_LEAST, found):
+        if series > room:
+            break
+        room -= series
+        unread -= series
+        shown.append((one, is_told))
+    return shown, unread
+
+
+def uncommitted(
+    committed: Mapping[str, Container[int]],
+    topics: Iterable[tuple[str, Iterable[PartitionImage]]],
+    room: int,
+) -> tuple[list[TopicPartition], int]:
+    """The first partitions of these topics in which nothing is committed, and how many more there
+    are."""
+    shown: list[TopicPartition] = []
+    count = 0
+    for topic, partitions in topics:
+        known = committed[topic]
+        others = [one.partition for one in partitions if one.partition not in known]
+        count += len(others)
+        shown += ((topic, partition) for partition in nsmallest(room - len(shown), others))
+    return shown, count - len(shown)
 
 
 def of_topic(

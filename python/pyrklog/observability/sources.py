@@ -52,6 +52,8 @@ class Sources:
     session; without ZooKeeper always."""
     adding: Callable[[TopicPartition], Sequence[int]]
     """Replicas that a reassignment adds to a partition with a replica here."""
+    is_reassigned: Callable[[TopicPartition], bool]
+    """Whether a reassignment adds or removes replicas of a partition with a replica here."""
     partial: Callable[[TopicPartition], Sequence[int]]
     """Those of them that count for none in ``min.insync.replicas``."""
     adding_changes: Callable[[], int]
@@ -61,3 +63,7 @@ class Sources:
     clients: ClientTable
     client_metrics: ClientMetrics
     """What clients have pushed."""
+    isr_changes: Callable[[], tuple[int, int]]
+    """How many ISRs of partitions led here have grown, and how many have shrunk."""
+    unclean_elections: Callable[[], int]
+    """By this broker as the controller."""

@@ -23,6 +23,8 @@ class Tally:
     leaders: int
     under_replicated: int
     under_min_isr: int
+    at_min_isr: int
+    reassigned: int
     offline_replicas: int
     is_controller: int
     offline: int
@@ -39,19 +41,21 @@ def count(
     topics: Iterable[TopicPartitions],
     min_insync: Callable[[str], int],
     adding: Callable[[TopicPartition], Sequence[int]] = lambda _: (),
+    is_reassigned: Callable[[TopicPartition], bool] = lambda _: False,
     *,
     partial: Callable[[TopicPartition], Sequence[int]] = lambda _: (),
     imbalance_percent: int,
 ) -> Tally:
     """``min_insync`` gives a topic's ``min.insync.replicas``, ``adding`` the replicas that a
-    reassignment adds; asked only where replicas are not in sync. ``partial`` gives those that count
-    for none in ``min.insync.replicas``. ``imbalance_percent`` is
-    ``leader.imbalance.per.broker.percentage``.
+    reassignment adds: the one is asked only for topics that are led here, the other only where
+    replicas are not in sync. ``is_reassigned`` is asked for partitions that are led here.
+    ``partial`` gives the replicas that count for none in ``min.insync.replicas``.
+    ``imbalance_percent`` is ``leader.imbalance.per.broker.percentage``.
 
     As in Kafka only the leader counts a partition as under-replicated, and only the controller
     counts those of the whole cluster.
     """
-    replicas = leaders = under = below = dead = offline = not_preferred = 0
+    replicas = leaders = under = below = at_minimum = moving = dead = offline = not_preferred = 0
     topic_count = partition_count = 0
     preferring, astray = Counter[int](), Counter[int]()
     controls = controller_id == node_id
@@ -70,12 +74,16 @@ def count(
             if one.leader != node_id:
                 continue
             leaders += 1
-            if len(one.isr) < len(one.replicas):
-                added = adding((name, one.partition))
-                under += is_under_replicated(one.replicas, one.isr, added)
-                needed = min_insync(name) if needed is None else needed
-                whole = len(one.replicas) - len(partial((name, one.partition)))
-                below += len(one.isr) < min(needed, whole)
+            moving += is_reassigned((name, one.partition))
+            needed = min_insync(name) if needed is None else needed
+            whole = len(one.replicas)
+            if len(one.isr) < whole:
+                key = (name, one.partition)
+                under += is_under_replicated(one.replicas, one.isr, adding(key))
+                whole -= len(partial(key))
+            minimum = min(needed, whole)
+            below += len(one.isr) < minimum
+            at_minimum += len(one.isr) == minimum
     # As the controller's periodic election reckons.
     uneven = sum(100 * astray[one] > imbalance_percent * preferring[one] for one in brokers)
     return Tally(
@@ -84,6 +92,8 @@ def count(
         leaders=leaders,
         under_replicated=under,
         under_min_isr=below,
+        at_min_isr=at_minimum,
+        reassigned=moving,
         offline_replicas=dead,
         is_controller=int(controls),
         offline=offline if controls else 0,

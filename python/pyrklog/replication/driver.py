@@ -75,6 +75,11 @@ class ReplicationDriver:
         self._stopping: dict[TopicPartition, trio.Event] = {}
         """Replicas being deleted: a new topic of the same name waits."""
 
+    @property
+    def isr_changes(self) -> tuple[int, int]:
+        """How many ISRs of led partitions have grown, and how many have shrunk."""
+        return (0, 0) if self.isrs is None else (self.isrs.expands, self.isrs.shrinks)
+
     def registered(self, broker_epoch: int) -> None:
         """Requests for earlier broker epochs are refused from now on."""
         self.replicas.registered(broker_epoch)

@@ -39,6 +39,8 @@ class Hosted:
     """The first epoch of this unbroken leadership in which the plane served the log."""
     adding: tuple[int, ...] = ()
     """Replicas that a running reassignment adds."""
+    is_reassigned: bool = False
+    """Whether a reassignment adds or removes replicas."""
     partial: tuple[int, ...] = ()
     """Those of them that lack older records (``expansion.md``)."""
 
@@ -69,8 +71,8 @@ class Replicas:
         self.controller_epoch = 0
         self.hosted: dict[TopicPartition, Hosted] = {}
         self.adding_changes = 0
-        """How often :meth:`adding` or :meth:`partial` of some partition has changed; metadata tells
-        nothing of it."""
+        """How often :meth:`adding`, :meth:`partial` or :meth:`is_reassigned` of some partition has
+        changed; metadata tells nothing of it."""
         self.is_told = False
         """Whether an UpdateMetadata was taken since the last registration: the first one for a
         registration tells everything, also where an unreadable topic keeps it from being full."""
@@ -170,10 +172,20 @@ class Replicas:
         # A leader that stays one serves on: a smaller ISR must not make its coordinators drop
         # groups.
         since = known.serving_since if leads and known is not None else None
-        self.adding_changes += info.adding != self.adding(key)
-        self.adding_changes += info.partial != self.partial(key)
+        is_reassigned = bool(info.adding or info.removing)
+        self.adding_changes += (info.adding, info.partial, is_reassigned) != (
+            self.adding(key),
+            self.partial(key),
+            self.is_reassigned(key),
+        )
         self.hosted[key] = Hosted(
-            topic_id, info.leader_epoch, leads, since, info.adding, partial=info.partial
+            topic_id,
+            info.leader_epoch,
+            leads,
+            since,
+            info.adding,
+            is_reassigned=is_reassigned,
+            partial=info.partial,
         )
         if not leads:
             decision.follow.append(
@@ -301,6 +313,11 @@ class Replicas:
         """Replicas that a running reassignment adds, of a partition that is here."""
         known = self.hosted.get(key)
         return () if known is None else known.adding
+
+    def is_reassigned(self, key: TopicPartition) -> bool:
+        """Whether a reassignment adds or removes replicas of a partition that is here."""
+        known = self.hosted.get(key)
+        return known is not None and known.is_reassigned
 
     def partial(self, key: TopicPartition) -> tuple[int, ...]:
         """Replicas that count for none in ``min.insync.replicas``, of a partition that is here."""

@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -20,6 +21,7 @@ from pyrklog.cli.broker_healths import (
     signs_of,
     with_reassignments,
 )
+from pyrklog.cli.cluster_reading import read_state
 from pyrklog.cli.cluster_tables import restart_page
 from pyrklog.cli.failures import Exit
 from pyrklog.cli.options import OutputFormat, Settings
@@ -218,6 +220,36 @@ def test_the_controller_is_asked_what_is_being_added(new_broker: New) -> None:
     assert one.keys == [], "nothing is behind"
     one.adding = []  # a Kafka that does not know the request closes the connection
     assert with_reassignments(state_of(one, two), 5.0) == state_of(one, two)
+
+
+def test_what_may_be_a_move_is_no_error() -> None:
+    brokers = [BrokerState(number, "h", number) for number in (1, 2)]
+    late = PartitionState("t", 0, 1, [1, 2, 3], [1])
+    state = ClusterState("c", brokers, 1, [late])
+    assert [(one.kind, one.severity) for one in examine(state)] == [
+        ("behind", "error"),
+        ("missing", "error"),
+    ]
+    behind, missing = sorted(examine(replace(state, knows_moves=False)), key=lambda one: one.kind)
+    assert (behind.severity, missing.severity) == ("degraded", "error")
+    assert "kafka-reassign-partitions.sh --list" in (behind.fix or "")
+
+
+def test_librdkafka_tells_no_moves() -> None:
+    partition = SimpleNamespace(id=0, leader=1, replicas=[1, 2], isrs=[1])
+    topic = SimpleNamespace(partitions={0: partition})
+    broker = SimpleNamespace(host="h", port=1)
+    metadata = SimpleNamespace(
+        brokers={1: broker, 2: broker}, topics={"t": topic}, controller_id=1, cluster_id="c"
+    )
+    connection: Any = SimpleNamespace(
+        settings=SimpleNamespace(security_protocol="ssl"),
+        metadata=lambda: metadata,
+        admin=SimpleNamespace(describe_cluster=None),
+        admin_result=lambda *_: SimpleNamespace(nodes=[]),
+    )
+    (behind,) = examine(read_state(connection))
+    assert (behind.kind, behind.severity) == ("behind", "degraded")
 
 
 # --- watching ------------------------------------------------------------------------------------

@@ -191,15 +191,20 @@ def test_locks_that_nobody_or_another_process_holds() -> None:
 
 
 def test_a_full_volume_names_the_largest_topics() -> None:
-    topics = [("small", 1), ("orders", 61 * GB), ("__consumer_offsets", 70 * GB), ("b", 5 * GB)]
+    topics = [
+        ("small", 1),
+        ("orders", 61 * GB),
+        ("__consumer_offsets", 70 * GB),
+        ("__canary", 5 * GB),
+    ]
     found = checked(with_broker(log_dirs=[volume(93, *topics)]), "disk")
     assert (found.status, found.what) == (
         "warning",
         "broker 1: the volume of /d is 93 % full (7.0 GB free)",
     )
     assert found.findings[0].fix == (
-        "free space there, or keep less of the largest topics (orders 61.0 GB, b 5.0 GB, small "
-        "1 B): `pyrklog topic alter orders --set retention.ms=86400000` keeps a day"
+        "free space there, or keep less of the largest topics (orders 61.0 GB, __canary 5.0 GB, "
+        "small 1 B): `pyrklog topic alter orders --set retention.ms=86400000` keeps a day"
     )
 
 

@@ -85,6 +85,27 @@ def test_records_are_lines_under_their_batch(folder: Path) -> None:
     ]
 
 
+def test_no_record_writes_controls_to_a_terminal(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not CSI, as one character, nor the end of a line, nor what turns the direction of text."""
+    evil = "\x9b2J\x1b[2J\x7f\u202e\u2028\u2066é"
+    record = {**RECORD, "key": evil.encode(), "headers": [[evil, evil.encode()]]}
+    damage = {**DAMAGE, "message": evil}
+    monkeypatch.setattr(offline, "dump_file", lambda *_, **__: iter((record, damage)))
+    code, out, err = dump(folder / LOG, "--records")
+    assert code == 8
+    told = '"\\u009b2J\\u001b[2J\\u007f\\u202e\\u2028\\u2066é"'
+    assert f"key={told} " in out
+    assert f"headers=[[{told}, {told}]]" in out
+    assert r"offset 6: \x9b2J\x1b[2J\x7f\u202e\u2028\u2066é" in err
+    for output in ("json", "jsonl", "yaml"):
+        out += dump(folder / LOG, "--records", "-o", output)[1]
+    assert all(one.isprintable() for one in (out + err).replace("\n", ""))
+    lines = dump(folder / LOG, "--records", "-o", "jsonl")[1].splitlines()
+    assert json.loads(lines[0])["key"] == evil
+
+
 def test_programs_get_every_row_of_every_file_in_one_document(folder: Path) -> None:
     code, out, _ = dump(folder, folder / LOG, "-o", "json")
     assert code == 8

@@ -291,6 +291,8 @@ def test_formats(avsc: str, desc: str) -> None:
     told = json.dumps(VALUE, separators=(",", ":")).encode()
     for source in ("%v", "%s", "%v{avro}", "%v{json}"):
         assert written(source, decoder(avsc), value) == told
+    control = encoded(ORDER, {"id": 7, "note": (1, "\x9b")})
+    assert written("%v", decoder(avsc), control) == b'{"id":7,"note":"\\u009b"}'
     assert written("%v{hex} %V %k", decoder(avsc), value) == b"0e00 2 k"
     assert written("%v|%v{avro}|%v{json}", decoder(avsc), None) == b"-|-|null"
     assert written("%v{avro}", decoder(avsc, on_bad="raw"), b"\x01") == b"\x01"

@@ -3,6 +3,7 @@
 import os
 import re
 import resource
+import threading
 import time
 from collections.abc import Sequence
 from types import SimpleNamespace
@@ -17,10 +18,13 @@ from pyrklog.config.load import load_config
 from pyrklog.config.topic import TopicDefaults
 from pyrklog.lag.numbers import LagNumbers
 from pyrklog.observability import observer as module
+from pyrklog.observability import samples as samples_module
 from pyrklog.observability.health_watch import HealthWatch
 from pyrklog.observability.observer import (
     HEALTHS_WAITING_MAX,
     REST,
+    SERIES_A_TOPIC,
+    SERIES_AN_OFFSET,
     BrokerObserver,
     DetailUnknownError,
     memory_file,
@@ -120,10 +124,13 @@ class Observed:
             lag=lambda: self.lag,
             started_at=0.0,
             adding=lambda key: self.adding.get(key, ()),
+            is_reassigned=lambda key: key in self.adding,
             partial=lambda key: self.partial.get(key, ()),
             adding_changes=lambda: self.adding_changes,
             is_told=lambda: self.is_told,
             store_clock=lambda: None,
+            isr_changes=lambda: (5, 7),
+            unclean_elections=lambda: 3,
         )
         self.observer = BrokerObserver(sources, HealthWatch(sources))
 
@@ -134,6 +141,16 @@ class Observed:
 
     async def detail(self, topic: str | None, group: str | None) -> str:
         return (await self.observer.detail(topic, group, "")).body.decode()
+
+
+def work_takes_a_second(monkeypatch: pytest.MonkeyPatch, *, own: bool) -> None:
+    """Each piece of work on the broker's own thread, or each on the other one."""
+    clock, broker = iter(range(1000)), threading.get_ident()
+
+    def thread_time() -> float:
+        return float(next(clock)) if (threading.get_ident() == broker) is own else 0.0
+
+    monkeypatch.setattr(time, "thread_time", thread_time)
 
 
 async def test_what_comes_together_shares_the_statistics(
@@ -177,7 +194,15 @@ async def test_what_a_reassignment_adds_is_counted_without_a_change_of_metadata(
     one.adding["t0", 1] = (2,)
     one.adding_changes += 1
     mock_clock.jump(10)
-    assert (await one.scraped())[under] == 2
+    found = await one.scraped()
+    assert (found[under], found["kafka_server_replicamanager_reassigningpartitions"]) == (2, 1)
+
+
+async def test_what_this_broker_has_done_as_leader_and_controller_is_counted() -> None:
+    found = await Observed().scraped()
+    assert found["kafka_server_replicamanager_isrexpands_total"] == 5
+    assert found["kafka_server_replicamanager_isrshrinks_total"] == 7
+    assert found["kafka_controller_controllerstats_uncleanleaderelections_total"] == 3
 
 
 async def test_partial_replicas_are_not_counted_for_the_least_isr(
@@ -223,8 +248,7 @@ async def test_the_other_thread_rests_after_its_work(
     mock_clock: trio.testing.MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     one = Observed()
-    clock = iter(range(1000))
-    monkeypatch.setattr(time, "thread_time", lambda: float(next(clock)))
+    work_takes_a_second(monkeypatch, own=False)
     answered = 0
 
     async def ask() -> None:
@@ -244,6 +268,54 @@ async def test_the_other_thread_rests_after_its_work(
         with trio.fail_after(30):
             while answered == 1:
                 await trio.lowlevel.checkpoint()
+
+
+async def test_reading_on_the_own_thread_earns_a_rest_too(
+    autojump_clock: trio.testing.MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = Observed()
+    work_takes_a_second(monkeypatch, own=True)
+    asked = (
+        one.observer.cluster,
+        one.observer.samples,
+        lambda: one.detail("t0", None),
+        lambda: one.detail(None, "g"),
+        lambda: one.observer.latencies(""),
+    )
+    for ask in asked:
+        await ask()
+        began = trio.current_time()
+        with trio.fail_after(1000):
+            async with one.observer._turn.taken():
+                pass
+        assert trio.current_time() - began >= REST, ask
+
+
+async def test_the_partitions_of_a_large_topic_are_walked_on_the_other_thread(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    one = Observed()
+    partitions = {n: PartitionImage(n, 1, 0, (1,), (1,), ()) for n in reversed(range(3000))}
+    one.image.topics["b"] = SimpleNamespace(partitions=partitions)
+    threads: set[int] = set()
+    for name in ("told_partitions", "uncommitted"):
+        found = getattr(samples_module, name)
+
+        def told(*arguments: Any, found: Any = found) -> Any:
+            threads.add(threading.get_ident())
+            return found(*arguments)
+
+        monkeypatch.setattr(samples_module, name, told)
+    lines = (await one.detail("b", "g")).splitlines()
+    assert threads
+    assert threading.get_ident() not in threads
+    shown = [line for line in lines if line.startswith("kafka_topic_partition_leader{")]
+    share = samples_module.share(("b", "g"), DETAIL_SERIES_MAX)
+    assert len(shown) == (share - SERIES_A_TOPIC) // 9
+    assert f'partition="{len(shown) - 1}"' in shown[-1]
+    uncommitted = (share - 1 - 5 * SERIES_AN_OFFSET) // 2
+    left_out = 9 * (3000 - len(shown)) + 2 * (3000 - 5 - uncommitted)
+    assert lines[-1] == f"pyrklog_metrics_left_out_series {float(left_out)}"
 
 
 async def test_only_a_topics_offsets_are_read_with_both() -> None:
@@ -383,8 +455,7 @@ async def test_kafkas_clients_delay_no_probe_and_no_scrape(
 ) -> None:
     """Each has the rest of its own kind before it."""
     one = Observed()
-    clock = iter(range(1000))
-    monkeypatch.setattr(time, "thread_time", lambda: float(next(clock)))
+    work_takes_a_second(monkeypatch, own=False)
     began = trio.current_time()
     await one.observer.examined(None, "10.0.0.1")
     assert (await one.observer.cluster()).status == 503

@@ -28,7 +28,7 @@ from pyrklog.protocol.lag import PartitionLag
 from tests.support.latencies import histogram, times
 
 READINGS = Readings(2, 1, 1, 3, 1.5, 4096, 1.7e9)
-NOTHING = Tally(*[0] * 12)
+NOTHING = Tally(*[0] * 14)
 FINDINGS = {"disk_filling": 2, "clock_skew": 0}
 BROKERS = (1, 2, 3)
 PRIVATE_KEYS = 20_000
@@ -133,7 +133,7 @@ def test_what_exceeds_the_bound_is_counted() -> None:
     found = of({f"requests.Api{number}": 1 for number in range(1000)})
     assert len(found) == SERIES_MAX - 1
     (left_out,) = values(found, "pyrklog_metrics_left_out_series").values()
-    assert left_out == 1000 + 24 + len(FINDINGS) - (SERIES_MAX - 2)
+    assert left_out == 1000 + 29 + len(FINDINGS) - (SERIES_MAX - 2)
     assert bounded(found, SERIES_MAX)[-1].value == 0
 
 
@@ -149,6 +149,7 @@ def test_the_leader_counts_its_partitions_and_the_controller_all() -> None:
     assert as_leader.leaders == 3
     assert as_leader.under_replicated == 2
     assert as_leader.under_min_isr == 1
+    assert as_leader.at_min_isr == 1
     assert as_leader.offline_replicas == 1
     assert (as_leader.is_controller, as_leader.offline, as_leader.topics) == (0, 0, 0)
     as_controller = count(2, 2, BROKERS, topics, limits.__getitem__, imbalance_percent=10)
@@ -166,11 +167,29 @@ def test_replicas_that_are_being_added_leave_a_partition_as_it_was() -> None:
     assert (found.under_replicated, found.under_min_isr) == (1, 1)
 
 
-def test_options_of_topics_in_sync_are_not_looked_up() -> None:
+def test_a_partition_is_at_its_minimum_also_with_fewer_replicas_than_that() -> None:
+    """As in Kafka: so is each partition with a single replica."""
+    topics = [
+        ("a", [partition(0), partition(1, isr=(1, 2)), partition(2, isr=(1,))]),
+        ("b", [partition(0, replicas=(1,), isr=(1,)), partition(1, leader=2, isr=(2, 3))]),
+    ]
+    found = count(1, 2, BROKERS, topics, lambda _: 2, imbalance_percent=10)
+    assert (found.at_min_isr, found.under_min_isr) == (2, 1)
+
+
+def test_the_leader_counts_partitions_that_are_reassigned() -> None:
+    topics = [("a", [partition(0), partition(1), partition(2, leader=2)])]
+    moved = {("a", 0): True, ("a", 1): False, ("a", 2): True}.__getitem__
+    found = count(1, 2, BROKERS, topics, lambda _: 2, is_reassigned=moved, imbalance_percent=10)
+    assert found.reassigned == 1
+
+
+def test_options_of_topics_led_elsewhere_are_not_looked_up() -> None:
     def never(_topic: str) -> int:
         raise AssertionError
 
-    found = count(1, 1, (1,), [("a", [partition(0)])], never, imbalance_percent=10)
+    elsewhere = [("a", [partition(0, leader=2, isr=(2,))])]
+    found = count(1, 1, BROKERS, elsewhere, never, imbalance_percent=10)
     assert found.under_min_isr == 0
 
 

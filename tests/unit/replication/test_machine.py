@@ -317,6 +317,17 @@ def test_replicas_that_a_reassignment_adds_are_known_until_it_ends() -> None:
     assert (replicas.adding(KEY), replicas.adding_changes) == ((), 2)
 
 
+def test_a_reassignment_that_only_removes_is_known_too() -> None:
+    replicas = Replicas(ME)
+    assert not replicas.is_reassigned(KEY)
+    moving = info(replicas=(ME, OTHER, 3))
+    moving.removing = (3,)
+    told(replicas, moving)
+    assert (replicas.is_reassigned(KEY), replicas.adding_changes) == (True, 1)
+    told(replicas, info(leader_epoch=1))
+    assert (replicas.is_reassigned(KEY), replicas.adding_changes) == (False, 2)
+
+
 def test_partial_replicas_are_known_until_they_are_whole() -> None:
     replicas = Replicas(ME)
     assert replicas.partial(KEY) == ()
