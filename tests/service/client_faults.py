@@ -28,7 +28,7 @@ USED = 0.87
 FLOOD = 60
 ROOM = 4
 HOSTILE = 40
-WIDE_PARTITIONS = 900
+WIDE_PARTITIONS = 2_000
 """Of six series each: more than the 5,000 of an answer."""
 WIDE_S = 120.0
 HOT = "hot"

@@ -176,7 +176,7 @@ FAULTS = (
     ),
     Fault(
         "topic-too-wide",
-        "a topic in detail has more than 5,000 series",
+        "a topic in detail has more than 5,000 series at a broker",
         client_faults.topic_too_wide,
         alerts("SeriesLeftOut"),
     ),
