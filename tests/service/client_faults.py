@@ -29,7 +29,7 @@ FLOOD = 60
 ROOM = 4
 HOSTILE = 40
 WIDE_PARTITIONS = 2_000
-"""Of six series each: more than the 5,000 of an answer."""
+"""Each has nine series at its leader, one of three: more than the 5,000 of an answer."""
 WIDE_S = 120.0
 HOT = "hot"
 HOT_VALUE = bytes(100_000)

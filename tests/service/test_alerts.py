@@ -79,6 +79,7 @@ def test_nothing_fires_under_load(watched: Watched) -> None:
 
 @pytest.mark.timeout(FAULT_S)
 def test_dashboards_are_valid_and_their_queries_have_data(watched: Watched) -> None:
+    watched.settle()
     asked: list[PanelQuery] = []
     for dashboard in dashboards(watched):
         assert wrong_with(dashboard) == []
