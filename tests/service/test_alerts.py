@@ -83,7 +83,20 @@ def test_dashboards_are_valid_and_their_queries_have_data(watched: Watched) -> N
     asked: list[PanelQuery] = []
     for dashboard in dashboards(watched):
         assert wrong_with(dashboard) == []
-        asked += expanded(dashboard, watched.prometheus.label_values)
+
+    def can_choose() -> bool:
+        """Details are scraped later than the rest."""
+        try:
+            asked[:] = [
+                one
+                for dashboard in dashboards(watched)
+                for one in expanded(dashboard, watched.prometheus.label_values)
+            ]
+        except LookupError:
+            return False
+        return True
+
+    wait_until(can_choose, "a variable has nothing to choose", DETAIL_S)
     without: list[PanelQuery] = []
 
     def have_data() -> bool:
