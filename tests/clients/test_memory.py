@@ -8,7 +8,7 @@ from benches.process import usage
 from pyrklog.testing import TestBroker
 from tests.support import wire
 
-IDLE_MAX_BYTES = 60_000_000
+IDLE_MAX_BYTES = 64_000_000
 # Allocations before a data plane opens, while huge pages are still on.
 HUGE_MAX_KB = 8192
 

@@ -32,6 +32,8 @@ class Commands:
         self._folder = folder
         self._process: subprocess.Popen[str] | None = None
         self._lines = 0
+        self._last: list[str] = []
+        self._complaints = folder / "complaints"
 
     def __call__(self, line: list[str]) -> Ended:
         if self._process is None or self._lines == LINES_MAX:
@@ -41,24 +43,34 @@ class Commands:
         assert process is not None
         assert process.stdin is not None
         assert process.stdout is not None
-        process.stdin.write(json.dumps(line) + "\n")
-        process.stdin.flush()
+        try:
+            process.stdin.write(json.dumps(line) + "\n")
+            process.stdin.flush()
+        except BrokenPipeError:
+            raise AssertionError(self._death(process, self._last)) from None
         answer = process.stdout.readline()
-        assert answer, f"{line} ended the process: {process.wait()}"
+        assert answer, self._death(process, line)
+        self._last = line
         return Ended(*json.loads(answer))
+
+    def _death(self, process: subprocess.Popen[str], line: list[str]) -> str:
+        said = self._complaints.read_bytes()[-1000:]
+        return f"{line}, or what it left behind, ended the process: {process.wait()}; {said!r}"
 
     def _begin(self) -> None:
         self._end()
         self._lines = 0
+        complaints = self._complaints.open("wb")
         self._process = subprocess.Popen(
             [sys.executable, "-m", "tests.support.command_child"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
+            stderr=complaints,
             cwd=self._folder,
             env={**self._environment},
             text=True,
         )
+        complaints.close()
 
     def _end(self) -> None:
         process, self._process = self._process, None
