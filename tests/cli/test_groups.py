@@ -125,8 +125,8 @@ def test_groups_are_listed(run: Run, group: str, tells_seconds: bool) -> None:
 
     item = wait_until(told, "no seconds are told")
     assert (document["schema"], item["state"]) == ("pyrklog.groups/1", "Empty")
-    names = ("type", "members", "lag", "ahead")
-    assert [item[name] for name in names] == ["Classic", 0, 5, 0]
+    names = ("type", "members", "lag", "ahead", "uncommitted")
+    assert [item[name] for name in names] == ["Classic", 0, 5, 0, 1]
     assert (item["lag_s"] is not None) == tells_seconds
     assert group in run("group", "list", "--lag-over", "4,1h")
     assert group not in run("group", "list", "--lag-over", "5,1h")
@@ -142,14 +142,16 @@ def test_group_is_described(run: Run, group: str, bootstrap: str, tells_seconds:
     def are_told() -> dict[str, Any] | None:
         """Seconds are not there before the broker has looked at the log ends."""
         found = described()
-        told = all(part["lag_s"] is not None for part in found["partitions"])
+        told = all(part["lag_s"] is not None for part in found["partitions"][:2])
         return found if told or not tells_seconds else None
 
     item = wait_until(are_told, "no seconds are told")
     parts = [(p["partition"], p["committed"], p["end"], p["lag"]) for p in item["partitions"]]
-    assert parts == [(0, 5, 10, 5), (1, 10, 10, 0)]
-    assert [part["note"] for part in item["partitions"]] == ["half way", "half way"]
-    first, second = item["partitions"]
+    # Nobody has read partition 2, which the lag lacks.
+    assert parts == [(0, 5, 10, 5), (1, 10, 10, 0), (2, None, 10, None)]
+    assert (item["lag"], item["uncommitted"]) == (5, 1)
+    assert [part["note"] for part in item["partitions"]] == ["half way", "half way", ""]
+    first, second, _ = item["partitions"]
     if tells_seconds:
         assert first["lag_s"] >= 0
         assert (second["lag_s"], second["lost"], item["lost"]) == (0, 0, 0)
@@ -160,6 +162,7 @@ def test_group_is_described(run: Run, group: str, bootstrap: str, tells_seconds:
     lines = page.splitlines()
     head = f"{group}  Stable  1 member  coordinator 1  lag 5"
     assert lines[0].startswith(f"{head} / " if tells_seconds else head)
+    assert lines[0].endswith("  1 partition without a commit")
     assert (lines[2].split()[5] == "-") == (not tells_seconds)
     assert lines[1].startswith("TOPIC ")
     heading = ["PART", "COMMITTED", "END", "LAG", "LAG_S", "TREND", "MEMBER"]

@@ -96,6 +96,11 @@ class GroupLag:
     def ahead(self) -> int | None:
         return total(one.ahead for one in self.partitions)
 
+    @property
+    def uncommitted(self) -> int:
+        """Partitions without a committed offset, which the lag lacks."""
+        return sum(one.committed is None for one in self.partitions)
+
 
 def total_lag(values: Iterable[int | None]) -> int | None:
     return total(None if value is None else max(0, value) for value in values)
@@ -260,7 +265,9 @@ def standing(connection: Connection, group: ConsumerGroup) -> GroupLag:
     leaders = _leaders(connection)
     offsets = committed_offsets(connection, group.name, leaders)
     owners = {key: member for member in group.members for key in member.partitions}
-    keys = sorted({*offsets, *owners})
+    # What nobody has read of these topics is unread, too.
+    topics = {topic for topic, _ in offsets}
+    keys = sorted({*offsets, *owners, *(key for key in leaders if key[0] in topics)})
     ends = _ends(connection, keys, leaders)
     told = told_group(connection, group.coordinator, group.name) if offsets else None
     partitions = [

@@ -7,7 +7,7 @@ import typer
 
 from pyrklog.base.problems import Problem
 from pyrklog.cli.connection import Connection
-from pyrklog.cli.failures import CliError
+from pyrklog.cli.failures import CliError, counted
 from pyrklog.cli.group_seek import Move
 from pyrklog.cli.group_state import (
     GroupLag,
@@ -23,7 +23,10 @@ from pyrklog.cli.output import Listing, columns, plain_table, print_listing
 from pyrklog.cli.told_lag import UNTOLD, ToldGroup, ToldGroups, ToldLag, told_groups
 
 LIST_COLUMNS = columns("name, state, type*")
-LAG_COLUMNS = (*LIST_COLUMNS, *columns("members>, lag>, lag_s>, ahead>*"))
+LAG_COLUMNS = (
+    *LIST_COLUMNS,
+    *columns("members>, lag>, lag_s>, uncommitted> NO_COMMIT, ahead>*"),
+)
 PARTITION_COLUMNS = columns(
     "topic, partition> PART, committed>, end>, lag>, lag_s>, trend, member, ahead>*, lost>*, note*"
 )
@@ -72,11 +75,19 @@ def list_groups(
         if one is None and told.silent:
             one = _untold(connection, item["name"], limits, told.silent)
         if one is not None:
-            lag_of = _lag_of(one.lag, one.whole)
-            items.append({**item, "members": one.members, **lag_of, "ahead": one.ahead})
+            items.append({**item, **_totals_of(one)})
         elif limits == Limits():
-            items.append({**item, "members": None, **_lag_of(None, UNTOLD), "ahead": None})
+            items.append({**item, **_totals_of(None)})
     return Listing("pyrklog.groups/1", LAG_COLUMNS, items, cluster_id)
+
+
+def _totals_of(one: ToldGroup | None) -> dict[str, Any]:
+    """For ``group list``; None: unknown."""
+    if one is None:
+        unknown = dict.fromkeys(("ahead", "uncommitted"))
+        return {"members": None, **_lag_of(None, UNTOLD), **unknown}
+    lag = _lag_of(one.lag, one.whole)
+    return {"members": one.members, **lag, "ahead": one.ahead, "uncommitted": one.uncommitted}
 
 
 def _untold(
@@ -93,7 +104,9 @@ def _untold(
         is_over |= (one.told.lag_s or 0) > limits.seconds
     if limits != Limits() and not is_over:
         return None
-    return ToldGroup(len(group.members), one.lag, one.told, ahead=one.ahead)
+    return ToldGroup(
+        len(group.members), one.lag, one.told, ahead=one.ahead, uncommitted=one.uncommitted
+    )
 
 
 def _tell_unknown(told: ToldGroups, limits: Limits) -> None:
@@ -153,6 +166,7 @@ def _item(one: GroupLag, earlier: Mapping[tuple[str, str, int], int | None]) -> 
         "trend": one.told.trend,
         "ahead": one.ahead,
         "lost": one.told.lost,
+        "uncommitted": one.uncommitted,
         "members": [
             {
                 "member_id": member.member_id,
@@ -220,6 +234,8 @@ def _head(one: GroupLag, item: Mapping[str, Any]) -> str:
         parts.append(f"ahead {item['ahead']:,} of the log end")
     if item["lost"]:
         parts.append(f"lost {item['lost']:,} to retention")
+    if item["uncommitted"]:
+        parts.append(f"{counted(item['uncommitted'], 'partition')} without a commit")
     return "  ".join(parts)
 
 

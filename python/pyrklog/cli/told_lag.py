@@ -61,6 +61,8 @@ class ToldGroup:
     partitions: Mapping[Key, ToldLag] = field(default_factory=dict)
     ahead: int | None = None
     """Records by which committed offsets are beyond log ends; None: unknown."""
+    uncommitted: int | None = None
+    """Partitions without a committed offset, which the lag lacks; None: unknown."""
 
 
 @dataclass
@@ -193,6 +195,7 @@ def _group(told: GroupLag) -> ToldGroup:
         _lag(told),
         {(one.topic, one.partition_index): _lag(one) for one in told.partitions},
         None if told.lag == UNKNOWN else told.ahead,
+        _known(told.uncommitted),
     )
 
 

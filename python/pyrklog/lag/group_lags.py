@@ -49,7 +49,8 @@ _WHOLE: TopicPartition = ("", -1)
 
 
 class Totals(NamedTuple):
-    """Of a group; -1: unknown. ``lag_ms`` is the longest. ``ahead``: committed beyond log ends."""
+    """Of a group; -1: unknown. ``lag_ms`` is the longest. ``ahead``: committed beyond log ends.
+    ``uncommitted``: partitions that it reads without a committed offset."""
 
     group_id: str
     lag: int = UNKNOWN
@@ -58,6 +59,7 @@ class Totals(NamedTuple):
     lost: int = UNKNOWN
     trend: Trend = Trend.UNKNOWN
     ahead: int = 0
+    uncommitted: int = UNKNOWN
 
 
 class Look(NamedTuple):
@@ -78,6 +80,7 @@ class _Sum:
     __slots__ = (
         "ahead",
         "at_ms",
+        "committed",
         "group_id",
         "is_least",
         "is_partial",
@@ -99,15 +102,24 @@ class _Sum:
         self.left_out = 0
         self.lag = self.lag_ms = self.lost = UNKNOWN
         self.ahead = 0
+        self.committed: dict[str, int] = {}
+        """Partitions with a committed offset, by topic."""
         self.is_least = self.is_partial = False
         self.topics: dict[str, Lag] | None = None
         """Where they are wanted."""
         self.at_ms = 0
         """When it was looked at, for the history."""
 
-    def totals(self, trend: Trend) -> Totals:
+    def totals(self, trend: Trend, uncommitted: int = UNKNOWN) -> Totals:
         return Totals(
-            self.group_id, self.lag, self.lag_ms, self.is_least, self.lost, trend, self.ahead
+            self.group_id,
+            self.lag,
+            self.lag_ms,
+            self.is_least,
+            self.lost,
+            trend,
+            self.ahead,
+            uncommitted,
         )
 
 
@@ -122,12 +134,15 @@ class GroupLags:
         ask: Ask,
         recorder: LagRecorder | None = None,
         *,
+        partitions_of: Callable[[str], int],
         groups_max: int = GROUPS_MAX,
     ) -> None:
-        """``recorder`` None: no histories of groups are kept."""
+        """``recorder`` None: no histories of groups are kept. ``partitions_of``: how many a topic
+        has, 0 for one that does not exist."""
         self._manager = manager
         self._ask = ask
         self._recorder = recorder
+        self._partitions_of = partitions_of
         self._work = 0
         """Offsets and groups of the last round."""
         self._groups_max = groups_max
@@ -193,7 +208,7 @@ class GroupLags:
             if name in self._manager.groups:
                 totals[name] = self._whole(one)
                 self._record(one)
-            series += 1 + min(len(one.topics or ()), TOPICS_MAX)
+            series += 1 + min(len(one.topics or ()), TOPICS_MAX) + len(self._subscribed(name))
             if series >= SERIES_A_TURN:
                 series = 0
                 await trio.lowlevel.checkpoint()
@@ -314,6 +329,8 @@ class GroupLags:
         ages = {key: iter(told.ages) for key, told in answers.items() if not told.error}
         for count, (one, partition, offset) in enumerate(committed, 1):
             one.at_ms = at_ms
+            if partition not in answers or answers[partition].exists:
+                one.committed[partition[0]] = one.committed.get(partition[0], 0) + 1
             if partition in ages:
                 told = answers[partition]
                 self._take(one, partition, offset, told, next(ages[partition]))
@@ -367,10 +384,25 @@ class GroupLags:
         return found
 
     def _whole(self, one: _Sum) -> Totals:
-        if one.lag == UNKNOWN or one.is_partial:
-            # What another broker does not tell for a while is no fall of the lag.
-            return one.totals(Trend.UNKNOWN)
-        return one.totals(self._trend(one.trends, _WHOLE, one.lag))
+        trend = Trend.UNKNOWN
+        # What another broker does not tell for a while is no fall of the lag.
+        if one.lag != UNKNOWN and not one.is_partial:
+            trend = self._trend(one.trends, _WHOLE, one.lag)
+        return one.totals(trend, self._uncommitted(one))
+
+    def _uncommitted(self, one: _Sum) -> int:
+        """Of the topics that its members subscribe to, or in which it has committed."""
+        unread = self._subscribed(one.group_id) - one.committed.keys()
+        count = sum(map(self._partitions_of, unread))
+        # A topic may have shrunk since: one that was deleted, and made anew.
+        return count + sum(
+            max(0, self._partitions_of(topic) - known) for topic, known in one.committed.items()
+        )
+
+    def _subscribed(self, group_id: str) -> frozenset[str]:
+        machine = self._manager.groups.get(group_id)
+        topics = None if machine is None else machine.group.subscribed_topics
+        return frozenset() if topics is None else topics
 
     def _trend(self, trends: Trends[TopicPartition], name: TopicPartition, lag: int) -> Trend:
         if not trends.has_taken(name):

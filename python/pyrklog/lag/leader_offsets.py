@@ -149,6 +149,11 @@ class AllOffsets:
         self._calls = calls
         self._silent_until: dict[int, float] = {}
 
+    def partitions_of(self, topic: str) -> int:
+        """How many there are; 0 for a topic that does not exist."""
+        entry = self._metadata.image.topics.get(topic)
+        return 0 if entry is None else len(entry.partitions)
+
     async def ask(self, questions: Questions) -> Answers:
         """Of at most :data:`pyrklog.protocol.lag.OFFSETS_MAX` offsets."""
         answers: Answers = {}

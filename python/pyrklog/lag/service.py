@@ -86,8 +86,8 @@ class LagService:
             self._saver = HistorySaver(file, self._histories, clock)
             self._group_saver = HistorySaver(group_file, self._group_histories, clock)
         self._led = LedOffsets(metadata, plane, self._histories, self._sampler, clock)
-        ask = AllOffsets(metadata, self._led, calls).ask
-        self.groups = GroupLags(manager, ask, recorder)
+        offsets = AllOffsets(metadata, self._led, calls)
+        self.groups = GroupLags(manager, offsets.ask, recorder, partitions_of=offsets.partitions_of)
         self._forgotten = 0
         self._group_pace, self._group_places = Pace(), ClientPlaces(WAITING_MAX)
         self._offset_pace, self._offset_places = Pace(), ClientPlaces(WAITING_MAX)
@@ -272,6 +272,7 @@ def _group(totals: Totals, members: int) -> GroupLag:
         lost=totals.lost,
         trend=totals.trend,
         ahead=totals.ahead,
+        uncommitted=totals.uncommitted,
     )
 
 

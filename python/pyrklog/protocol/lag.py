@@ -129,7 +129,8 @@ class PartitionLag(Message):
 
 class GroupLag(Message):
     """``lag``, ``lost``, ``ahead``: the sums of what is known; ``lag_ms``: the longest.
-    ``left_out`` counts partitions beyond the bound."""
+    ``left_out`` counts partitions beyond the bound; ``uncommitted`` those without a committed
+    offset, which the sums lack. Brokers that do not know the field tell none."""
 
     group_id: Str
     error_code: Int16 = 0
@@ -144,6 +145,7 @@ class GroupLag(Message):
     history: Annotated[list[PastLag] | None, tagged(0, since=0)] = None
     """At most one."""
     ahead: Annotated[Int64, tagged(1, since=0)] = 0
+    uncommitted: Annotated[Int32, tagged(2, since=0)] = UNKNOWN
 
 
 class GroupLagResponse(Message):

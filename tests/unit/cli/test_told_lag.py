@@ -109,10 +109,11 @@ def test_a_coordinator_tells(start: Callable[..., FakeBroker]) -> None:
         messages.PartitionLag("t", 1, 5),
     ]
     sums: dict[str, Any] = {"lag": 10, "lag_ms": 41_500, "is_least": True, "lost": 3, "ahead": 7}
+    sums["uncommitted"] = 4
     told = group("g", members=2, partitions=rows, **sums)
     found = told_group(connected(start(lambda _: GroupLagResponse(groups=[told]))), 1, "g")
     assert found is not None
-    assert (found.members, found.lag, found.ahead) == (2, 10, 7)
+    assert (found.members, found.lag, found.ahead, found.uncommitted) == (2, 10, 7, 4)
     assert found.whole == ToldLag(41.5, True, 3)
     assert found.partitions == {("t", 0): ToldLag(41.5, False, 3, "up"), ("t", 1): ToldLag()}
 
@@ -205,6 +206,17 @@ def test_a_commit_beyond_the_log_end_is_told(capsys: pytest.CaptureFixture[str])
     assert lines[0].endswith("coordinator 2  lag 10 / 2 s  steady  ahead 3,990 of the log end")
     lags = [line.split()[4] for line in lines[2:4]]
     assert (lags, lines[4].split()) == (["10", "-3,990"], ["orders", "total", "10", "-"])
+
+
+def test_partitions_without_a_commit_are_counted_in_the_first_line(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """The sums lack them."""
+    unread = PartitionLag("orders", 1, None, 650), PartitionLag("orders", 2, None, 650)
+    lines = shown(capsys, ToldLag(2.0), PartitionLag("orders", 0, 5, 15), *unread)
+    assert lines[0].endswith("coordinator 2  lag 10 / 2 s  2 partitions without a commit")
+    assert lines[3].split() == ["orders", "1", "-", "650", "-", "-", "-", "-"]
+    assert lines[5].split()[:3] == ["orders", "total", "10"]
 
 
 def test_without_seconds_there_are_records(capsys: pytest.CaptureFixture[str]) -> None:

@@ -86,9 +86,15 @@ class Manager:
         self.groups: dict[str, Any] = {}
         self.is_loading = False
 
-    def put(self, group_id: str, committed: Mapping[Key, int], members: int = 0) -> Offsets:
+    def put(
+        self, group_id: str, committed: Mapping[Key, int], members: int = 0, *subscribed: str
+    ) -> Offsets:
         offsets = Offsets(committed)
-        group = SimpleNamespace(offsets=offsets, members=dict.fromkeys(range(members)))
+        group = SimpleNamespace(
+            offsets=offsets,
+            members=dict.fromkeys(range(members)),
+            subscribed_topics=frozenset(subscribed) if members else None,
+        )
         self.groups[group_id] = SimpleNamespace(group=group)
         return offsets
 

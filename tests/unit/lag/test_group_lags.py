@@ -34,7 +34,9 @@ class Grouped:
             self.asked.append(sum(map(len, questions.values())))
             return await offsets.ask(questions)
 
-        self.lags = GroupLags(self.manager, ask, groups_max=groups_max)
+        self.lags = GroupLags(
+            self.manager, ask, partitions_of=offsets.partitions_of, groups_max=groups_max
+        )
 
     async def begin(self) -> None:
         self.broker.lead("t", {0: 0, 1: 0})
@@ -68,6 +70,26 @@ async def test_all_unknown_is_unknown(grouped: Grouped, autojump_clock: MockCloc
     grouped.manager.put("g", {("u", 0): 5})
     totals, _, _ = (await grouped.lags.look_at("g", 10))[:3]
     assert (totals.lag, totals.lag_ms, totals.lost) == (UNKNOWN, UNKNOWN, UNKNOWN)
+
+
+async def test_partitions_without_a_commit_are_counted(
+    grouped: Grouped, autojump_clock: MockClock
+) -> None:
+    """The sums lack them. Of topics with a commit, and of those that members subscribe to."""
+    for name, members, subscribed, uncommitted in (
+        ("idle", 0, (), 1),
+        ("live", 1, ("t",), 1),
+        ("other", 1, ("t", "u", "gone"), 2),
+    ):
+        grouped.manager.put(name, {("t", 0): 700, ("gone", 0): 5}, members, *subscribed)
+        totals = (await grouped.lags.look_at(name, 10)).totals
+        assert (totals.lag, totals.uncommitted) == (300, uncommitted), name
+    grouped.manager.put("whole", {("t", 0): 700, ("t", 1): 0, ("u", 0): 5})
+    assert (await grouped.lags.look_at("whole", 10)).totals.uncommitted == 0
+    assert (await grouped.lags.look_at("whole", 10, "t")).totals.uncommitted == UNKNOWN
+    await grouped.lags.look_at_all()
+    found, _ = grouped.lags.page("", 10, UNKNOWN, UNKNOWN)
+    assert [one.uncommitted for one in found] == [1, 1, 2, 0]
 
 
 async def test_an_offset_in_a_deleted_topic_hides_no_trend(

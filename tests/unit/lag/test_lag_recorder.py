@@ -30,8 +30,10 @@ class Coordinator:
         self.manager = self.broker.manager
         self.histories = LagHistories(bytes_max)
         self.recorder = LagRecorder(self.manager, self.histories, self.broker.clock)
-        ask = self.broker.all_offsets().ask
-        self.lags = GroupLags(self.manager, ask, self.recorder)
+        offsets = self.broker.all_offsets()
+        self.lags = GroupLags(
+            self.manager, offsets.ask, self.recorder, partitions_of=offsets.partitions_of
+        )
 
     async def begin(self) -> None:
         self.broker.lead("t", {0: 0, 1: 0})
