@@ -307,12 +307,12 @@ def diff(
     ),
     output: Output = OutputFormat.TABLE,
 ) -> None:
-    """Show options that differ. Exit code 8 if any do.
+    """Show options that differ. Exit code 8 if any do, 9 if a broker did not answer.
 
     One NAME is compared with its defaults; no NAME means all brokers. With "default" only the
     options are compared that were set for all brokers.
     """
-    from pyrklog.cli import config_tables
+    from pyrklog.cli import config_answers, config_tables
     from pyrklog.cli.config_diff import difference, is_of_all_brokers
 
     _refuse_empty(names or [])
@@ -321,11 +321,40 @@ def diff(
     with _admin(options, kind) as admin:
         wanted = list(dict.fromkeys(names or admin.broker_names))
         admin.refuse_missing(wanted)
-        found: dict[str, Any] = admin.describe(wanted)
-        if is_of_all_brokers(kind, wanted) and not options.quiet:
+        if kind in OF_ONE_BROKER:
+            answers = config_answers.ask_each(options, kind, wanted)
+            if not names:
+                answers.silent |= config_answers.away(admin.requests)
+            answers.refuse_few()
+        else:
+            answers = config_answers.Answers(admin.describe(wanted), {})
+        found = answers.found
+        if is_of_all_brokers(kind, list(found)) and not options.quiet:
             count = counted(len(found[ALL_BROKERS]), "option")
             typer.echo(f"note: only what {ALL_BROKERS} has is compared: {count}", err=True)
         headings, items = difference(kind, found, all_options=all_options)
+        if kind is Kind.BROKER and not all_options:
+            items = _without_dev_ways(options, admin, items)
         config_tables.print_difference(headings, items, output, admin.cluster_id)
+    answers.tell_silent()
     if items:
         raise typer.Exit(Exit.DIFFERS)
+
+
+def _without_dev_ways(
+    options: Settings, admin: "ConfigAdmin", items: "list[dict[str, Any]]"
+) -> "list[dict[str, Any]]":
+    """Brokers of ``pyrklog dev`` have each its own addresses of the same ZooKeeper."""
+    import os
+
+    from pyrklog.cli.config_answers import ZOOKEEPER, without_dev_ways
+    from pyrklog.cli.dev_here import cluster_at, dev_clusters
+
+    cluster = cluster_at(admin.places, dev_clusters(os.environ))
+    if cluster is None:
+        return items
+    kept, is_left_out = without_dev_ways(items, cluster)
+    if is_left_out and not options.quiet:
+        told = f"{ZOOKEEPER} names the same servers and chroot everywhere"
+        typer.echo(f"note: {told}, by each broker's own ports of `pyrklog dev`", err=True)
+    return kept

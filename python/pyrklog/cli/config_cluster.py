@@ -132,7 +132,7 @@ def source(number: int) -> str:
 
 class ConfigAdmin:
     def __init__(self, requests: ClusterRequests, kind: Kind) -> None:
-        self._requests = requests
+        self.requests = requests
         self._kind = kind
         metadata = requests.metadata(())
         self.cluster_id = metadata.cluster_id
@@ -141,6 +141,11 @@ class ConfigAdmin:
     @property
     def broker_names(self) -> list[str]:
         return [str(number) for number in sorted(self._brokers)]
+
+    @property
+    def places(self) -> set[str]:
+        """What brokers tell clients, HOST:PORT each."""
+        return {f"{host}:{port}" for host, port in self._brokers.values()}
 
     @property
     def brokers_alive(self) -> str:
@@ -163,7 +168,7 @@ class ConfigAdmin:
 
     def subscriptions(self) -> list[str]:
         """Names of all client metrics. Raises :class:`CliError`."""
-        told = self._requests.ask_any(
+        told = self.requests.ask_any(
             LIST_CLIENT_METRICS_RESOURCES, ListClientMetricsResourcesRequest()
         )
         code = error_code(told.error_code)
@@ -243,15 +248,15 @@ class ConfigAdmin:
         self, address: Address | None, request: DescribeConfigsRequest
     ) -> list[DescribeConfigsResult]:
         if address is None:
-            return self._requests.ask_any(DESCRIBE_CONFIGS, request).results
-        return self._requests.ask(address, DESCRIBE_CONFIGS, request).results
+            return self.requests.ask_any(DESCRIBE_CONFIGS, request).results
+        return self.requests.ask(address, DESCRIBE_CONFIGS, request).results
 
     def _alter(
         self, address: Address | None, request: IncrementalAlterConfigsRequest
     ) -> AlterConfigsResponse:
         if address is None:
-            return self._requests.ask_any(INCREMENTAL_ALTER_CONFIGS, request)
-        return self._requests.ask(address, INCREMENTAL_ALTER_CONFIGS, request)
+            return self.requests.ask_any(INCREMENTAL_ALTER_CONFIGS, request)
+        return self.requests.ask(address, INCREMENTAL_ALTER_CONFIGS, request)
 
     def _addressed(self, names: Sequence[str]) -> Iterable[tuple[Address | None, Sequence[str]]]:
         """Whom to ask for which resources: a broker's own options only itself (None: any)."""
@@ -281,7 +286,7 @@ class ConfigAdmin:
 
     def _refusal(self, name: str, code: ErrorCode, message: str | None) -> CliError:
         if self._kind is Kind.TOPIC and code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-            return missing_topic(name, [one.name for one in self._requests.metadata().topics])
+            return missing_topic(name, [one.name for one in self.requests.metadata().topics])
         about = f"{self._kind} {name}"
         if self._kind is Kind.CLIENT_METRICS and "resource type" in (message or "").lower():
             what = f"{about}: this broker has no client metrics (KIP-714)"
