@@ -146,6 +146,20 @@ def test_wrong_arguments(arguments: list[str], told: str) -> None:
     assert told in ended.stderr
 
 
+def test_a_bundle_that_cannot_be_written_is_refused_before_the_checks(tmp_path: Path) -> None:
+    """Which would find no broker there."""
+    there = tmp_path / "there.zip"
+    there.write_text("mine")
+    for file, code, told in (
+        (there, 5, f"{there} exists"),
+        (tmp_path / "no" / "new.zip", 1, f"there is no directory {tmp_path}/no"),
+    ):
+        ended = CliRunner().invoke(app, ["-b", "127.0.0.1:1", "doctor", "--bundle", str(file)])
+        assert (ended.exit_code, ended.stdout) == (code, "")
+        assert told in ended.stderr
+    assert there.read_text() == "mine"
+
+
 @pytest.mark.jvm
 def test_another_kafka(apache_kafka: str) -> None:
     code, told = doctor(apache_kafka, "-o", "json")

@@ -337,6 +337,42 @@ def test_all_else_is_the_clusters() -> None:
     )
 
 
+def zookeepers(first: str, second: str, *servers: ZooKeeperServer) -> Check:
+    """Of brokers 1 and 2, which name these."""
+    named = {1: ours(1, options={"zookeeper.connect": first})}
+    named[2] = ours(2, options={"zookeeper.connect": second})
+    return checked(replace(WELL, brokers=named, zookeepers=servers), "zookeeper")
+
+
+def test_servers_of_zookeeper_are_counted_by_what_they_are() -> None:
+    """Brokers of ``pyrklog dev`` have each its own way to one server."""
+    ways = [ZooKeeperServer(f"h:{port}", mode="standalone", behind="h:9") for port in (1, 2)]
+    found = zookeepers("h:1", "h:2", *ways)
+    told = "brokers reach it; 1 server answers here (standalone)"
+    assert (found.status, found.what) == ("ok", told)
+    ensemble = [ZooKeeperServer("a:1", mode="leader"), ZooKeeperServer("b:1", mode="follower")]
+    found = zookeepers("a:1,b:1", "b:1,a:1", *ensemble)
+    assert found.what == "brokers reach it; 2 servers answer here (leader, follower)"
+    found = zookeepers("a:1", "b:1", *ensemble)
+    assert found.what == "brokers reach it; 2 addresses answer here (leader, follower)"
+
+
+def test_servers_of_zookeeper_that_do_not_know_one_another_are_a_finding() -> None:
+    alone = [ZooKeeperServer(f"{host}:1", mode="standalone") for host in "ab"]
+    found = zookeepers("a:1,b:1", "a:1,b:1", *alone)
+    assert (found.status, found.is_healthy, len(found.findings)) == ("error", False, 1)
+    assert "names 2 servers, of which 2 stand alone (a:1, b:1)" in found.what
+    found = zookeepers("a:1,b:1", "a:1,b:1", alone[0], ZooKeeperServer("b:1", mode="leader"))
+    assert "2 servers, of which 1 stands alone (a:1)" in found.what
+    found = zookeepers("a:1", "b:1", *alone)
+    assert (found.status, found.what) == (
+        "warning",
+        "brokers name different servers that stand alone: broker 1 a:1, broker 2 b:1",
+    )
+    same = replace(alone[1], behind="a:1")
+    assert zookeepers("a:1,b:1", "a:1,b:1", alone[0], same).status == "ok"
+
+
 def test_a_finding_of_a_later_version_is_not_lost() -> None:
     later = Reason("of_a_later_version", "error", "odd", 1)
     found = checked(replace(WELL, state=replace(STATE, signs=[later])), "cluster")

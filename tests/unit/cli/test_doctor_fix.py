@@ -9,10 +9,11 @@ from pathlib import Path
 import pytest
 
 from pyrklog.base.problems import Problem
+from pyrklog.cli.dev_here import dev_clusters
 from pyrklog.cli.doctor.checks import Check, examined, seen_from_here
 from pyrklog.cli.doctor.evidence import Dialled, Evidence
 from pyrklog.cli.doctor.fixing import fixed, planned
-from pyrklog.cli.doctor.remedies import Left, Remedy, dev_clusters, remedies, with_dev_commands
+from pyrklog.cli.doctor.remedies import Left, Remedy, remedies, with_dev_commands
 from pyrklog.cli.failures import CliError, Exit
 from pyrklog.cli.options import DEFAULT_BOOTSTRAP, Settings
 from pyrklog.dev.state import Cluster, Node, Place
@@ -128,7 +129,8 @@ def test_clusters_of_this_machine_are_found(tmp_path: Path, dev: Cluster) -> Non
 # --- doing it ------------------------------------------------------------------------------------
 
 FINDING = Reason("not_preferred", "info", "1 partition not led")
-LEFT = [Left("clock", "it is late", "that is its time service's")]
+LATE = Reason("clock_skew", "warning", "it is late", 2)
+LEFT = [Left("clock", LATE, "that is its time service's")]
 
 
 def remedy(act: Callable[[], None] = lambda: None) -> Remedy:
@@ -140,12 +142,14 @@ class Doctor:
 
     def __init__(self, looks: int) -> None:
         self.looks = looks
+        self.late: Reason | None = LATE
         self.seconds = 0.0
         self.said: list[str] = []
 
     def look(self) -> Sequence[Check]:
         self.looks -= 1
-        return [Check("cluster", [FINDING] if self.looks > 0 else [])]
+        late = [self.late] if self.late else []
+        return [Check("cluster", [FINDING] if self.looks > 0 else []), Check("clock", late)]
 
     def pause(self, seconds: float) -> None:
         self.seconds += seconds
@@ -168,6 +172,26 @@ def test_a_finding_that_is_gone_is_fixed() -> None:
     assert doctor.run(remedy()) == [("fixed", None), ("left", LEFT[0].why)]
     assert doctor.looks == 0
     assert doctor.said == [f"running: {ELECT}"]
+
+
+def test_a_finding_that_went_with_another_is_not_left() -> None:
+    """Such as the port of a broker that was started again."""
+    doctor = Doctor(1)
+    doctor.late = None
+    assert doctor.run(remedy()) == [("fixed", None), ("gone", "it went with what was fixed")]
+    doctor.late = replace(LATE, what="it is later")
+    assert doctor.run(remedy())[1] == ("left", LEFT[0].why)
+    doctor.late = replace(LATE, broker=3)
+    assert doctor.run(remedy())[1][0] == "gone"
+    doctor.late = None
+    assert doctor.run() == [("left", LEFT[0].why)], "nothing was done"
+
+
+def test_one_of_two_alike_may_be_gone() -> None:
+    doctor = Doctor(1)
+    other = Left("clock", replace(LATE, what="that one is late"), "that is its time service's")
+    outcomes = fixed([remedy()], [*LEFT, other], doctor.look, yes=True, say=doctor.said.append)
+    assert [one.state for one in outcomes] == ["fixed", "left", "gone"]
 
 
 def test_a_finding_that_stays_is_told() -> None:

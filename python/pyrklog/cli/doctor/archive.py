@@ -192,14 +192,25 @@ def _each_scrubbed(redactor: Redactor, value: Any) -> Any:
     return value if left == text else left
 
 
+def refuse_file(file: Path) -> None:
+    """Raises :class:`CliError` for a bundle that cannot be written there, before the checks."""
+    if os.path.lexists(file):
+        raise _exists(file)
+    if not file.parent.is_dir():
+        what = f"cannot write {file}: there is no directory {file.parent}"
+        raise CliError(Problem.NOT_WRITTEN, what, "make it, or give --bundle another name")
+
+
+def _exists(file: Path) -> CliError:
+    fix = "give --bundle another name, or remove it"
+    return CliError(Problem.FILE_EXISTS, f"{file} exists", fix)
+
+
 def _write(file: Path, contents: Mapping[str, bytes]) -> int:
     try:
         descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     except FileExistsError:
-        what = f"{file} exists"
-        raise CliError(
-            Problem.FILE_EXISTS, what, "give --bundle another name, or remove it"
-        ) from None
+        raise _exists(file) from None
     except OSError as error:
         raise CliError(Problem.NOT_WRITTEN, f"cannot write {file}: {error.strerror}") from None
     try:

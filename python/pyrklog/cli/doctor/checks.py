@@ -14,6 +14,7 @@ from pyrklog.base.clock_reading import OWN
 from pyrklog.base.internal_topics import is_internal
 from pyrklog.cli.cluster_clients import merged
 from pyrklog.cli.doctor.evidence import BrokerEvidence, Dialled, Evidence, LocalDir, Reached
+from pyrklog.cli.doctor.zookeepers import standing_alone, told_answering
 from pyrklog.cli.failures import counted
 from pyrklog.observability.health_rules import (
     ADVERTISED_FIX,
@@ -505,9 +506,8 @@ def _zookeeper(found: Evidence, reasons: Sequence[Reason]) -> Check:
     unknown = None if answering else _unasked(found)
     if unknown is None and connects is None:
         unknown = "brokers tell no options"
-    modes = ", ".join(one.mode for one in answering if one.mode is not None)
-    servers = counted(len(answering), "server")
-    well = f"brokers reach it; {servers} answer here{f' ({modes})' if modes else ''}"
+    findings += standing_alone(connects or {}, answering)
+    well = f"brokers reach it; {told_answering(connects or {}, answering)}"
     return Check("zookeeper", findings, well, unknown)
 
 

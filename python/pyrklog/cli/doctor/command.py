@@ -68,10 +68,11 @@ def doctor(
         what = f"{'-y' if yes else '--dry-run'} is about --fix"
         raise CliError(Problem.ARGUMENTS_DISAGREE, what, "give --fix as well, or leave it out")
     refuse_missing(data, config)
+    from pyrklog.cli.dev_here import dev_clusters
     from pyrklog.cli.doctor.checks import examined, seen_from_here
     from pyrklog.cli.doctor.gathering import gather
     from pyrklog.cli.doctor.host import named_places
-    from pyrklog.cli.doctor.remedies import dev_clusters, with_dev_commands
+    from pyrklog.cli.doctor.remedies import with_dev_commands
 
     latest: list[Evidence] = []
 
@@ -115,8 +116,9 @@ def _fix(
     dry_run: bool,
 ) -> "tuple[list[Outcome], Sequence[Check]]":
     """What became of each finding, and the checks afterwards."""
+    from pyrklog.cli.dev_here import dev_clusters
     from pyrklog.cli.doctor.fixing import fixed, planned
-    from pyrklog.cli.doctor.remedies import dev_clusters, remedies
+    from pyrklog.cli.doctor.remedies import remedies
 
     found, left = remedies(options, evidence, checks, dev_clusters(os.environ))
     if dry_run:
@@ -152,6 +154,10 @@ def _refuse_mistakes(bundle: str | None, include: list[str] | None) -> None:
     if bundle is not None and not bundle.endswith(ENDINGS):
         what = f"--bundle writes {', '.join(ENDINGS)}, not {bundle!r}"
         raise CliError(Problem.ARGUMENT_VALUE, what, "for example --bundle doctor.tar.gz")
+    if bundle is not None:
+        from pyrklog.cli.doctor.archive import refuse_file
+
+        refuse_file(Path(bundle))
 
 
 def _is_missing(path: str) -> bool:

@@ -109,11 +109,18 @@ class NamedPlaces:
 
 @dataclass(frozen=True)
 class ZooKeeperServer:
-    """``mode``: leader, follower, standalone; None where it does not say."""
+    """What answers at an address. ``mode``: leader, follower, standalone; None where it does not
+    say. ``behind``: what a name stands for here, and the server's own address where this one leads
+    to it by the network of ``pyrklog dev``."""
 
     address: str
     error: str | None = None
     mode: str | None = None
+    behind: str | None = None
+
+    @property
+    def server(self) -> str:
+        return self.behind or self.address
 
 
 @dataclass(frozen=True)

@@ -23,8 +23,8 @@ Look = Callable[[], Sequence[Check]]
 
 
 class Outcome(NamedTuple):
-    """``state``: would, fixed, remains, failed, declined, left. ``why`` of the last three and of
-    what remains."""
+    """``state``: would, fixed, remains, failed, declined, left, gone. ``why`` of the last four and
+    of what remains."""
 
     check: str
     what: str
@@ -95,7 +95,25 @@ def fixed(
             one.command,
             None if still is None else still.what,
         )
-    return [*(outcomes[number] for number in sorted(outcomes)), *map(_of_left, left)]
+    lefts = [
+        _of_left(one) if not acted or _is_left(one, left, checks) else _of_gone(one) for one in left
+    ]
+    return [*(outcomes[number] for number in sorted(outcomes)), *lefts]
+
+
+def _is_left(one: Left, every: Sequence[Left], checks: Sequence[Check]) -> bool:
+    """Whether the finding is still there; its sentence may have other numbers by now."""
+    others = {(left.check, left.what) for left in every if left is not one}
+    return any(
+        (check.name, found.kind, found.broker) == (one.check, one.finding.kind, one.finding.broker)
+        and (check.name, found.what) not in others
+        for check in checks
+        for found in check.findings
+    )
+
+
+def _of_gone(one: Left) -> Outcome:
+    return Outcome(one.check, one.what, "gone", None, "it went with what was fixed")
 
 
 def _of_left(one: Left) -> Outcome:

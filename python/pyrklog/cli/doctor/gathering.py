@@ -74,7 +74,7 @@ def gather(settings: Settings, named: NamedPlaces, *, dials: bool = False) -> Ev
         unreached,
         None if is_plain(settings) else _unasked(settings),
         brokers,
-        _zookeepers(brokers),
+        _zookeepers(brokers, _dev_ways(state)),
         dirs,
         processes(dirs),
         named,
@@ -230,7 +230,19 @@ def _versions(address: Address, timeout_s: float) -> dict[int, tuple[int, int]] 
 # --- ZooKeeper -----------------------------------------------------------------------------------
 
 
-def _zookeepers(brokers: Mapping[int, BrokerEvidence]) -> list[ZooKeeperServer]:
+def _dev_ways(state: ClusterState | None) -> Mapping[Address, Address]:
+    """Of a cluster of ``pyrklog dev``: the server behind each address that brokers name."""
+    from pyrklog.cli.dev_here import cluster_at, dev_clusters, zookeepers_behind
+
+    if state is None:
+        return {}
+    cluster = cluster_at({one.address for one in state.brokers}, dev_clusters(os.environ))
+    return {} if cluster is None else zookeepers_behind(cluster)
+
+
+def _zookeepers(
+    brokers: Mapping[int, BrokerEvidence], ways: Mapping[Address, Address]
+) -> list[ZooKeeperServer]:
     from pyrklog.config.zookeeper_connect import parse_connect
     from pyrklog.errors import ConfigError
 
@@ -241,7 +253,12 @@ def _zookeepers(brokers: Mapping[int, BrokerEvidence]) -> list[ZooKeeperServer]:
             servers |= dict.fromkeys(parse_connect(connect)[0] if connect else [])
         except ConfigError:
             continue  # the chroot's check shows it
-    return in_parallel(zookeeper_server, list(servers)[:ZOOKEEPERS_MAX])
+    asked = list(servers)[:ZOOKEEPERS_MAX]
+    found = zip(asked, in_parallel(zookeeper_server, asked), strict=True)
+    return [
+        replace(one, behind=f"{ways[at][0]}:{ways[at][1]}") if at in ways else one
+        for at, one in found
+    ]
 
 
 def zookeeper_server(address: Address) -> ZooKeeperServer:
@@ -249,6 +266,7 @@ def zookeeper_server(address: Address) -> ZooKeeperServer:
     where = f"{address[0]}:{address[1]}"
     try:
         with socket.create_connection(address, timeout=ZOOKEEPER_TIMEOUT_S) as connection:
+            host, port = connection.getpeername()[:2]
             connection.sendall(b"srvr")
             answer = bytearray()
             while part := connection.recv(4096):
@@ -257,8 +275,9 @@ def zookeeper_server(address: Address) -> ZooKeeperServer:
                     break
     except (OSError, UnicodeError) as error:
         return ZooKeeperServer(where, str(getattr(error, "strerror", None) or error))
+    behind = None if f"{host}:{port}" == where else f"{host}:{port}"
     for line in answer.decode(errors="replace").splitlines():
         name, _, mode = line.partition(": ")
         if name == "Mode" and mode.isalpha():
-            return ZooKeeperServer(where, mode=mode)
-    return ZooKeeperServer(where)
+            return ZooKeeperServer(where, mode=mode, behind=behind)
+    return ZooKeeperServer(where, behind=behind)

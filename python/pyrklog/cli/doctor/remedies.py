@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
+from pyrklog.cli.dev_here import cluster_at
 from pyrklog.cli.doctor.checks import Check
 from pyrklog.cli.doctor.evidence import Evidence
 from pyrklog.cli.failures import CliError
@@ -62,8 +63,12 @@ class Left(NamedTuple):
     """A finding without a remedy, and why."""
 
     check: str
-    what: str
+    finding: Reason
     why: str
+
+    @property
+    def what(self) -> str:
+        return self.finding.what
 
 
 def remedies(
@@ -79,7 +84,7 @@ def remedies(
             remedy = _remedy(settings, check.name, finding, of_dev)
             if remedy is None:
                 why = _BY_KIND.get(finding.kind) or _BY_CHECK[check.name]
-                left.append(Left(check.name, finding.what, why))
+                left.append(Left(check.name, finding, why))
             elif all(one.command != remedy.command for one in done):
                 done.append(remedy)
     return done, left
@@ -151,14 +156,10 @@ def _resume(runner: Runner, node: Node) -> None:
 
 
 def _cluster_of(found: Evidence, clusters: Iterable[Cluster]) -> Cluster | None:
-    """The one of ``pyrklog dev`` that was looked at, by its brokers' addresses."""
+    """The one of ``pyrklog dev`` that was looked at."""
     if found.state is None:
         return None
-    told = {one.address for one in found.state.brokers}
-    for cluster in clusters:
-        if told and told <= {cluster.address_of(one) for one in cluster.brokers}:
-            return cluster
-    return None
+    return cluster_at({one.address for one in found.state.brokers}, clusters)
 
 
 def _elect(settings: Settings) -> None:
@@ -168,18 +169,6 @@ def _elect(settings: Settings) -> None:
     done = elect(connect(settings), ElectionTargets({}), unclean=False, dry_run=False)
     if done.errors:
         raise done.errors[0]
-
-
-def dev_clusters(environment: Mapping[str, str]) -> list[Cluster]:
-    from pyrklog.dev.errors import DevError
-    from pyrklog.dev.state import DEFAULT_NAME, Place, dev_root
-
-    default = Place(dev_root(environment), DEFAULT_NAME)
-    try:
-        own = [default.load()] if default.exists() else []
-    except DevError:
-        own = []
-    return [*own, *default.others()]
 
 
 def carry_out(remedy: Remedy) -> CliError | None:
