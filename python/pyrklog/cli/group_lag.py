@@ -44,14 +44,18 @@ def print_past(
     """Raises :class:`CliError` if nothing is known of that time."""
     wanted_s = parse_seconds(since, "--since")
     since_s = min(wanted_s, SINCE_MAX_S)
-    every_s = _step_s(every, since_s, output)
+    every_s = None if every is None else _step_s(every, since_s)
     group = existing_group(connection, name)
     runs, now_s = _ask_all(connection, name, topic, since_s)
     if not runs:
         raise _unknown(name, topic, since, is_told=group.coordinator is not None)
-    if not connection.settings.quiet:
-        _tell_beginning(name, runs[0][0].at_s, now_s, wanted_s)
-    found = points(runs) if every_s is None else at_steps(runs, every_s, now_s)
+    known_s = runs[0][0].at_s
+    begin_s = known_s if known_s > now_s - wanted_s + BEGIN_TOLERANCE_S else None
+    if begin_s is not None and not connection.settings.quiet:
+        _tell_beginning(name, begin_s, now_s, wanted_s)
+    if every_s is None and output in _TABLES:
+        every_s = fitting_step_s(now_s - known_s, TABLE_ROWS_MAX - 1)
+    found = points(runs) if every_s is None else at_steps(runs, every_s, now_s, begin_s)
     if output is OutputFormat.TABLE and colour.is_for_people(sys.stdout):
         typer.echo(_head(name, topic, runs, found))
     items = [_item(one) for one in found]
@@ -61,17 +65,12 @@ def print_past(
 
 def _tell_beginning(name: str, begin_s: float, now_s: float, wanted_s: float) -> None:
     """A shorter history than was asked for must not look like a whole one."""
-    if begin_s <= now_s - wanted_s + BEGIN_TOLERANCE_S:
-        return
     kept = "; brokers keep 14 days" if wanted_s > SINCE_MAX_S else ""
     what = f"the history of group {name} begins at {_utc(begin_s)}, {span(now_s - begin_s)} ago"
     typer.echo(f"note: {what}{kept}", err=True)
 
 
-def _step_s(every: str | None, since_s: float, output: OutputFormat) -> float | None:
-    """None: the points themselves."""
-    if every is None:
-        return fitting_step_s(since_s, TABLE_ROWS_MAX) if output in _TABLES else None
+def _step_s(every: str, since_s: float) -> float:
     step_s = parse_seconds(every, "--every")
     if step_s < 1 or since_s / step_s > ROWS_MAX:
         least_s = max(1, -(-since_s // ROWS_MAX))

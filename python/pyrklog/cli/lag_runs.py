@@ -66,9 +66,11 @@ def points(runs: Sequence[Run]) -> list[Point]:
     return found
 
 
-def at_steps(runs: Sequence[Run], step_s: float, now_s: float) -> list[Point]:
+def at_steps(
+    runs: Sequence[Run], step_s: float, now_s: float, begin_s: float | None = None
+) -> list[Point]:
     """The most of each step, from the first that is known on; a step begins at a multiple of its
-    length."""
+    length, the first one at ``begin_s``, where nothing is known of the time before."""
     if not runs:
         return []
     first = int(runs[0][0].at_s // step_s)
@@ -81,6 +83,8 @@ def at_steps(runs: Sequence[Run], step_s: float, now_s: float) -> list[Point]:
                 inner = run[bisect_left(run, left, key=_at_s) : bisect_right(run, right, key=_at_s)]
                 for one in (_at(run, left), *inner, _at(run, right)):
                     found[at] = _most(found[at], one)
+    if begin_s is not None:
+        found[0] = found[0]._replace(at_s=max(begin_s, found[0].at_s))
     return found
 
 

@@ -85,7 +85,21 @@ def test_a_table_has_steps_and_nothing_else_in_a_pipe(
     assert heading.split() == ["TIME", "LAG", "LAG_S"]
     assert 2 <= len(rows) <= 4
     assert "18204" in {row.split()[1] for row in rows}
-    assert all(row.split()[0].endswith(("0:00Z", "5:00Z")) for row in rows)
+    assert all(row.split()[0].endswith(("0:00Z", "5:00Z")) for row in rows[1:])
+
+
+def test_a_short_history_has_rows_of_its_own_length(
+    start: Start, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Not of the time that was asked for; none is before it."""
+    past = PastLag([31_000, 16_000, 0], [0, 900, 550], [0, 41_000, 2000])
+    shown(cluster(start(telling(past))), OutputFormat.TABLE, since="1h")
+    told = capsys.readouterr()
+    begin = re.search(r"begins at ([^ ]+), 31 s ago", told.err)
+    assert begin is not None
+    times = [row.split()[0] for row in told.out.splitlines()[1:]]
+    assert (times[0], len(times)) == (begin[1], 32)
+    assert times == sorted(times)
 
 
 @pytest.mark.parametrize(

@@ -79,6 +79,14 @@ def test_a_step_has_the_most_of_it() -> None:
     assert [one.lag_s for one in found] == [one.lag for one in found]
 
 
+def test_the_first_step_begins_where_the_history_does() -> None:
+    """Nothing is known of the step's part before it."""
+    runs = [run((97, 5), (95, 60), (75, 0))]
+    found = at_steps(runs, 10, NOW - 75, NOW - 97)
+    assert [(NOW - one.at_s, one.lag) for one in found] == [(97, 60), (90, 45), (80, 15)]
+    assert NOW - at_steps(runs, 10, NOW - 75)[0].at_s == 100
+
+
 def test_seconds_that_are_unknown_stay_so() -> None:
     [found] = at_steps([[Point(NOW, 5, None)]], 10, NOW)
     assert found == Point(NOW, 5, None)
