@@ -234,7 +234,8 @@ def alter(
                 unknown = [one for one in given if one not in known]
                 if kind is Kind.BROKER_LOGGERS and unknown:
                     error.fix = like_or_all(unknown, known, name)
-                error.fix = error.fix or proposed or advice(error.what, given, known)
+                values = {one.option: one.value for one in operations}
+                error.fix = error.fix or proposed or advice(error.what, given, known, values)
                 tell(error)
                 continue
             lines = altered_lines(kind, name, before[name], operations, told)

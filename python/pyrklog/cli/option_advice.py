@@ -1,9 +1,11 @@
 """What to do about options that brokers refuse. Pure."""
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
+from types import MappingProxyType
 
+from pyrklog.config.log_options import TOPIC_OPTIONS
 from pyrklog.config.value_fixes import fix_for_number
 
 _READ_ONLY = "Cannot update these configs dynamically"
@@ -15,12 +17,18 @@ _INVALID = re.compile(r"Invalid value (.*?) for configuration ([\w.-]+)", re.ASC
 _LIKE = "did you mean "
 
 
-def advice(message: str, given: Iterable[str], known: Sequence[str]) -> str | None:
-    """About a broker's message, for options that were ``given``; None if it says all."""
+def advice(
+    message: str,
+    given: Iterable[str],
+    known: Sequence[str],
+    values: Mapping[str, str | None] = MappingProxyType({}),
+) -> str | None:
+    """About a broker's message, for options that were ``given``, with these values; None if it says
+    all."""
     if _LIKE in message:
         return None
     if _READ_ONLY in message:
-        return "set it in the broker's file (pyrklog: --config, or serve --set), and restart it"
+        return _of_read_only(given, values)
     if _NO_LIST.search(message):
         return "it is no list: give --set NAME=VALUE"
     options = list(given)
@@ -33,6 +41,37 @@ def advice(message: str, given: Iterable[str], known: Sequence[str]) -> str | No
         return number
     # Kafka does not name the option in all of these messages.
     return explained([invalid[2]] if invalid[2] in options else options)
+
+
+def _of_read_only(given: Iterable[str], values: Mapping[str, str | None]) -> str:
+    """Of several options for one thing, one may change at run time: it counts before the others."""
+    by_file = "set it in the broker's file (pyrklog: --config, or serve --set), and restart it"
+    for option in given:
+        found = _SIBLINGS.get(option)
+        if found is not None:
+            name, factor = found
+            number = _times(values.get(option), factor)
+            pair = f"--set {name}={number}" if number else f"{name}"
+            return f"give {pair}, which counts at once and before {option}; or {by_file}"
+    return by_file
+
+
+def _times(value: str | None, factor: int) -> str | None:
+    try:
+        number = int(value or "")
+    except ValueError:
+        return None
+    # Less than 0 is no time, but without end.
+    return str(number * factor if number > 0 else number)
+
+
+_SIBLINGS = {
+    later.name: (one.fallbacks[0].name, later.factor)
+    for one in TOPIC_OPTIONS
+    for later in one.fallbacks[1:]
+}
+"""Options of brokers that count where another one is not set, which changes at run time, and the
+factor of its value."""
 
 
 def parted(message: str) -> tuple[str, str | None]:

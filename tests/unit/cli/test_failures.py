@@ -250,6 +250,21 @@ def test_only_known_options_are_to_be_explained(
     assert explained(["no.such"]) is None
 
 
+def test_an_option_that_changes_at_run_time_is_named() -> None:
+    by_file = "set it in the broker's file (pyrklog: --config, or serve --set), and restart it"
+    for option, value, fix in (
+        ("log.retention.hours", "24", "give --set log.retention.ms=86400000"),
+        ("log.retention.minutes", "-1", "give --set log.retention.ms=-1"),
+        ("log.roll.hours", "1", "give --set log.roll.ms=3600000"),
+        ("log.roll.jitter.hours", None, "give log.roll.jitter.ms"),
+        ("log.flush.scheduler.interval.ms", "5", "give --set log.flush.interval.ms=5"),
+    ):
+        message = f"Cannot update these configs dynamically: Set({option})"
+        told = advice(message, [option], [option], {option: value})
+        assert told == f"{fix}, which counts at once and before {option}; or {by_file}"
+    assert advice("Cannot update these configs dynamically: x", ["broker.id"], []) == by_file
+
+
 def test_a_brokers_proposal_is_the_fix() -> None:
     what = "broker 1: Unknown broker option num.io.thread"
     told = f"{what}; did you mean num.io.threads?"
