@@ -18,7 +18,13 @@ from pyrklog.config.broker import Given
 from pyrklog.config.convert import known_option, to_properties, to_toml
 from pyrklog.config.given_counts import Effect, effect_of
 from pyrklog.config.instead import instead_of
-from pyrklog.config.load import ENVIRONMENT_PREFIX, OF_COMMANDS, verdict_on, wrong_options
+from pyrklog.config.load import (
+    ENVIRONMENT_PREFIX,
+    OF_COMMANDS,
+    names_option,
+    verdict_on,
+    wrong_options,
+)
 from pyrklog.config.properties import PropertiesError, parse_properties
 from pyrklog.config.providers import PROVIDERS, is_definition
 from pyrklog.config.toml_file import SUFFIX, is_toml, parse_toml
@@ -82,7 +88,7 @@ def converted(path: Path, there: str) -> Told:
     given = {one.key: Given(one.value, f"{path.name} line {one.line}") for one in found}
     refused = _refusals(path, given)
     sentences = list(dict.fromkeys(sentence for _, sentence in refused))
-    return Told(after, _notes(given, {name for name, _ in refused}), sentences)
+    return Told(after, _notes(given, {name for name, _ in refused if name}), sentences)
 
 
 def _read(path: Path) -> str:
@@ -109,8 +115,8 @@ def _write(source: Path, out: Path, text: str) -> None:
 
 
 def _refusals(path: Path, given: Mapping[str, Given]) -> list[tuple[str, str]]:
-    """Options with which a broker does not start, each with a sentence; "" for several that do not
-    go together."""
+    """Options with which a broker does not start, each with a sentence, also those that do not go
+    together; "" for a sentence that names none."""
     found = []
     for name, value in given.items():
         error = verdict_on(name, value, given)
@@ -123,7 +129,10 @@ def _refusals(path: Path, given: Mapping[str, Given]) -> list[tuple[str, str]]:
         if not name.startswith(ENVIRONMENT_PREFIX) or name in OF_COMMANDS
     }
     wrong = wrong_options(path, environ, [name for name, _ in found])
-    return [*found, *((name, sentence(error, given)) for name, error in wrong)]
+    for name, error in wrong:
+        named = [one for one in given if names_option(error.what, one)]
+        found += [(one, sentence(error, given)) for one in ([name] if name else named or [""])]
+    return found
 
 
 def sentence(error: ConfigError, given: Mapping[str, Given]) -> str:
@@ -151,7 +160,7 @@ def _notes(given: Mapping[str, Given], refused: Collection[str]) -> list[str]:
         for effect, names in by_effect.items()
         if names
     ]
-    others = [*by_effect[Effect.NONE], *by_effect[Effect.JVM_ONLY], *filter(None, refused)]
+    others = [*by_effect[Effect.NONE], *by_effect[Effect.JVM_ONLY], *refused]
     notes += [f"instead of {_named(names)}: {sentence}" for sentence, names in instead_of(others)]
     return notes
 

@@ -198,7 +198,7 @@ def wrong_options(
             check(config)
         except ConfigError as error:
             # It was compared with the default of an option whose value is to be corrected first.
-            if not any(_names(error.what, name) for name in wrong):
+            if not any(names_option(error.what, name) for name in wrong):
                 together.append(("", error))
     return [*wrong.items(), *together]
 
@@ -408,7 +408,7 @@ def _listeners(config: BrokerConfig) -> Listeners:
     try:
         return config.listeners
     except ConfigError as error:
-        named = [name for name in OF_LISTENERS if _names(error.what, name)] or ["listeners"]
+        named = [name for name in OF_LISTENERS if names_option(error.what, name)] or ["listeners"]
         given = [f"{name}: {config.given[name].origin}" for name in named if name in config.given]
         if not given:
             raise
@@ -416,7 +416,8 @@ def _listeners(config: BrokerConfig) -> Listeners:
         raise ConfigError(error.problem, what, why=error.why, fix=error.fix) from None
 
 
-def _names(text: str, option: str) -> bool:
+def names_option(text: str, option: str) -> bool:
+    """Whether a sentence has the option's whole name."""
     return re.search(rf"(?<![\w.]){re.escape(option)}(?![\w.]\w)", text) is not None
 
 

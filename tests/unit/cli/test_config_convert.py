@@ -126,7 +126,14 @@ def test_all_that_is_wrong_is_told_at_once(file: Path) -> None:
         "zookeeper.ssl.keystore.location",
         "listeners has 'FOO', which is not NAME://HOST:PORT (listeners: server.properties line 7)",
     ]
-    assert "take effect: replica.fetch.wait.max.ms, listeners, compression.type" in said
+    assert "2 options take effect: replica.fetch.wait.max.ms, compression.type\n" in said
+
+
+def test_options_that_do_not_go_together_do_not_count_as_taking_effect(file: Path) -> None:
+    file.write_text("broker.id=1\nnode.id=2\nnum.partitions=3\n")
+    code, _, said = invoke(file)
+    assert code == 8
+    assert said.splitlines()[0] == "note: 1 option takes effect: num.partitions"
 
 
 @pytest.mark.parametrize(
