@@ -136,6 +136,8 @@ def test_a_sweep_compares_two_brokers(ours: Run, tmp_path: Path) -> None:
         (["pair", "-t", "t"], 2, "leave out --topic"),
         (["sweep", "--out", "{}"], 2, "--preset article"),
         (["sweep", "--out", "{}", "--var", "colour=1"], 2, "--var takes"),
+        (["sweep", "--var", "size=10"], 2, "fix: give --out DIR"),
+        (["sweep", "--var", "siz=10,20"], 2, "fix: did you mean size?; give --out DIR"),
     ],
 )
 def test_mistakes(ours: Run, tmp_path: Path, arguments: list[str], code: int, told: str) -> None:

@@ -239,7 +239,9 @@ def latency(
 @command(app, "sweep", *CONNECTION, "quiet")
 def sweep(
     options: Settings,
-    out: Path = option("--out DIR", "The sweep's folder; started again, it goes on."),
+    out: Path | None = option(
+        "--out DIR", "The sweep's folder, which it needs; started again, it goes on.", None
+    ),
     variables: list[str] | None = option(
         "--var K=V,V", "size, partitions, producers, batch or rate; V..V for all between.", None
     ),
@@ -272,9 +274,9 @@ def sweep(
         rate=rate,
         seconds=_seconds(limit, "--for"),
     )
-    from pyrklog.cli.bench_sweeps import Given, run_sweep
+    from pyrklog.cli.bench_sweeps import given_of, run_sweep
 
-    given = Given(out, variables or [], preset, repeat, against)
+    given = given_of(out, variables or [], preset, repeat, against)
     run_sweep(options, wanted, _bench(options, engine, None), given, output)
 
 

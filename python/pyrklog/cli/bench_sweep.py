@@ -11,6 +11,7 @@ import json
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from difflib import get_close_matches
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -51,7 +52,8 @@ def parse_variable(text: str) -> tuple[str, list[int]]:
     name, equals, listed = text.partition("=")
     if not equals or name not in VARIABLES:
         what = f"--var takes {', '.join(VARIABLES)} and values, such as size=10,100, not {text!r}"
-        raise CliError(Problem.ARGUMENT_VALUE, what)
+        near = get_close_matches(name, VARIABLES, n=1)
+        raise CliError(Problem.ARGUMENT_VALUE, what, f"did you mean {near[0]}?" if near else None)
     values: list[int] = []
     for part in listed.split(","):
         first, is_range, last = part.partition("..")

@@ -29,14 +29,30 @@ from pyrklog.cli.failures import CliError
 from pyrklog.cli.options import OutputFormat, Settings
 from pyrklog.cli.output import Listing
 
+NO_FOLDER = "give --out DIR: the sweep's results go there, and it goes on from them"
+
 
 @dataclass(frozen=True)
 class Given:
     out: Path
-    variables: list[str]
-    preset: str | None
+    variables: Mapping[str, list[int]]
     repeat: int
     against: str | None
+
+
+def given_of(
+    out: Path | None, variables: list[str], preset: str | None, repeat: int, against: str | None
+) -> Given:
+    """Raises :class:`CliError` for what is wrong, also if there is more than one thing."""
+    try:
+        found = _variables(variables, preset)
+    except CliError as error:
+        if out is None:
+            error.fix = f"{error.fix}; {NO_FOLDER}" if error.fix else NO_FOLDER
+        raise
+    if out is None:
+        raise CliError(Problem.ARGUMENT_MISSING, "a sweep needs a folder", NO_FOLDER)
+    return Given(out, found, repeat, against)
 
 
 def run_sweep(
@@ -44,7 +60,7 @@ def run_sweep(
 ) -> None:
     """Raises :class:`CliError` for what is wrong with the command line, and of the first run that
     fails: the earlier ones are there."""
-    variables = _variables(given)
+    variables = given.variables
     brokers = [options.bootstrap, *filter(None, [given.against])]
     if len(set(brokers)) != len(brokers):
         raise CliError(
@@ -80,11 +96,11 @@ def run_sweep(
         tell(options)(NO_MATPLOTLIB)
 
 
-def _variables(given: Given) -> dict[str, list[int]]:
-    if given.preset is not None and given.preset not in PRESETS:
-        what = f"--preset takes {', '.join(PRESETS)}, not {given.preset!r}"
+def _variables(variables: list[str], preset: str | None) -> dict[str, list[int]]:
+    if preset is not None and preset not in PRESETS:
+        what = f"--preset takes {', '.join(PRESETS)}, not {preset!r}"
         raise CliError(Problem.ARGUMENT_VALUE, what)
-    told = [*(PRESETS[given.preset] if given.preset else ()), *given.variables]
+    told = [*(PRESETS[preset] if preset else ()), *variables]
     if not told:
         what = "a sweep needs something to change"
         raise CliError(

@@ -16,7 +16,7 @@ from pyrklog.base.problems import Problem
 from pyrklog.cli.connection import Connection
 from pyrklog.cli.failures import CliError, cli_error, missing_partition, refuse_empty, unread
 from pyrklog.cli.group_state import Key, committed_offsets, patiently
-from pyrklog.cli.offsets import BEGINNING, END, WORDS
+from pyrklog.cli.offsets import BEGINNING, END, WORDS, is_time
 from pyrklog.cli.options import INT32_MAX
 from pyrklog.cli.topic_details import query_offsets
 
@@ -241,11 +241,16 @@ def refuse_no_target(target: str) -> None:
 
 
 def _meant(target: str) -> str | None:
-    """The word of ``--to`` that a text without a file resembles; its beginning is enough."""
+    """What a text without a file resembles: a time without its @, or a word of ``--to``, whose
+    beginning is enough."""
     from difflib import get_close_matches
 
     words = (*WORDS, "current")
     typed = target.lower()
+    if is_time(typed):
+        return f"@{typed}"
+    if is_time(f"-{typed}"):
+        return f"@-{typed}"
     found = get_close_matches(typed, words, n=1, cutoff=_LIKE)
     begun = [word for word in words if len(typed) >= _BEGUN_MIN and word.startswith(typed)]
     word = next(iter([*begun, *found]), None)

@@ -1,12 +1,13 @@
 """Answers to the words of other tools: kcat's, rpk's and those of Kafka's own."""
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
+from difflib import get_close_matches
 from typing import Any
 
 from typer.core import TyperGroup
 
-from pyrklog.cli.config_kinds import ALL_BROKERS
+from pyrklog.cli.config_kinds import ALL_BROKERS, Kind
 from pyrklog.cli.failures import ARGUMENTS
 from pyrklog.cli.number_errors import plain_sentence
 from pyrklog.cli.usage_errors import advise, number
@@ -233,6 +234,14 @@ class HintingGroup(TyperGroup):
             raise
 
 
+def _kind_meant(word: str, arguments: Sequence[str]) -> str | None:
+    """The kind that a word resembles which a name follows: alone, it may be a topic's name."""
+    behind = arguments[arguments.index(word) + 1 :] if word in arguments else ()
+    if not behind or behind[0].startswith("-"):
+        return None
+    return next(iter(get_close_matches(word.lower(), [*Kind], n=1)), None)
+
+
 def _add_hint(error: Any) -> None:
     """Adds a hint to typer's error about a command or an option; their classes have no public
     names."""
@@ -258,6 +267,10 @@ def _add_hint(error: Any) -> None:
         return
     named = _NO_KIND.search(message)
     if named is not None and path.startswith("config"):
+        meant = _kind_meant(named[1], context.meta.get(ARGUMENTS, ()))
+        if meant is not None:
+            advise(error, f"did you mean {meant}?")
+            return
         kind = "broker" if named[1].isdecimal() or named[1] == ALL_BROKERS else "topic"
         advise(error, f"for example `pyrklog {path} {kind} {named[1]}`")
         return

@@ -91,6 +91,8 @@ def _place(text: str, now_ms: int) -> OffsetPosition:
         return OffsetPosition("tail", int(text[1:]))
     if re.fullmatch(r"\d+", text, re.ASCII):
         return OffsetPosition("offset", int(text))
+    if is_time(text):
+        raise RangeError(f"-o {text!r} is no offset; did you mean @{text}?")
     raise RangeError(f"-o {text!r} is no offset; try start, end, 5, -10 or @2024-01-31")
 
 
@@ -116,6 +118,15 @@ def _time_ms(text: str, now_ms: int) -> int:
         raise RangeError(f"-o @{text} is no time; try @2024-01-31T12:00:00 or @-90m") from None
     date = date if date.tzinfo is not None else date.replace(tzinfo=UTC)
     return round(date.timestamp() * 1000)
+
+
+def is_time(text: str) -> bool:
+    """Whether it says a time once @ stands before it; a number alone is an offset."""
+    try:
+        parse_time_ms(text, now_ms=TIME_MS_MAX)
+    except RangeError:
+        return False
+    return not text.lstrip("+-").isdecimal()
 
 
 class ResolvedRange(NamedTuple):

@@ -496,6 +496,9 @@ def test_each_hint_is_for_an_option_that_the_command_does_not_have() -> None:
         ("serve server.properties", "\n  fix: serve takes --config FILE, and --data DIR"),
         ("config describe topics a", "\n  fix: it is `pyrklog config describe topic NAME`"),
         ("config alter brokers 1 --set a=b", "\n  fix: it is `pyrklog config alter broker NAME`"),
+        ("config alter topc orders --set a=1", "\n  fix: did you mean topic?"),
+        ("config diff brokr 1 2", "\n  fix: did you mean broker?"),
+        ("config describe topic-1", "\n  fix: for example `pyrklog config describe topic topic-1`"),
         ("config describe orders", "\n  fix: for example `pyrklog config describe topic orders`"),
         ("config describe 3", "\n  fix: for example `pyrklog config describe broker 3`"),
         (

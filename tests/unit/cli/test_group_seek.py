@@ -45,6 +45,11 @@ def test_another_line_is_refused_with_its_number(tmp_path: Path, line: str) -> N
         ("LATEST", "end"),
         ("lates", "end"),
         ("curent", "current"),
+        ("-7d", "@-7d"),
+        ("7d", "@-7d"),
+        ("-90M", "@-90m"),
+        ("2026-03-01T12:00", "@2026-03-01t12:00"),
+        ("now", "@now"),
     ],
 )
 def test_a_word_that_is_misspelt_is_proposed(target: str, meant: str) -> None:
