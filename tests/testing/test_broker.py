@@ -10,6 +10,8 @@ from pyrklog.testing import TestBroker
 
 
 def test_records_come_whole_and_by_partition_and_offset(door: TestBroker) -> None:
+    with pytest.raises(TypeError, match=r'a mapping, such as {"retention.ms": 1000}, not a list'):
+        door.create_topic(config=["retention.ms=1000"])  # type: ignore[arg-type]
     topic = door.create_topic(partitions=2)
     client = Producer({"bootstrap.servers": door.bootstrap, "log_level": 0})
     client.produce(topic, None, key=b"k", partition=1, timestamp=17, headers=[("h", b"1")])

@@ -134,8 +134,8 @@ def restart(broker: BrokerHealth, state: ClusterState, number: int) -> Restart:
 
 def restart_safe(broker: BrokerHealth, state: ClusterState, number: int) -> Answer:
     if number not in state.alive and number != broker.number:
-        known = ", ".join(map(str, state.alive))
-        return Answer(NOT_FOUND, {"error": f"no broker {number} is alive; there are {known}"})
+        known = f"brokers alive: {', '.join(map(str, state.alive))}"
+        return Answer(NOT_FOUND, {"error": f"no broker {number} is alive; {known}"})
     found = restart(broker, state, number)
     return _answer(found.is_safe, found.item(PARTITIONS_SHOWN_MAX), found.reasons)
 

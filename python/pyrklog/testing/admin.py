@@ -59,6 +59,10 @@ def create_topic(
     timeout_s: float,
 ) -> None:
     """Raises ApiError, OSError. ``replicas`` -1: as many as the broker gives by default."""
+    given: object = config
+    if given is not None and not isinstance(given, Mapping):
+        kind = type(given).__name__
+        raise TypeError(f'config takes a mapping, such as {{"retention.ms": 1000}}, not a {kind}')
     options = [CreatableTopicConfig(key, setting(value)) for key, value in (config or {}).items()]
     topic = CreatableTopic(name, partitions, replicas, configs=options)
     request = CreateTopicsRequest([topic], round(timeout_s * 1000))

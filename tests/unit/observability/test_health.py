@@ -165,7 +165,7 @@ def test_another_brokers_restart_is_judged_by_this_ones_view() -> None:
     assert (unsafe.status, unsafe.body["broker"]) == (503, 2)
     assert unsafe.body["level"] == "not_safe"
     unknown = restart_safe(WELL, state(WELL), 9)
-    assert unknown == (404, {"error": "no broker 9 is alive; there are 1, 2, 3"})
+    assert unknown == (404, {"error": "no broker 9 is alive; brokers alive: 1, 2, 3"})
 
 
 def test_a_broker_that_ends_blocks_its_own_restart_and_is_no_help_for_others() -> None:
