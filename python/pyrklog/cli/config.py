@@ -323,7 +323,7 @@ def diff(
         wanted = list(dict.fromkeys(names or admin.broker_names))
         admin.refuse_missing(wanted)
         if kind in OF_ONE_BROKER:
-            answers = config_answers.ask_each(options, kind, wanted)
+            answers = config_answers.ask_each(options, admin, wanted)
             if not names:
                 answers.silent |= config_answers.away(admin.requests)
             answers.refuse_few()

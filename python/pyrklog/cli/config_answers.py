@@ -8,7 +8,6 @@ from typing import Any
 from pyrklog.base.problems import Problem
 from pyrklog.cli.cluster_requests import AWAY_FIX, ClusterRequests
 from pyrklog.cli.config_cluster import ConfigAdmin, Entry
-from pyrklog.cli.config_kinds import Kind
 from pyrklog.cli.dev_here import Address, zookeepers_behind
 from pyrklog.cli.failures import CliError
 from pyrklog.cli.in_parallel import in_parallel
@@ -47,14 +46,14 @@ class Answers:
         return f"{brokers} did not answer"
 
 
-def ask_each(settings: Settings, kind: Kind, names: Sequence[str]) -> Answers:
+def ask_each(settings: Settings, admin: ConfigAdmin, names: Sequence[str]) -> Answers:
     """Brokers at once: one that hangs takes no time of the others. Raises :class:`CliError` for
     all but silence."""
 
     def ask(name: str) -> list[Entry] | CliError:
         try:
             with ClusterRequests(settings) as requests:
-                return ConfigAdmin(requests, kind).describe([name])[name]
+                return admin.by(requests).describe([name])[name]
         except CliError as error:
             return error
 

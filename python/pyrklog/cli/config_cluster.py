@@ -1,7 +1,8 @@
 """Options of topics, brokers and client metrics as the cluster has them: read, changed."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from copy import copy
+from typing import Any, NamedTuple, Self
 
 from pyrklog.base.problems import Problem
 from pyrklog.cli.cluster_requests import (
@@ -137,6 +138,12 @@ class ConfigAdmin:
         metadata = requests.metadata(())
         self.cluster_id = metadata.cluster_id
         self._brokers = broker_addresses(metadata)
+
+    def by(self, requests: ClusterRequests) -> Self:
+        """The same by other connections, for another thread."""
+        other = copy(self)
+        other.requests = requests
+        return other
 
     @property
     def broker_names(self) -> list[str]:

@@ -6,10 +6,8 @@ from typing import Any
 import pytest
 
 from pyrklog.base.problems import Problem
-from pyrklog.cli import config_answers
 from pyrklog.cli.cluster_requests import unreached
 from pyrklog.cli.config_answers import Answers, ask_each, away, without_dev_ways
-from pyrklog.cli.config_kinds import Kind
 from pyrklog.cli.dev_here import cluster_at
 from pyrklog.cli.failures import CliError, Exit
 from pyrklog.cli.options import Settings
@@ -33,8 +31,8 @@ DEV = Cluster(
 class Admin:
     """Broker 1 answers, 2 hangs, 3 has gone away, 4 refuses."""
 
-    def __init__(self, _requests: Any, _kind: Kind) -> None:
-        pass
+    def by(self, _requests: Any) -> "Admin":
+        return self
 
     def describe(self, names: list[str]) -> dict[str, Any]:
         errors = {
@@ -47,32 +45,30 @@ class Admin:
         return {names[0]: [entry("a", names[0])]}
 
 
-@pytest.fixture(autouse=True)
-def asked(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(config_answers, "ConfigAdmin", Admin)
+ADMIN: Any = Admin()
 
 
 def test_silent_brokers_are_named_and_the_others_compared() -> None:
-    answers = ask_each(Settings(), Kind.BROKER, ["1", "2", "3", "5"])
+    answers = ask_each(Settings(), ADMIN, ["1", "2", "3", "5"])
     assert list(answers.found) == ["1", "5"]
     answers.refuse_few()
     with pytest.raises(CliError) as told:
         answers.tell_silent()
     assert (told.value.code, told.value.what) == (Exit.PARTIAL, "brokers 2, 3 did not answer")
     assert "no answer from h:2 within 5 s" in (told.value.why or "")
-    ask_each(Settings(), Kind.BROKER, ["1", "5"]).tell_silent()
+    ask_each(Settings(), ADMIN, ["1", "5"]).tell_silent()
 
 
 def test_one_that_is_left_alone_is_not_compared() -> None:
     with pytest.raises(CliError) as told:
-        ask_each(Settings(), Kind.BROKER, ["1", "2"]).refuse_few()
+        ask_each(Settings(), ADMIN, ["1", "2"]).refuse_few()
     assert (told.value.problem, told.value.what) == (Problem.NO_ANSWER, "broker 2 did not answer")
     Answers({"1": []}, {}).refuse_few()
 
 
 def test_another_error_ends_the_command() -> None:
     with pytest.raises(CliError, match="broker 4: no"):
-        ask_each(Settings(), Kind.BROKER, ["1", "2", "4"])
+        ask_each(Settings(), ADMIN, ["1", "2", "4"])
 
 
 def test_brokers_that_only_have_replicas_are_away() -> None:
