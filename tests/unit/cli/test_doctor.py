@@ -15,6 +15,7 @@ from pyrklog.base.clock_reading import ClockReading
 from pyrklog.base.problems import Problem
 from pyrklog.cli import http_port, peer_protocol
 from pyrklog.cli.broker_healths import BrokerHealth
+from pyrklog.cli.doctor import gathering
 from pyrklog.cli.doctor.checks import NOBODY, NOT_OURS, Check, chroot_of, examined
 from pyrklog.cli.doctor.command import page, refuse_missing
 from pyrklog.cli.doctor.evidence import (
@@ -26,10 +27,12 @@ from pyrklog.cli.doctor.evidence import (
     Reached,
     ZooKeeperServer,
 )
-from pyrklog.cli.doctor.gathering import gather, zookeeper_server
+from pyrklog.cli.doctor.gathering import dev_ways, gather, zookeeper_server
 from pyrklog.cli.doctor.host import is_local, local_dir, named_places, processes, reached
 from pyrklog.cli.failures import CliError
 from pyrklog.cli.options import Settings
+from pyrklog.dev.ports import zookeeper_port
+from pyrklog.dev.state import Cluster, Node, Place
 from pyrklog.observability.health_rules import BrokerState, ClusterState, PartitionState, Reason
 from pyrklog.protocol.health import (
     BrokerHealthResponse,
@@ -519,6 +522,32 @@ def test_a_zookeeper_server_tells_its_mode(server: tuple[socket.socket, list[byt
     answers += [b"srvr is not executed because it is not in the whitelist.\n"]
     assert zookeeper_server(address) == ZooKeeperServer(where, mode="leader")
     assert zookeeper_server(address) == ZooKeeperServer(where)
+
+
+def test_a_zookeeper_server_is_known_by_what_answers(
+    server: tuple[socket.socket, list[bytes]],
+) -> None:
+    listening, answers = server
+    host, port = listening.getsockname()[:2]
+    answers += [b"Mode: standalone\n"] * 2
+    assert zookeeper_server(("localhost", port)).server == f"{host}:{port}"
+    named = {1: ours(1, options={"zookeeper.connect": f"{host}:{port}/k"})}
+    [one] = gathering.zookeepers(named, {(host, port): ("h", 1)})
+    assert one == ZooKeeperServer(f"{host}:{port}", mode="standalone", behind="h:1")
+
+
+def test_the_servers_behind_the_network_of_dev_are_known(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    nodes = [Node("broker", 1), Node("broker", 2), Node("zookeeper", 1), Node("network", 1)]
+    place = Place(tmp_path / "pyrklog" / "dev", "default")
+    place.folder.mkdir(parents=True)
+    place.save(Cluster("default", 19092, nodes))
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    brokers = [BrokerState(number, "127.0.0.1", 19091 + number) for number in (1, 2)]
+    ways = dev_ways(replace(STATE, brokers=brokers))
+    assert list(ways.values()) == [("127.0.0.1", zookeeper_port(19092, 1))] * 2
+    assert dev_ways(STATE) == dev_ways(None) == {}
 
 
 def test_nothing_that_answers_is_no_exception(server: tuple[socket.socket, list[bytes]]) -> None:

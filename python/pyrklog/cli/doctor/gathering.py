@@ -74,7 +74,7 @@ def gather(settings: Settings, named: NamedPlaces, *, dials: bool = False) -> Ev
         unreached,
         None if is_plain(settings) else _unasked(settings),
         brokers,
-        _zookeepers(brokers, _dev_ways(state)),
+        zookeepers(brokers, dev_ways(state)),
         dirs,
         processes(dirs),
         named,
@@ -230,7 +230,7 @@ def _versions(address: Address, timeout_s: float) -> dict[int, tuple[int, int]] 
 # --- ZooKeeper -----------------------------------------------------------------------------------
 
 
-def _dev_ways(state: ClusterState | None) -> Mapping[Address, Address]:
+def dev_ways(state: ClusterState | None) -> Mapping[Address, Address]:
     """Of a cluster of ``pyrklog dev``: the server behind each address that brokers name."""
     from pyrklog.cli.dev_here import cluster_at, dev_clusters, zookeepers_behind
 
@@ -240,7 +240,7 @@ def _dev_ways(state: ClusterState | None) -> Mapping[Address, Address]:
     return {} if cluster is None else zookeepers_behind(cluster)
 
 
-def _zookeepers(
+def zookeepers(
     brokers: Mapping[int, BrokerEvidence], ways: Mapping[Address, Address]
 ) -> list[ZooKeeperServer]:
     from pyrklog.config.zookeeper_connect import parse_connect
