@@ -85,7 +85,8 @@ def describe(
 
     LAG_S: how long ago the first unread record was appended; >N: at least so long; -: the
     coordinator does not tell. TREND is that of the last minute. A LAG below 0 is an offset beyond
-    the log end. -o wide adds LOST: records that retention deleted unread.
+    the log end; -: nothing is committed, and totals lack what is unread there. -o wide adds LOST:
+    records that retention deleted unread.
     """
     from pyrklog.cli import group_state, group_tables
 
