@@ -188,6 +188,7 @@ CLUSTER: Mapping[Problem, Explanation] = {
             "a group has committed an offset that would be deleted",
             "a consumer has fetched such a record within `pyrklog.expansion.window.ms`",
             "a broker has started, or a leader was elected, within that time",
+            "a partition of `__consumer_offsets` has no leader, or another one since a moment ago",
             "the topic is compacted",
         ),
         (

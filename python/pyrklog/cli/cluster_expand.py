@@ -235,7 +235,7 @@ class _Run:
         return Listing("pyrklog.expansion/1", shown, items, self._cluster_id)
 
     def cancel(self, *, dry_run: bool) -> None:
-        from pyrklog.cli.expansion import filling_brokers
+        from pyrklog.cli.fill_throttle import end_rate
         from pyrklog.cli.reassign_run import name_of, report
         from pyrklog.cli.throttles import Throttles
 
@@ -247,15 +247,19 @@ class _Run:
             say(self._options, *[f"{name_of(place)}: would be cancelled" for place in chosen])
             return
         codes = []
+        done = set()
         for place, (code, why) in self._admin.alter(dict.fromkeys(chosen)).items():
             if code:
                 codes.append(report(place, code, why))
             else:
                 codes.append(Exit.OK)
+                done.add(place)
                 say(self._options, f"{name_of(place)}: cancelled")
         throttles = Throttles(self._connection, self._admin)
+        # What no throttled plan has set is the operator's.
+        throttled = throttles.getters_of(done) & self._fresh
         throttles.end(chosen.keys())
-        throttles.set_fill_rate(filling_brokers(self._admin, self._fresh), None)
+        end_rate(self._admin, throttles, throttled, done)
         exit_with(codes)
 
     def promote(self, passed_over: frozenset[str], *, dry_run: bool, asks: bool) -> None:

@@ -11,6 +11,7 @@ from pyrklog.cli.connection import Connection, PartitionKey
 from pyrklog.cli.expansion import Backlog, log_starts, policies
 from pyrklog.cli.failures import CliError
 from pyrklog.cli.group_state import committed_offsets, list_groups
+from pyrklog.cli.group_witness import unknown_groups, witness
 from pyrklog.cli.reassign_cluster import ReassignmentAdmin
 from pyrklog.cli.topic_trim import Trim, apply
 from pyrklog.protocol.configs import (
@@ -84,9 +85,11 @@ def objections(
     groups: Mapping[str, Commits],
     readers: Iterable[Reader],
     passed_over: Collection[str] = (),
+    unknown: Sequence[str] = (),
 ) -> list[str]:
-    """Why a partition is not promoted. ``passed_over``: groups that nobody needs any more."""
-    found = []
+    """Why a partition is not promoted. ``passed_over``: groups that nobody needs any more.
+    ``unknown``: why there may be groups that nobody tells of."""
+    found = list(unknown)
     if policy is None or frozenset(policy) != _DELETE:
         told = ",".join(sorted(policy)) if policy else "unknown"
         found.append(f"its cleanup.policy is {told}, not delete")
@@ -138,11 +141,14 @@ class Findings:
         # Fetches first: a commit that is asked for afterwards is not of before the window.
         self._readers = _readers(connection, admin, keys)
         self._policies = policies(admin, {topic for topic, _ in keys})
+        before = witness(admin)
         self._groups = _groups(connection, keys)
+        self._unknown = unknown_groups(before, witness(admin))
 
     def objections(self, one: Promotion, passed_over: Collection[str]) -> list[str]:
         policy = self._policies.get(one.key[0])
-        return objections(one, policy, self._groups, self._readers[one.key], passed_over)
+        readers = self._readers[one.key]
+        return objections(one, policy, self._groups, readers, passed_over, self._unknown)
 
 
 def _groups(connection: Connection, keys: Collection[PartitionKey]) -> dict[str, Commits]:

@@ -146,6 +146,7 @@ def status(
     """Show what moves, its progress, and how long it takes; in the end how well that was
     predicted."""
     from pyrklog.cli import reassign_past, reassign_progress, reassign_record, reassign_run
+    from pyrklog.cli.fill_throttle import end_fills
     from pyrklog.cli.reassign_cluster import ReassignmentAdmin
     from pyrklog.cli.reassign_plan import parse_log_dirs, parse_plan
     from pyrklog.cli.throttles import Throttles
@@ -186,7 +187,7 @@ def status(
     why = reassign_past.why_throttled(cluster, wanted, path, cluster_id)
     if why is None:
         throttles.end(wanted)
-        reassign_run.end_fills(throttles, record)
+        end_fills(cluster, throttles, record)
     else:
         typer.echo(f"note: {why}", err=True)
     if watch:

@@ -13,11 +13,12 @@ from pyrklog.cli import reassign_past, reassign_record
 from pyrklog.cli.admin_common import connect, say
 from pyrklog.cli.connection import Connection, PartitionKey
 from pyrklog.cli.failures import CliError, Exit, counted, exit_with, tell
+from pyrklog.cli.fill_throttle import end_fills
 from pyrklog.cli.options import Settings
 from pyrklog.cli.reassign_cluster import ReassignmentAdmin, target_of
 from pyrklog.cli.reassign_plan import AUTO, check_throttle, render_plan
 from pyrklog.cli.reassign_planning import begin_record, first_record, write_plan
-from pyrklog.cli.reassign_run import Run, end_fills, listed, name_of, report, settled
+from pyrklog.cli.reassign_run import Run, listed, name_of, report, settled
 from pyrklog.cli.throttles import Throttles
 from pyrklog.protocol.errors import ErrorCode
 
@@ -89,7 +90,7 @@ def cancel_moves(
     kept = going | (stays.keys() & moving.keys())
     throttles.end(None if named is None else named.keys() - kept)
     if not kept:
-        end_fills(throttles, known)
+        end_fills(cluster, throttles, known)
     if record is not None and back is not None:
         # Brokers hear of a cancelled move a moment later.
         settled(cluster, {place: record.before[place] for place in chosen})

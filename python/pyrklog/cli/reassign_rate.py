@@ -43,8 +43,8 @@ class Rate:
         return self._auto is not None
 
     def begin(self, before: Placement, wanted: Placement, filled: Placement | None = None) -> str:
-        """Sets the rate; returns what to say. ``filled``: partitions whose new replicas start at
-        the end, and are back-filled."""
+        """Sets the rate; returns what to say. ``filled``: those of the partitions whose new
+        replicas start at the end, and are back-filled."""
         from pyrklog.cli.expansion import filling_brokers
 
         self._before, self._plan, self._filled = before, wanted, filled or {}
@@ -55,8 +55,7 @@ class Rate:
             told = f"each broker copies at most {amount(self.rate_bytes)}/s"
         else:
             told = self._begin_auto()
-        if wanted or not self._filling:
-            self._throttles.begin(before, wanted, self.rate_bytes)
+        self._throttles.begin(before, wanted, self.rate_bytes)
         self._throttles.set_fill_rate(self._filling, self.rate_bytes)
         return told
 
@@ -81,19 +80,20 @@ class Rate:
         """Looks at the sources, and changes the rate; returns what to say. Sets the throttle again
         where it is gone, while anything of the plan moves."""
         from pyrklog.cli import reassign_signs
+        from pyrklog.cli.expansion import filling_brokers
 
         if self._steps % HOLD_STEPS == 0:
             self._hold()
         self._steps += 1
         if self._auto is None:
             return None
-        behind = self._admin.behind(self._plan.keys() | self._filled.keys())
+        behind = self._admin.behind(self._plan.keys())
         rate = self._auto.step(reassign_signs.read(self._sources, behind))
         if abs(rate - self.rate_bytes) < CHANGE_LEAST * self.rate_bytes:
             return None
-        if self._plan or not self._filling:
-            self._throttles.set_rate(rate)
-        self._throttles.set_fill_rate(self._filling, rate)
+        self._throttles.set_rate(rate)
+        # An operator may have stopped one meanwhile.
+        self._throttles.set_fill_rate(filling_brokers(self._admin, self._filling), rate)
         self.rate_bytes = rate
         return f"at most {amount(rate)}/s now: {self._auto.why}"
 
@@ -113,7 +113,8 @@ class Rate:
         from pyrklog.cli.expansion import fill_rates
 
         rates = fill_rates(self._admin, self._filling)
-        lost = {broker for broker, rate in rates.items() if rate != str(self.rate_bytes)}
+        kept = (None, "0", str(self.rate_bytes))
+        lost = {broker for broker, rate in rates.items() if rate not in kept}
         self._throttles.set_fill_rate(lost, self.rate_bytes)
 
 

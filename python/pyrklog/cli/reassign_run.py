@@ -20,6 +20,7 @@ from pyrklog.cli.admin_common import say, show
 from pyrklog.cli.connection import Connection, PartitionKey
 from pyrklog.cli.deeds import is_document
 from pyrklog.cli.failures import CliError, Exit, counted, tell
+from pyrklog.cli.fill_throttle import end_fills
 from pyrklog.cli.options import OutputFormat, Settings
 from pyrklog.cli.reassign_cluster import ReassignmentAdmin, target_of
 from pyrklog.cli.reassign_progress import (
@@ -31,7 +32,7 @@ from pyrklog.cli.reassign_progress import (
     listing,
     read_moves,
 )
-from pyrklog.cli.reassign_rate import Rate, fresh_brokers
+from pyrklog.cli.reassign_rate import Rate
 from pyrklog.cli.throttles import Throttles, names_of
 from pyrklog.protocol.errors import ErrorCode
 
@@ -97,14 +98,13 @@ class Run:
         return {key: replicas for key, replicas in placement.items() if key in mine}
 
     @property
-    def _copying(self) -> dict[PartitionKey, tuple[int, ...]]:
-        """What a throttle is for: a replica that starts at the end only follows."""
-        wants = self._only_mine(self.record.after)
-        return {key: after for key, after in wants.items() if key not in self.record.at_end}
+    def _throttled(self) -> dict[PartitionKey, tuple[int, ...]]:
+        """All: a replica that starts at the end is not held back, but it may have to copy."""
+        return self._only_mine(self.record.after)
 
     @property
     def _filled(self) -> dict[PartitionKey, tuple[int, ...]]:
-        wants = self._only_mine(self.record.after)
+        wants = self._throttled
         return {key: after for key, after in wants.items() if key in self.record.at_end}
 
     def carry_out(self, throttle: str | None, *, watch: bool) -> list[Exit]:
@@ -130,7 +130,7 @@ class Run:
             if throttle is not None:
                 self._rate = Rate(self._connection, self._admin, throttle)
                 # The plan is throttled as a whole: what was there before is its source.
-                told = self._rate.begin(self.record.before, self._copying, self._filled)
+                told = self._rate.begin(self.record.before, self._throttled, self._filled)
                 say(self._options, told)
             watch = watch or (self._rate is not None and self._rate.follows)
             codes = self._begin_batches(wanted, before, watch)
@@ -159,17 +159,17 @@ class Run:
             # Named by this plan before others changed them.
             moving = outlast(self._admin.moving)
             mine |= {key for key in self._limits.changed if key not in moving}
-        sure = names_of(self.record.before, self._copying)
+        sure = names_of(self.record.before, self._throttled)
         if watch:
             if outlast(self._admin.moving).keys() & mine:
                 self.watch(mine)
             wait_for_directories(self._admin, self._options, self._directories)
             if is_throttled:
                 outlast(lambda: throttles.end(mine, sure=sure))
-                outlast(lambda: end_fills(throttles, self.record))
+                outlast(lambda: end_fills(self._admin, throttles, self.record))
         elif is_throttled and Exit.OK not in codes and not self._admin.moving().keys() & mine:
             throttles.end(mine, sure=sure)
-            end_fills(throttles, self.record)
+            end_fills(self._admin, throttles, self.record)
 
     def _place(self) -> list[Exit]:
         """Names the directories of new replicas, and begins moves between directories. A refusal
@@ -332,13 +332,6 @@ class Run:
                 say(self._options, told)
         wanted = self._only_mine(self.record.after)
         return conclude(self._admin, self._options, wanted, self._directories)
-
-
-def end_fills(throttles: Throttles, record: Record | None) -> None:
-    """Brokers that a throttled plan had back-fill do so at their own rates again."""
-    if record is not None and record.throttle is not None:
-        filled = {key: record.after[key] for key in record.at_end}
-        throttles.set_fill_rate(fresh_brokers(record.before, filled), None)
 
 
 def watch(

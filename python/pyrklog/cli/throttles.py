@@ -5,8 +5,8 @@ topics: each one adds, and takes away, only what is named for its own partitions
 the last replica that is named. What brokers tell of options may be a moment old, so a command that
 watches looks now and then whether its own are there still.
 
-Replicas that start at their leaders' ends are throttled otherwise: by the rate of their brokers'
-back-fills, which is an option of a broker, too.
+Replicas that start at their leaders' ends are named, too: brokers hold them back only where they
+copy after all. Their back-fills have a rate of their own, which is an option of a broker, too.
 """
 
 from __future__ import annotations
@@ -189,6 +189,16 @@ class Throttles:
                     found[resource.resource_name] = named
             return found
         raise CliError(Problem.NO_BROKER, "no broker tells options of topics", "try again")
+
+    def getters_of(self, partitions: Collection[PartitionKey]) -> set[int]:
+        """Brokers that are named for getting one of these partitions."""
+        wanted = _by_topic(partitions)
+        return {
+            int(broker)
+            for topic, named in (self.named(wanted) if wanted else {}).items()
+            for index, _, broker in (one.partition(":") for one in named.followers)
+            if broker.isdecimal() and index in map(str, wanted[topic])
+        }
 
     def _lost_rates(self, brokers: Collection[int]) -> list[int]:
         """Brokers without a rate, of those that tell."""

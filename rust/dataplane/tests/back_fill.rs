@@ -243,6 +243,7 @@ fn segment_below(pair: &mut Pair, end_offset: i64, leader_epoch: i32) -> Replica
         partition: 0,
         current_leader_epoch: leader_epoch,
         end_offset,
+        aborted_known: 0,
     }
     .encode(&mut body, 0);
     let answer = pair.plane(1).client().call(key::REPLICA_SEGMENTS, 0, &body);

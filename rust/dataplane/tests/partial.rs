@@ -264,6 +264,43 @@ fn killed(pair: Pair) -> Pair {
     }
 }
 
+/// KIP-73 holds copies back: not what comes new, but a replica that copies after all.
+#[test]
+fn throttle_holds_a_replica_back_only_where_it_copies() {
+    let all = TopicConfig {
+        throttled: Throttled {
+            leading: ThrottledReplicas::All,
+            following: ThrottledReplicas::All,
+        },
+        ..topic_config()
+    };
+    for (leading, following) in [(Some(0), None), (None, Some(0))] {
+        let mut pair = Pair::start_with(all.clone(), |_| {});
+        for broker in BOTH {
+            let plane = &pair.plane(broker).plane;
+            plane.set_replication_rates(leading, following);
+        }
+        begin(&mut pair);
+        let counted = |pair: &mut Pair| {
+            let bytes = |side| format!("throttled_replication_bytes.{side}");
+            let leader = pair.plane(1).statistic(&bytes("leader"));
+            leader + pair.plane(2).statistic(&bytes("follower"))
+        };
+        assert_eq!(counted(&mut pair), 0);
+        lead(&mut pair, 1, &[]);
+        follow(&mut pair, 1, false);
+        wait_offsets(pair.plane(2), 0, 0);
+        assert_eq!(counted(&mut pair), 0);
+        for broker in BOTH {
+            let fast = Some(1 << 30);
+            let plane = &pair.plane(broker).plane;
+            plane.set_replication_rates(fast, fast);
+        }
+        wait_offsets(pair.plane(2), 0, BEFORE + 1);
+        assert!(counted(&mut pair) > 0);
+    }
+}
+
 #[test]
 fn a_replica_that_is_listed_still_goes_on_in_the_next_epoch() {
     let mut pair = begun();

@@ -8,6 +8,10 @@ use crate::segment::Segment;
 use crate::transaction_index::{AbortedTxn, SegmentAborted, entries};
 use crate::wait::Wait;
 
+/// Aborted transactions that are told of at once: with them an answer, and what it is made from,
+/// stay within what each connection has free.
+pub const ABORTED_PAGE: usize = 256;
+
 /// The segment that holds the records right below an offset.
 #[derive(Debug)]
 pub struct FillSource {
@@ -22,32 +26,47 @@ pub struct FillSource {
 #[derive(Debug)]
 enum Aborted {
     Known(Vec<AbortedTxn>),
-    /// So many entries are in the file.
-    InFile(usize),
+    /// They are in the file: so many entries from one on.
+    InFile {
+        from: usize,
+        count: usize,
+    },
 }
 
 impl Log {
     /// The segment with the records right below `end`, all of which are committed; `None` if the
     /// log does not have them. Memory only.
     pub fn fill_source(&self, end: i64) -> Option<FillSource> {
-        (end <= self.high_watermark.offset).then(|| self.source_below(end))?
+        self.fill_source_from(end, 0)
+    }
+
+    /// The same for one who knows so many of its aborted transactions.
+    pub fn fill_source_from(&self, end: i64, known: usize) -> Option<FillSource> {
+        (end <= self.high_watermark.offset).then(|| self.source_below(end, known))?
     }
 
     /// A planted bug: they need not be committed.
     #[cfg(feature = "sim")]
-    pub fn uncommitted_fill_source(&self, end: i64) -> Option<FillSource> {
-        (end <= self.durable_end.offset).then(|| self.source_below(end))?
+    pub fn uncommitted_fill_source(&self, end: i64, known: usize) -> Option<FillSource> {
+        (end <= self.durable_end.offset).then(|| self.source_below(end, known))?
     }
 
-    fn source_below(&self, end: i64) -> Option<FillSource> {
+    fn source_below(&self, end: i64, known: usize) -> Option<FillSource> {
         if end <= self.log_start {
             return None;
         }
         let segment = &self.segments[self.segment_index(end - 1)];
         let aborted = match self.aborted.get(&segment.base_offset()) {
             None => Aborted::Known(Vec::new()),
-            Some(SegmentAborted::Kept(index)) => Aborted::Known(index.entries().to_vec()),
-            Some(SegmentAborted::InFile(count)) => Aborted::InFile(*count),
+            Some(SegmentAborted::Kept(index)) => {
+                let entries = index.entries();
+                let (from, count) = page(entries.len(), known);
+                Aborted::Known(entries[from..from + count].to_vec())
+            }
+            Some(SegmentAborted::InFile(entries)) => {
+                let (from, count) = page(*entries, known);
+                Aborted::InFile { from, count }
+            }
         };
         Some(FillSource {
             segment: Arc::clone(segment),
@@ -64,6 +83,12 @@ impl Log {
     }
 }
 
+/// Where a page begins, and how much is on it.
+fn page(entries: usize, known: usize) -> (usize, usize) {
+    let from = known.min(entries);
+    (from, (entries - from).min(ABORTED_PAGE))
+}
+
 impl FillSource {
     /// The first offset of the segment that may be read.
     pub fn begin(&self) -> i64 {
@@ -75,16 +100,18 @@ impl FillSource {
         self.segment.size()
     }
 
-    /// The aborted transactions whose markers lie in it below the offset.
+    /// The next page of the aborted transactions whose markers lie in it below the offset; empty
+    /// behind the last one.
     ///
     /// # Errors
     /// `WouldBlock` with [`Wait::Nowait`]; a disk error; `NotFound` if the log has changed.
     pub fn load_aborted(&self, wait: Wait) -> io::Result<Vec<AbortedTxn>> {
         let mut found = match &self.aborted {
             Aborted::Known(found) => found.clone(),
-            Aborted::InFile(count) => {
+            Aborted::InFile { count: 0, .. } => Vec::new(),
+            Aborted::InFile { from, count } => {
                 let file = self.segment.transaction_index(wait)?;
-                entries(&*file, 0, *count, wait)?
+                entries(&*file, *from, *count, wait)?
             }
         };
         found.retain(|txn| txn.last_offset < self.end);

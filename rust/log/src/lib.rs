@@ -77,7 +77,7 @@ pub use conversion::ConversionListener;
 pub use digest::BatchDigest;
 pub use disk::{Disk, DiskFile, OpenMode, RealDisk, Space};
 pub use env::{DIRECT_MIN_BYTES, LogEnv};
-pub use fill_source::FillSource;
+pub use fill_source::{ABORTED_PAGE, FillSource};
 #[cfg(feature = "sim")]
 pub use join::InjectedFaults;
 pub use join::{Fill, FillError, FillPlan, JoinJob};

@@ -206,6 +206,8 @@ pub struct PartitionState {
     pub failed_sources: usize,
     /// Back-fills that failed one after the other.
     pub failed_fills: u32,
+    /// A reader reads what another replica's back-fill has asked for.
+    pub is_reading_segment: bool,
     /// Where consumers read in this leader epoch; of a leader, while there are partial replicas.
     consumed: Consumed,
     /// Its log could not be opened for lack of space; retried when there is some.
@@ -256,6 +258,7 @@ impl<D: Directory> Partition<D> {
             beginning: Beginning::Undecided,
             failed_sources: 0,
             failed_fills: 0,
+            is_reading_segment: false,
             consumed: Consumed::default(),
             waits_for_space: false,
             epoch_start: -1,

@@ -12,15 +12,18 @@ use crate::handled::{Handled, Outcome};
 use crate::out_queue::OutQueue;
 use crate::request::Request;
 
+/// Memory of a producer: its state, in the snapshot, and in the reply.
+const PRODUCER_BYTES: usize = 3 * ENTRY_BYTES;
+
 /// Serves a request.
 pub fn handle(cx: &mut Context, request: Request<'_>, out: &mut OutQueue) -> Handled {
     let api_version = request.header.api_version;
     let asked = request.decode(ReplicaStartRequest::decode)?;
-    let bytes = with_log(cx, &asked, |log| log.producer_count() * ENTRY_BYTES);
+    let bytes = with_log(cx, &asked, |log| log.producer_count() * PRODUCER_BYTES);
     admission::admit(cx, request.client, bytes.unwrap_or(0))?;
-    let found = with_log(cx, &asked, Log::end_state);
-    let producers = match &found {
-        Ok(state) => snapshot::encode_sorted(state.producers.clone()),
+    let mut found = with_log(cx, &asked, Log::end_state);
+    let producers = match &mut found {
+        Ok(state) => snapshot::encode_sorted(std::mem::take(&mut state.producers)),
         Err(_) => Vec::new(),
     };
     let response = match &found {

@@ -22,6 +22,7 @@ use pyrklog_base::reply_memory::ReplyMemory;
 use pyrklog_base::unguessable::Unguessable;
 use pyrklog_control::image::Image;
 use pyrklog_control::request_channel::{RequestChannel, Waiting};
+use pyrklog_log::Log;
 use pyrklog_replica::unreachable_leaders::UnreachableLeaders;
 use pyrklog_storage::log_dir_state::Partition;
 use pyrklog_storage::log_manager::LogManager;
@@ -111,10 +112,15 @@ impl Services {
 }
 
 impl Services {
-    /// Counts `bytes` that a followed partition received.
+    /// Counts `bytes` that a followed partition received, unless it began at its leader's end.
     pub fn count_followed(&self, partition: &Partition, bytes: usize) {
         let quota = &self.quotas.follower;
-        if quota.is_limited() && partition.is_throttled_following(self.config.node_id) {
+        let is_copied = || {
+            let state = partition.lock();
+            !state.log.as_ref().is_some_and(Log::is_partial)
+        };
+        let node_id = self.config.node_id;
+        if quota.is_limited() && partition.is_throttled_following(node_id) && is_copied() {
             quota.count(bytes, mono_ms());
         }
     }

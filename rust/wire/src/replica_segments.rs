@@ -4,13 +4,13 @@
 
 use crate::error::Result;
 use crate::error_code::ErrorCode;
-use crate::message::{Field, body, fields};
+use crate::message::{Field, TagSince, body, fields};
 use crate::reader::{Reader, Uuid};
 use crate::writer::Writer;
 
 fields! {
     #[derive(Clone, Debug, PartialEq, Eq)]
-    pub struct ReplicaSegmentsRequest<'a> {
+    pub part ReplicaSegmentsRequest<'a> {
         /// The broker of the replica that lacks records.
         pub replica_id: i32,
         pub topic: &'a str,
@@ -20,6 +20,8 @@ fields! {
         pub current_leader_epoch: i32,
         /// Where the replica's log begins: the records right below are asked for.
         pub end_offset: i64,
+        /// So many of the segment's aborted transactions are known: the next ones are wanted.
+        pub aborted_known: i32 [by TagSince<i32, 0>],
     }
 }
 
@@ -37,7 +39,8 @@ fields! {
         pub size_bytes: i64,
         /// Time of its newest record (ms), by which retention goes; -1 with an error.
         pub newest_ms: i64,
-        /// The aborted transactions whose markers lie in it, below the end, by marker.
+        /// Some of the aborted transactions whose markers lie in it, below the end, by marker. They
+        /// are all known once there are none.
         pub aborted: Vec<SegmentAborted>,
     }
 }

@@ -1,9 +1,22 @@
 """When new replicas may become whole early: the reasons against it."""
 
+from collections.abc import Mapping
+from typing import Any
+
 import pytest
 
+from pyrklog.cli import promotion
 from pyrklog.cli.expansion import BACK_FILL, Backlog
-from pyrklog.cli.promotion import Commits, Promotion, Reader, objections, wanted
+from pyrklog.cli.group_witness import OFFSETS_TOPIC
+from pyrklog.cli.promotion import Commits, Findings, Promotion, Reader, objections, wanted
+from pyrklog.protocol.errors import ErrorCode
+from pyrklog.protocol.list_offsets import (
+    LIST_OFFSETS,
+    ListOffsetsPartitionResponse,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+)
+from tests.unit.cli.reassigning import NO_CONNECTION, FakeAdmin
 
 KEY = ("t", 0)
 ONE = Promotion(KEY, 100, 500)
@@ -61,3 +74,63 @@ def test_a_consumer_that_reads_what_would_go_holds_it_up() -> None:
 def test_what_is_not_known_holds_it_up() -> None:
     (why,) = objections(ONE, DELETE, {}, [*CALM, Reader(3, None, 0, "does not tell")])
     assert why == "broker 3 does not tell"
+
+
+class Coordinators(FakeAdmin):
+    """``leaders_told``: of each look at partition 1 of ``__consumer_offsets``, with the epoch that
+    the leader tells, or an error. Partition 0 is led by broker 1 in epoch 7."""
+
+    def __init__(self, *looks: tuple[int, int | ErrorCode]) -> None:
+        super().__init__({KEY: (1, 2)})
+        self.looks = list(looks)
+
+    def leaders(self) -> dict[tuple[str, int], int]:
+        return {KEY: 1, (OFFSETS_TOPIC, 0): 1, (OFFSETS_TOPIC, 1): self.looks[0][0]}
+
+    def ask_each(self, api: Any, version: int, requests: Mapping[int, Any]) -> dict[int, Any]:
+        assert api is LIST_OFFSETS
+        assert version >= 4
+        leader, told = self.looks.pop(0)
+        found = {}
+        for broker in requests.keys() & set(self.brokers):
+            answers = []
+            for topic in requests[broker].topics:
+                for one in topic.partitions:
+                    epoch = told if one.partition_index == 1 else 7
+                    is_error = isinstance(epoch, ErrorCode)
+                    answers.append(
+                        ListOffsetsPartitionResponse(
+                            one.partition_index,
+                            epoch if is_error else 0,
+                            leader_epoch=-1 if is_error else epoch,
+                        )
+                    )
+            topics = [ListOffsetsTopicResponse(OFFSETS_TOPIC, answers)]
+            found[broker] = ListOffsetsResponse(topics=topics)
+        assert leader in found or leader not in self.brokers
+        return found
+
+
+@pytest.mark.parametrize(
+    ("looks", "why"),
+    [
+        ([(2, 3), (2, 3)], None),
+        ([(-1, 0), (-1, 0)], "has no leader"),
+        ([(-1, 0), (2, 3)], "has no leader"),
+        ([(2, 3), (-1, 0)], "has no leader"),
+        ([(2, ErrorCode.NOT_LEADER_OR_FOLLOWER), (2, 3)], "is not confirmed by its leader 2"),
+        ([(9, 3), (9, 3)], "is not confirmed by its leader 9"),
+        ([(2, 3), (1, 4)], "has got another leader meanwhile"),
+        ([(2, 3), (2, 5)], "has got another leader meanwhile"),
+    ],
+)
+def test_groups_that_nobody_tells_of_hold_it_up(
+    monkeypatch: pytest.MonkeyPatch, looks: list[tuple[int, int | ErrorCode]], why: str | None
+) -> None:
+    """Those of a partition of ``__consumer_offsets`` without a leader are in no list."""
+    monkeypatch.setattr(promotion, "_readers", lambda *_: {KEY: CALM})
+    monkeypatch.setattr(promotion, "policies", lambda *_: {"t": DELETE})
+    monkeypatch.setattr(promotion, "list_groups", lambda _: [])
+    told = Findings(NO_CONNECTION, Coordinators(*looks), [KEY]).objections(ONE, ())
+    expected = f"not all groups are known: partition 1 of {OFFSETS_TOPIC} {why}"
+    assert told == ([] if why is None else [expected])

@@ -8,10 +8,21 @@ from typing import Any
 import pytest
 
 from pyrklog.balance.prediction import Batch, Prediction
-from pyrklog.balance.record import begun
+from pyrklog.balance.record import Record, begun
 from pyrklog.balance.throttle import LOWER, RAISE, START_BYTES, Signs
-from pyrklog.cli import reassign_rate, reassign_record, reassign_run, reassign_signs
-from pyrklog.cli.options import Settings
+from pyrklog.cli import (
+    cluster_expand,
+    fill_throttle,
+    reassign_cluster,
+    reassign_rate,
+    reassign_record,
+    reassign_run,
+    reassign_signs,
+    throttles,
+)
+from pyrklog.cli.expansion import BACK_FILL, Backlog
+from pyrklog.cli.fill_throttle import end_fills, end_rate
+from pyrklog.cli.options import OutputFormat, Settings
 from pyrklog.cli.reassign_rate import HOLD_STEPS, Rate
 from pyrklog.cli.reassign_run import Run
 from pyrklog.cli.throttles import FILL_RATE
@@ -54,6 +65,7 @@ def admin(monkeypatch: pytest.MonkeyPatch) -> FillingAdmin:
     admin.throttles = FakeThrottles(admin)
     for module in (reassign_run, reassign_rate):
         monkeypatch.setattr(module, "Throttles", lambda *_: admin.throttles)
+    monkeypatch.setattr(fill_throttle, "SETTLED_S", 0)
     return admin
 
 
@@ -67,14 +79,89 @@ def test_what_starts_at_the_end_has_the_throttle_of_back_fills(
     options = Settings("127.0.0.1:1")
     Run(NO_CONNECTION, admin, options, record, path).carry_out("1MB", watch=False)
     assert admin.at_end == {A}
-    assert {name.split(":")[0] for name in admin.throttles.named()["t"].followers} == {"1"}
+    # Also the one that may have to copy after all.
+    assert admin.throttles.named()["t"].followers == ("0:3", "1:4")
     assert admin.throttles.fill_rates == {"3": "1000000"}
     kept = reassign_record.load(path)
     assert kept is not None
     assert kept.at_end == {A}
     admin.end()
-    reassign_run.end_fills(admin.throttles, kept)
+    end_fills(admin, admin.throttles, kept)
     assert admin.throttles.fill_rates == {}
+
+
+def filling_plan(throttle: str) -> Record:
+    """Broker 3 gets a replica that starts at the end."""
+    wanted = {A: (1, 3)}
+    known = begun("id", 0, PLACED, wanted, Prediction(1, [Batch((A,), 0, 1.0)]), {}, throttle)
+    return replace(known, at_end=frozenset({A}))
+
+
+@pytest.mark.parametrize(
+    ("throttle", "rate", "ends"),
+    [
+        ("1MB", "1000000", True),
+        ("1MB", "2000000", False),  # an operator's, or another plan's
+        ("1MB", "0", False),
+        ("auto", "2000000", True),
+        ("auto", "0", False),
+    ],
+)
+def test_end_of_a_plan_takes_its_own_rate_away(
+    admin: FillingAdmin, throttle: str, rate: str, ends: bool
+) -> None:
+    admin.throttles.options["broker", "3"] = {FILL_RATE: rate}
+    end_fills(admin, admin.throttles, filling_plan(throttle))
+    assert admin.throttles.fill_rates == ({} if ends else {"3": rate})
+
+
+@pytest.mark.parametrize(
+    ("target", "lacks", "stays"),
+    [
+        ((1, 3), Backlog(3, 5, 0, BACK_FILL), True),
+        ((1, 3), Backlog(3, None, 0, None), True),  # it does not tell yet
+        ((1, 3), Backlog(3, 0, 0, None), False),  # it copies
+        ((1, 4), Backlog(4, 5, 0, BACK_FILL), False),
+    ],
+)
+def test_rate_stays_while_its_broker_back_fills_for_another_plan(
+    admin: FillingAdmin,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    target: tuple[int, ...],
+    lacks: Backlog,
+    stays: bool,
+) -> None:
+    known = {B: [lacks]}
+    monkeypatch.setattr(fill_throttle, "backlogs", lambda _, moving: known if moving else {})
+    admin.targets = {B: target}
+    admin.throttles.options["broker", "3"] = {FILL_RATE: "1000000"}
+    end_fills(admin, admin.throttles, filling_plan("1MB"))
+    assert admin.throttles.fill_rates == ({"3": "1000000"} if stays else {})
+    assert ("broker 3 back-fills for other moves still" in capsys.readouterr().err) == stays
+    # Its own move is no other.
+    end_rate(admin, admin.throttles, {3}, {B})
+    assert admin.throttles.fill_rates == {}
+
+
+def test_broker_may_tell_the_plans_rate_a_moment_later(
+    admin: FillingAdmin, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told = iter(["7", "7", "1000000"])
+    monkeypatch.setattr(fill_throttle, "SETTLED_S", 60)
+    monkeypatch.setattr(fill_throttle, "SETTLED_PAUSE_S", 0)
+    monkeypatch.setattr(fill_throttle, "fill_rates", lambda *_: {3: next(told)})
+    admin.throttles.options["broker", "3"] = {FILL_RATE: "1000000"}
+    end_fills(admin, admin.throttles, filling_plan("1MB"))
+    assert admin.throttles.fill_rates == {}
+
+
+def test_only_brokers_of_throttled_moves_have_a_plans_rate(admin: FillingAdmin) -> None:
+    """What no throttled plan has set is the operator's, also where an expansion is cancelled."""
+    admin.throttles.begin(PLACED, {A: (1, 3)}, 1_000_000)
+    assert admin.throttles.getters_of({A, B}) == {3}
+    assert admin.throttles.getters_of({B}) == set()
+    assert admin.throttles.getters_of(set()) == set()
 
 
 def test_watched_plan_takes_its_throttle_away(admin: FillingAdmin) -> None:
@@ -91,9 +178,15 @@ def test_watched_plan_takes_its_throttle_away(admin: FillingAdmin) -> None:
 def test_broker_that_back_fills_nothing_goes_on_so(admin: FillingAdmin) -> None:
     admin.own_rates = {3: "0", 4: "7"}
     rate = Rate(NO_CONNECTION, admin, "1MB/s")
-    rate.begin(PLACED, {}, {A: (1, 3), B: (2, 4)})
+    wanted = {A: (1, 3), B: (2, 4)}
+    rate.begin(PLACED, wanted, wanted)
     assert admin.throttles.fill_rates == {"4": "1000000"}
-    assert admin.throttles.rates == {}, "nothing is copied"
+    # An operator stops the other one, too.
+    admin.targets.update(wanted)
+    admin.throttles.options["broker", "4"][FILL_RATE] = "0"
+    for _ in range(2 * HOLD_STEPS):
+        rate.step()
+    assert admin.throttles.fill_rates == {"4": "0"}
 
 
 def test_rate_of_back_fills_follows_leaders_and_followers(
@@ -109,7 +202,7 @@ def test_rate_of_back_fills_follows_leaders_and_followers(
     monkeypatch.setattr(reassign_signs, "all_ours", lambda _: True)
     monkeypatch.setattr(reassign_signs, "read", read)
     rate = Rate(NO_CONNECTION, admin, "auto")
-    rate.begin(PLACED, {}, {A: (1, 3)})
+    rate.begin(PLACED, {A: (1, 3)}, {A: (1, 3)})
     assert rate.follows
     assert admin.throttles.fill_rates == {"3": str(START_BYTES)}
     rate.step()
@@ -127,3 +220,25 @@ def test_rate_of_back_fills_follows_leaders_and_followers(
     for _ in range(HOLD_STEPS):
         rate.step()
     assert admin.throttles.fill_rates == {"3": str(rate.rate_bytes)}
+    admin.throttles.options["broker", "3"][FILL_RATE] = "0"
+    told.append(Signs(100.0))
+    rate.step()
+    assert admin.throttles.fill_rates == {"3": "0"}, "an operator stopped it"
+
+
+@pytest.mark.parametrize("is_throttled", [True, False])
+def test_cancelled_expansion_takes_the_rate_of_throttled_moves_away(
+    admin: FillingAdmin, monkeypatch: pytest.MonkeyPatch, is_throttled: bool
+) -> None:
+    """Another one may be an operator's."""
+    monkeypatch.setattr(reassign_cluster, "ReassignmentAdmin", lambda _: admin)
+    monkeypatch.setattr(throttles, "Throttles", lambda *_: admin.throttles)
+    admin.targets[A] = (1, 3)
+    if is_throttled:
+        admin.throttles.begin(PLACED, {A: (1, 3)}, 1_000_000)
+    admin.throttles.set_fill_rate({3}, 1_000_000)
+    options = Settings("127.0.0.1:1", quiet=True)
+    run = cluster_expand._Run(options, NO_CONNECTION, {3}, [], OutputFormat.TABLE)
+    run.cancel(dry_run=False)
+    assert admin.targets == {}
+    assert admin.throttles.fill_rates == ({} if is_throttled else {"3": "1000000"})

@@ -5,6 +5,7 @@
 //! A segment's records are written while they arrive. Its end has to wait for a disk: the log loader
 //! completes it and makes it the log's first one, then gives the partition back for the next one.
 
+mod aborted;
 mod joining;
 
 use std::collections::VecDeque;
@@ -16,9 +17,7 @@ use pyrklog_wire::api::key;
 use pyrklog_wire::fetch::{
     BACK_FILL_EPOCH, FetchPartition, FetchRequestToWrite, FetchResponse, FetchTopicToWrite,
 };
-use pyrklog_wire::replica_segments::{
-    ReplicaSegmentsRequest, ReplicaSegmentsResponse, SegmentAborted,
-};
+use pyrklog_wire::replica_segments::{ReplicaSegmentsRequest, ReplicaSegmentsResponse};
 
 use self::joining::{complete, note_failed, note_failure};
 use crate::follower::fetch_state::FETCH_VERSION;
@@ -53,6 +52,8 @@ const FAILED_DOUBLINGS_MAX: u32 = 10;
 pub enum FillQuestion {
     /// Which records it has below this offset.
     Segment(i64),
+    /// Aborted transactions of the segment below this offset, of which so many are known.
+    Aborted(i64, usize),
     /// The records from this offset on.
     Records(i64),
 }
@@ -84,6 +85,7 @@ struct Task {
 struct Incoming {
     fill: Fill,
     aborted: Vec<AbortedTxn>,
+    has_all_aborted: bool,
     /// Time of the source's newest record in it.
     newest_ms: i64,
     /// Bytes of the source's segment that have not come yet.
@@ -103,7 +105,9 @@ impl FillQuestion {
     /// API key and version.
     pub fn api(self) -> (i16, i16) {
         match self {
-            FillQuestion::Segment(_) => (key::REPLICA_SEGMENTS, SEGMENTS_VERSION),
+            FillQuestion::Segment(_) | FillQuestion::Aborted(..) => {
+                (key::REPLICA_SEGMENTS, SEGMENTS_VERSION)
+            }
             FillQuestion::Records(_) => (key::FETCH, FETCH_VERSION),
         }
     }
@@ -238,15 +242,18 @@ impl BackFill {
             false => task.leader_epoch,
         };
         match question {
-            FillQuestion::Segment(end_offset) => ReplicaSegmentsRequest {
-                replica_id: self.services.config.node_id,
-                topic: &topic.name,
-                topic_id: topic.id,
-                partition: index,
-                current_leader_epoch: leader_epoch,
-                end_offset,
+            FillQuestion::Segment(end_offset) | FillQuestion::Aborted(end_offset, _) => {
+                ReplicaSegmentsRequest {
+                    replica_id: self.services.config.node_id,
+                    topic: &topic.name,
+                    topic_id: topic.id,
+                    partition: index,
+                    current_leader_epoch: leader_epoch,
+                    end_offset,
+                    aborted_known: question.aborted_known(),
+                }
+                .encode(out, SEGMENTS_VERSION);
             }
-            .encode(out, SEGMENTS_VERSION),
             FillQuestion::Records(fetch_offset) => {
                 let left_bytes = task.segment.as_ref().map_or(0, |one| one.left_bytes);
                 // What lies behind the segment is here already.
@@ -295,6 +302,10 @@ impl BackFill {
                 let response = ReplicaSegmentsResponse::decode(body, SEGMENTS_VERSION)?;
                 self.begin(end, &response);
             }
+            FillQuestion::Aborted(end, known) => {
+                let response = ReplicaSegmentsResponse::decode(body, SEGMENTS_VERSION)?;
+                self.take_aborted((end, known), &response);
+            }
             FillQuestion::Records(offset) => {
                 let response = FetchResponse::decode(body, FETCH_VERSION)?;
                 let error = response.head.error_code;
@@ -339,15 +350,17 @@ impl BackFill {
         let plan = plan.map(with_injected_faults);
         match plan {
             Some(plan) => {
-                let aborted = response.aborted.iter().map(aborted_txn).collect();
                 let fill = plan.open();
                 let left_bytes = u64::try_from(response.size_bytes).unwrap_or(0);
-                task.segment = Some(Incoming {
+                let mut segment = Incoming {
                     fill,
-                    aborted,
+                    aborted: Vec::new(),
+                    has_all_aborted: false,
                     newest_ms: response.newest_ms,
                     left_bytes,
-                });
+                };
+                segment.add_aborted(&response.aborted);
+                task.segment = Some(segment);
             }
             None => task.until_ms = mono_ms() + FAILED_MS,
         }
@@ -460,6 +473,9 @@ impl Task {
         }
         match (state.back_fill_end(), &self.segment) {
             (None, _) => Wants::Later,
+            (Some(end), Some(segment)) if !segment.has_all_aborted => {
+                Wants::Asks(FillQuestion::Aborted(end, segment.aborted.len()))
+            }
             (Some(_), Some(segment)) => {
                 Wants::Asks(FillQuestion::Records(segment.fill.next_offset()))
             }
@@ -491,14 +507,5 @@ fn discard(task: Option<Task>) {
 fn discard_segment(segment: Option<Incoming>) {
     if let Some(segment) = segment {
         let _removed = segment.fill.discard();
-    }
-}
-
-fn aborted_txn(one: &SegmentAborted) -> AbortedTxn {
-    AbortedTxn {
-        producer_id: one.producer_id,
-        first_offset: one.first_offset,
-        last_offset: one.last_offset,
-        last_stable_offset: one.last_stable_offset,
     }
 }

@@ -153,6 +153,8 @@ impl Following {
                 due(now_ms + FULL_LOOK_MS);
             } else if is_exceeded
                 && !state.is_taken_for_in_sync()
+                && !log.is_partial()
+                && Question::of(standing).is_none()
                 && followed.partition.is_throttled_following(node_id)
             {
                 due(quota.look_ms(now_ms));

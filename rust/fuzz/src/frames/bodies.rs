@@ -303,6 +303,7 @@ fn replica_segments(script: &mut Script<'_>, version: i16, out: &mut Vec<u8>) ->
         partition: script.i32(),
         current_leader_epoch: script.i32(),
         end_offset: i64::from(script.i32()),
+        aborted_known: script.i32(),
     };
     request.encode(out, version);
     vec![format!("{request:?}")]

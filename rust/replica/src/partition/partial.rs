@@ -53,6 +53,14 @@ impl PartitionState {
         self.is_partial(id) && log_start_offset > start && !is_injected(Fault::JoinPartial)
     }
 
+    /// Whether a replica began at this leader's end, and gets new records alone. The throttle of
+    /// replication is for copies (`expansion.md`, section 6).
+    pub fn only_follows(&self, id: i32) -> bool {
+        let mut followers = self.followers.iter();
+        let follower = followers.find(|follower| follower.id == id);
+        follower.is_some_and(|follower| self.lacks_history(follower))
+    }
+
     /// Whether it is to lead with a log that lacks records: the others would delete them, too.
     pub fn would_lead_partially(&self) -> bool {
         let is_partial = self.log.as_ref().is_some_and(Log::is_partial);

@@ -301,16 +301,20 @@ impl DelayedFetch {
     }
 
     /// The replication rate is used up: reads no records of a throttled partition if the replica is
-    /// out of sync (KIP-73).
+    /// out of sync (KIP-73), and copies.
     fn holds_back(&mut self, position: usize, node_id: i32) -> bool {
         let part = &mut self.parts[position];
         let Ok(partition) = &part.partition else {
             return false;
         };
-        if !partition.is_throttled_leading(node_id) || partition.lock().isr.contains(&self.replica)
-        {
+        if !partition.is_throttled_leading(node_id) {
             return false;
         }
+        let state = partition.lock();
+        if state.isr.contains(&self.replica) || state.only_follows(self.replica) {
+            return false;
+        }
+        drop(state);
         let view = View {
             marks_only: true,
             ..self.view
@@ -340,7 +344,8 @@ impl DelayedFetch {
         to_come + messages_bytes + self.aborted * size_of::<AbortedTransaction>()
     }
 
-    /// Counts the bytes for throttled replicas, in sync or not.
+    /// Counts the bytes for throttled replicas, in sync or not, but not for one that lacks older
+    /// records: it copies nothing.
     pub fn count_throttled(&self, services: &Services, now_ms: i64) {
         let quota = &services.quotas.leader;
         if self.replica < 0 || !quota.is_limited() {
@@ -349,7 +354,10 @@ impl DelayedFetch {
         let node_id = services.config.node_id;
         let counts = |part: &&FetchPart| {
             let partition = part.partition.as_ref();
-            partition.is_ok_and(|partition| partition.is_throttled_leading(node_id))
+            partition.is_ok_and(|partition| {
+                partition.is_throttled_leading(node_id)
+                    && !partition.lock().only_follows(self.replica)
+            })
         };
         let counted = self.parts.iter().filter(counts);
         quota.count(counted.map(|part| part.read.record_bytes()).sum(), now_ms);

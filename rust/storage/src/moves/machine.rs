@@ -30,6 +30,14 @@ pub struct Facts {
     pub is_synced: bool,
 }
 
+impl Facts {
+    /// The current log was made to begin lower, as one that had begun at its leader's end: the
+    /// copy, which a kill may have left, lacks what lies between.
+    pub fn lacks_begin(&self) -> bool {
+        self.copy.start > self.current.start
+    }
+}
+
 /// The next step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
@@ -51,7 +59,8 @@ pub enum Step {
 pub fn next(facts: &Facts) -> Step {
     let Facts { current, copy, .. } = *facts;
     let cut = facts.cut.filter(|cut| *cut < copy.end);
-    if copy.end < current.start || cut.is_some_and(|cut| cut < copy.start) {
+    let is_apart = copy.end < current.start || cut.is_some_and(|cut| cut < copy.start);
+    if is_apart || facts.lacks_begin() {
         return Step::RestartAt(current.start);
     }
     if let Some(cut) = cut {
@@ -134,6 +143,19 @@ mod tests {
         assert_eq!(next(&copied_to(51)), Step::RestartAt(10));
         assert_eq!(next(&copied_to(50)), Step::Copy);
         assert_eq!(next(&copied_to(10)), Step::Copy);
+    }
+
+    /// A kill may have left it behind a log that begins lower since. Its last batch is the log's.
+    #[test]
+    fn a_copy_that_begins_behind_the_log_begins_anew() {
+        for is_verified in [false, true] {
+            let late = Facts {
+                copy: Span { start: 11, end: 30 },
+                is_verified,
+                ..FACTS
+            };
+            assert_eq!(next(&late), Step::RestartAt(10));
+        }
     }
 
     /// Whatever is cut and deleted, the steps lead to a swap at the log's end.

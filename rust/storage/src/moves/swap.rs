@@ -113,7 +113,7 @@ fn catch_up(logs: &LogManager, one: &Move, copying: &mut Copying) -> Result<bool
         one.write(copying)?;
         let current = one.look(copying)?;
         let facts = current.facts;
-        let is_astray = facts.cut.is_some() || !facts.is_verified;
+        let is_astray = facts.cut.is_some() || !facts.is_verified || facts.lacks_begin();
         if is_astray || facts.copy.end > facts.current.end {
             return Ok(false);
         }
@@ -133,7 +133,8 @@ fn finish(logs: &LogManager, one: &Move, copying: &mut Copying) -> Result<(), Fa
     loop {
         let current = one.look(copying)?;
         let facts = current.facts;
-        if facts.cut.is_some() || !facts.is_verified || facts.copy.end > facts.current.end {
+        let is_astray = facts.cut.is_some() || !facts.is_verified || facts.lacks_begin();
+        if is_astray || facts.copy.end > facts.current.end {
             return Err(Failure::Later("the log was cut".to_owned()));
         }
         if facts.copy.end == facts.current.end {

@@ -22,6 +22,7 @@ proptest! {
     #[test]
     fn requests(
         (replica_id, partition, current_leader_epoch) in any::<(i32, i32, i32)>(),
+        aborted_known in any::<i32>(),
         end_offset in any::<i64>(),
         topic in name(),
         topic_id in id(),
@@ -34,6 +35,7 @@ proptest! {
             partition,
             current_leader_epoch,
             end_offset,
+            aborted_known,
         };
         let mut body = Vec::new();
         request.encode(&mut body, 0);
