@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from pyrklog.cli.reassign_cluster import ReassignmentAdmin
 from pyrklog.protocol.list_offsets import (
-    EARLIEST,
+    LATEST,
     LIST_OFFSETS,
     ListOffsetsPartition,
     ListOffsetsRequest,
@@ -37,7 +37,8 @@ Witness = Mapping[int, Coordinator]
 
 
 def witness(admin: ReassignmentAdmin) -> Witness:
-    """Asks the leaders themselves: one that has not heard of its leadership tells no group."""
+    """Asks the leaders themselves: one that has not heard of its leadership tells no group. For
+    their ends, with which they tell their own epochs: a first record may be of an earlier one."""
     leaders = {
         index: leader
         for (topic, index), leader in admin.leaders().items()
@@ -45,7 +46,7 @@ def witness(admin: ReassignmentAdmin) -> Witness:
     }
     asked: dict[int, list[ListOffsetsPartition]] = {}
     for index, leader in sorted(leaders.items()):
-        partition = ListOffsetsPartition(index, timestamp=EARLIEST)
+        partition = ListOffsetsPartition(index, timestamp=LATEST)
         asked.setdefault(leader, []).append(partition)
     requests = {
         broker: ListOffsetsRequest(topics=[ListOffsetsTopic(OFFSETS_TOPIC, partitions)])
@@ -56,7 +57,7 @@ def witness(admin: ReassignmentAdmin) -> Witness:
         for broker, told in admin.ask_each(LIST_OFFSETS, _OFFSETS_VERSION, requests).items()
         for topic in told.topics
         for one in topic.partitions
-        if not one.error_code
+        if not one.error_code and one.leader_epoch >= 0
     }
     return {
         index: Coordinator(leader, epochs.get((leader, index))) for index, leader in leaders.items()

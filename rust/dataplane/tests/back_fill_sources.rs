@@ -18,6 +18,8 @@ const SEGMENT_BYTES: u32 = 100_000;
 fn options() -> TopicConfig {
     let mut options = topic_config();
     options.log.segment_bytes = SEGMENT_BYTES;
+    // The records of transactions are of 2023.
+    options.log.retention_ms = -1;
     options
 }
 

@@ -11,6 +11,7 @@ from pyrklog.cli.group_witness import OFFSETS_TOPIC
 from pyrklog.cli.promotion import Commits, Findings, Promotion, Reader, objections, wanted
 from pyrklog.protocol.errors import ErrorCode
 from pyrklog.protocol.list_offsets import (
+    EARLIEST,
     LIST_OFFSETS,
     ListOffsetsPartitionResponse,
     ListOffsetsResponse,
@@ -77,8 +78,8 @@ def test_what_is_not_known_holds_it_up() -> None:
 
 
 class Coordinators(FakeAdmin):
-    """``leaders_told``: of each look at partition 1 of ``__consumer_offsets``, with the epoch that
-    the leader tells, or an error. Partition 0 is led by broker 1 in epoch 7."""
+    """``looks``: the leader of partition 1 of ``__consumer_offsets`` at each look, with its epoch,
+    or the error that it answers. Partition 0 is led by broker 1 in epoch 7."""
 
     def __init__(self, *looks: tuple[int, int | ErrorCode]) -> None:
         super().__init__({KEY: (1, 2)})
@@ -97,6 +98,8 @@ class Coordinators(FakeAdmin):
             for topic in requests[broker].topics:
                 for one in topic.partitions:
                     epoch = told if one.partition_index == 1 else 7
+                    if one.timestamp == EARLIEST:
+                        epoch = 0  # of the first record
                     is_error = isinstance(epoch, ErrorCode)
                     answers.append(
                         ListOffsetsPartitionResponse(
