@@ -74,6 +74,9 @@ def _policies_in(options: Mapping[str, str | None]) -> set[str]:
 
 
 def _is_limited(options: Mapping[str, str | None]) -> bool:
+    """Whether retention deletes every record one day."""
+    if "delete" not in _policies_in(options):
+        return False
     limits = (options.get(_RETENTION_MS), options.get(_RETENTION_BYTES))
     return any(limit is not None and not limit.startswith("-") for limit in limits)
 

@@ -92,6 +92,11 @@ impl ReplicationQuota {
         }
     }
 
+    /// Whether nothing may ever pass.
+    pub fn is_zero(&self) -> bool {
+        self.rate_bytes.load(Ordering::Relaxed) == 0
+    }
+
     /// Sets the time over which the rate is averaged, at least a second.
     pub fn set_window_ms(&self, window_ms: i64) {
         let window_ms = window_ms.max(WINDOW_MS);

@@ -6,6 +6,7 @@
 mod harness;
 
 mod back_fill;
+mod back_fill_compacted;
 mod back_fill_sources;
 mod bad_input;
 mod broken_invariant;

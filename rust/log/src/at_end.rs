@@ -11,6 +11,12 @@
 //! 3 900
 //! ```
 //!
+//! Version 1 has a line more behind the second, once segments of a compacted log were joined:
+//!
+//! ```text
+//! 2 -4611           the broker they come from, and which opening of its log
+//! ```
+//!
 //! Written by the restart that begins the log; removed once the log is *whole*, that is, lacks
 //! nothing that its leader has. Meanwhile `partition.metadata` keeps brokers away that do not know
 //! such logs.
@@ -92,22 +98,83 @@ impl StartAtEnd {
     pub(crate) fn write(&self, disk: &dyn Disk, folder: &Folder) -> io::Result<()> {
         let snapshot = folder.segment_file(self.offset, FileKind::Snapshot);
         disk::replace_file(disk, &snapshot, &self.producers)?;
-        let epochs = self.epochs.encode();
         let path = folder.file(names::LEADER_EPOCH_CHECKPOINT);
-        disk::replace_file(disk, &path, epochs.as_bytes())?;
-        let partial = format!("0\n{}\n{epochs}", self.offset);
+        disk::replace_file(disk, &path, self.epochs.encode().as_bytes())?;
+        let partial = PartialFile {
+            start: self.offset,
+            origin: None,
+            epochs: self.epochs.clone(),
+        };
+        let partial = partial.encode();
         disk::replace_file(disk, &folder.file(names::PARTIAL), partial.as_bytes())
     }
 }
 
+/// The log that the joined segments of a compacted log come from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FillOrigin {
+    /// The broker that has it.
+    pub broker: i32,
+    /// See [`Log::opening`].
+    pub opening: i64,
+}
+
+/// The content of the file `partial`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct PartialFile {
+    /// Where the log began.
+    pub start: i64,
+    pub origin: Option<FillOrigin>,
+    /// Of the log at whose end it began.
+    pub epochs: LeaderEpochs,
+}
+
+impl PartialFile {
+    /// `None` if it cannot be read.
+    pub fn parse(content: &[u8]) -> Option<PartialFile> {
+        let (version, rest) = line(content)?;
+        let (start, rest) = line(rest)?;
+        let (origin, epochs) = match version {
+            "0" => (None, rest),
+            "1" => {
+                let (origin, rest) = line(rest)?;
+                let (broker, opening) = origin.split_once(' ')?;
+                let (broker, opening) = (broker.parse().ok()?, opening.parse().ok()?);
+                (Some(FillOrigin { broker, opening }), rest)
+            }
+            _ => return None,
+        };
+        if !epochs.ends_with(b"\n") {
+            return None;
+        }
+        Some(PartialFile {
+            start: start.parse().ok()?,
+            origin,
+            epochs: LeaderEpochs::parse(names::PARTIAL, epochs).ok()?,
+        })
+    }
+
+    pub fn encode(&self) -> String {
+        let (start, epochs) = (self.start, self.epochs.encode());
+        match self.origin {
+            None => format!("0\n{start}\n{epochs}"),
+            Some(FillOrigin { broker, opening }) => {
+                format!("1\n{start}\n{broker} {opening}\n{epochs}")
+            }
+        }
+    }
+}
+
+/// The first line and what follows.
+fn line(content: &[u8]) -> Option<(&str, &[u8])> {
+    let end = content.iter().position(|byte| *byte == b'\n')?;
+    let first = std::str::from_utf8(&content[..end]).ok()?;
+    Some((first, &content[end + 1..]))
+}
+
 /// The leader epochs in the content of `partial`.
 pub(crate) fn epochs_of(content: &[u8]) -> Option<LeaderEpochs> {
-    let mut lines = content.splitn(3, |byte| *byte == b'\n');
-    let (version, _start, epochs) = (lines.next()?, lines.next()?, lines.next()?);
-    if version != b"0" || !epochs.ends_with(b"\n") {
-        return None;
-    }
-    LeaderEpochs::parse(names::PARTIAL, epochs).ok()
+    PartialFile::parse(content).map(|partial| partial.epochs)
 }
 
 /// Removes the file `partial`.
@@ -150,6 +217,19 @@ impl Log {
         self.partial.is_some()
     }
 
+    /// The log that joined segments of a compacted log come from, if there are any.
+    pub fn fill_origin(&self) -> Option<FillOrigin> {
+        PartialFile::parse(self.partial.as_deref()?)?.origin
+    }
+
+    /// A restart at another log's end was interrupted, or records were cut that it began with: what
+    /// is left of a compacted log must not go on with records of its leader.
+    pub fn ends_before_its_start(&self) -> bool {
+        let start_of = |content: &[u8]| line(line(content)?.1)?.0.parse().ok();
+        let start: Option<i64> = self.partial.as_deref().and_then(start_of);
+        self.config.cleanup_compact && start.is_some_and(|start| self.end.offset < start)
+    }
+
     /// It lacks nothing any more: the job says so on the disk. Then call [`Log::become_whole`].
     pub fn whole_job(&self) -> Option<WholeJob> {
         self.partial.as_ref().map(|_| WholeJob {
@@ -163,9 +243,21 @@ impl Log {
         epochs_of(self.partial.as_deref()?)
     }
 
-    /// It is an ordinary log from now on.
+    /// It is an ordinary log from now on. Nothing of it is clean.
     pub fn become_whole(&mut self) {
         self.partial = None;
+        self.cleaned_at_open = 0;
+        self.swapped_end = -1;
+    }
+
+    /// Below this offset it has of each key the newest record at most; 0 if nothing is clean.
+    pub fn clean_below(&self) -> i64 {
+        self.cleaned_at_open.max(self.swapped_end).max(0)
+    }
+
+    /// Changes when the log is opened, and when records were cut that others may have seen.
+    pub fn opening(&self) -> i64 {
+        self.opening
     }
 
     /// A copy in another log directory is as partial as its log.
@@ -205,5 +297,34 @@ mod tests {
             assert!(received(offset, epochs).is_err(), "{offset} {epochs:?}");
         }
         assert!(StartAtEnd::received(7, [], &producers[1..]).is_err());
+    }
+
+    #[test]
+    fn both_versions_of_the_file_are_read() {
+        let mut epochs = LeaderEpochs::new();
+        epochs.assign(0, 0);
+        epochs.assign(3, 900);
+        let mut partial = PartialFile {
+            start: 1200,
+            origin: None,
+            epochs,
+        };
+        assert_eq!(partial.encode(), "0\n1200\n0\n2\n0 0\n3 900\n");
+        assert_eq!(
+            PartialFile::parse(partial.encode().as_bytes()),
+            Some(partial.clone())
+        );
+        partial.origin = Some(FillOrigin {
+            broker: 2,
+            opening: -4611,
+        });
+        let content = partial.encode();
+        assert_eq!(content, "1\n1200\n2 -4611\n0\n2\n0 0\n3 900\n");
+        assert_eq!(PartialFile::parse(content.as_bytes()), Some(partial));
+        for end in 0..content.len() {
+            assert_eq!(PartialFile::parse(&content.as_bytes()[..end]), None);
+        }
+        let later = content.replacen('1', "2", 1);
+        assert_eq!(PartialFile::parse(later.as_bytes()), None);
     }
 }

@@ -95,6 +95,11 @@ impl FillSource {
         self.begin
     }
 
+    /// Another one once a cleaning has replaced the segment. Unique in this process.
+    pub fn segment_id(&self) -> u64 {
+        self.segment.id()
+    }
+
     /// Bytes of the whole segment.
     pub fn size_bytes(&self) -> u64 {
         self.segment.size()

@@ -9,27 +9,25 @@
 //! An opening removes what is `.fill`, and indexes without a `.log`. Once the `.log` has its name,
 //! the segment is whole, and an opening takes it as the log's first.
 
-use std::collections::HashMap;
 use std::io;
 use std::sync::Arc;
 
+mod fill;
+
+pub use self::fill::Fill;
+use crate::at_end::{FillOrigin, PartialFile};
 use crate::cleaner::CleanError;
-use crate::cleaner::copy::{Copied, Copier, name, remove};
+use crate::cleaner::copy::{Copied, name, remove};
 use crate::config::LogConfig;
-use crate::digest::BatchDigest;
 use crate::disk::{self, OpenMode, missing_is_fine, sync_failed};
 use crate::env::LogEnv;
 use crate::folder::Folder;
 use crate::leader_epochs::LeaderEpochs;
 use crate::log::Log;
-use crate::names::{FileKind, INDEX_FILES, Suffix};
+use crate::names::{self, FileKind, INDEX_FILES, Suffix};
 use crate::retention::Retiring;
-use crate::scan::{BatchFacts, BatchScanner, ScanError, WALK_CHUNK_BYTES};
-use crate::segment::{Segment, SegmentBytes};
-use crate::transaction_index::{AbortedTxn, SegmentAborted};
-use crate::validate::validate_replica;
-use crate::wait::Wait;
-use pyrklog_wire::batch::{self, BatchHeader, HEADER_LEN};
+use crate::segment::Segment;
+use crate::transaction_index::SegmentAborted;
 
 /// Why records cannot become a segment.
 #[derive(Debug, thiserror::Error)]
@@ -76,6 +74,8 @@ pub struct FillPlan {
     epochs: LeaderEpochs,
     begin: i64,
     end: i64,
+    /// Of a compacted log: where its records come from.
+    origin: Option<FillOrigin>,
     #[cfg(feature = "sim")]
     injected: InjectedFaults,
 }
@@ -90,24 +90,6 @@ pub struct InjectedFaults {
     pub leaves_gap: bool,
 }
 
-/// A segment that is being received.
-#[derive(Debug)]
-pub struct Fill {
-    plan: FillPlan,
-    /// From the first batch on.
-    copier: Option<Copier>,
-    base_offset: i64,
-    next: i64,
-    digest: BatchDigest,
-    /// Where transactions begin in it, by producer.
-    open: HashMap<i64, i64>,
-    /// Its abort markers by offset: the producer, and the first record of the transaction if that
-    /// is in it, too.
-    aborts: HashMap<i64, (i64, Option<i64>)>,
-    /// Leader epochs of its batches, below those that are known.
-    met: LeaderEpochs,
-}
-
 /// A segment whose files are complete; see [`Log::begin_join`].
 #[derive(Debug)]
 pub struct JoinJob {
@@ -118,20 +100,47 @@ pub struct JoinJob {
     first: Option<Arc<Segment>>,
     /// The log keeps its segments until the job is completed.
     holds: Option<Retiring>,
+    /// The file `partial` says this now.
+    noted: Option<Arc<[u8]>>,
     /// Its files could not be removed after an error.
     is_unclear: bool,
 }
 
 impl Log {
     /// Plans a segment with the records from `begin` to the log's start. `None` if the log lacks
-    /// nothing, or while another segment is planned or the log cannot be changed. Memory only.
+    /// nothing, if it is compacted, or while another segment is planned or the log cannot be
+    /// changed. Memory only.
     pub fn plan_fill(&self, begin: i64) -> Option<FillPlan> {
+        self.plan_from(begin, None)
+    }
+
+    /// The same of a compacted log: offsets may be left out. Ask [`Log::may_fill_from`] first.
+    pub fn plan_compacted_fill(&self, begin: i64, origin: FillOrigin) -> Option<FillPlan> {
+        self.plan_from(begin, Some(origin))
+    }
+
+    /// Whether records of a compacted log may come from this one, which is clean below an offset.
+    ///
+    /// A cleaner that removes a tombstone has removed before what it deleted. So in one log, read
+    /// from its end, no tombstone is missed whose older values are still to come. Of another log
+    /// there are none if it is clean beyond the offset where this one began.
+    pub fn may_fill_from(&self, origin: FillOrigin, cleaned_end: i64) -> bool {
+        let partial = self.partial.as_deref().and_then(PartialFile::parse);
+        partial.is_some_and(|partial| {
+            let has_joined = self.log_start < partial.start;
+            let is_clean = partial.origin.is_some() && cleaned_end >= partial.start;
+            !has_joined || partial.origin == Some(origin) || is_clean
+        })
+    }
+
+    fn plan_from(&self, begin: i64, origin: Option<FillOrigin>) -> Option<FillPlan> {
         let partial = self.partial.clone()?;
         let epochs = self.epochs_known();
         let is_asked = 0 <= begin && begin < self.log_start;
         let can_join = self.segments[0].base_offset() == self.log_start && self.may_join();
         let is_filling = Arc::strong_count(&self.filling) > 1;
-        if !is_asked || !can_join || is_filling || self.config.cleanup_compact {
+        let fits = self.config.cleanup_compact == origin.is_some();
+        if !is_asked || !can_join || is_filling || !fits {
             return None;
         }
         Some(FillPlan {
@@ -143,6 +152,7 @@ impl Log {
             _filling: Arc::clone(&self.filling),
             begin,
             end: self.log_start,
+            origin,
             #[cfg(feature = "sim")]
             injected: InjectedFaults::default(),
         })
@@ -185,7 +195,7 @@ impl Log {
     pub fn begin_join(&mut self, job: &mut JoinJob) -> Result<(), FillError> {
         let first = &self.segments[0];
         let is_compacted = self.config.cleanup_compact;
-        let fits = first.base_offset() == job.plan.end && !is_compacted;
+        let fits = first.base_offset() == job.plan.end && job.plan.has_gaps() == is_compacted;
         if !job.plan.is_of(self) || !fits || !self.may_join() {
             return Err(FillError::Stale);
         }
@@ -203,6 +213,9 @@ impl Log {
     /// That of `result`.
     pub fn complete_join(&mut self, job: JoinJob, result: io::Result<()>) -> Result<(), FillError> {
         self.is_swapping = false;
+        if let Some(noted) = job.noted {
+            self.partial = Some(noted);
+        }
         if let Err(error) = result {
             if job.is_unclear {
                 let path = self.folder.path();
@@ -236,6 +249,11 @@ impl FillPlan {
         let partial = log.partial.as_ref();
         let is_same = partial.is_some_and(|partial| Arc::ptr_eq(partial, &self.partial));
         is_same && Arc::ptr_eq(&log.folder, &self.folder)
+    }
+
+    /// Offsets may be left out, as compaction does.
+    fn has_gaps(&self) -> bool {
+        self.origin.is_some()
     }
 
     /// The first offset.
@@ -276,234 +294,8 @@ impl FillPlan {
         false
     }
 
-    /// Begins to receive.
-    pub fn open(self) -> Fill {
-        Fill {
-            copier: None,
-            base_offset: self.begin,
-            next: self.begin,
-            digest: BatchDigest::default(),
-            open: HashMap::new(),
-            aborts: HashMap::new(),
-            met: LeaderEpochs::new(),
-            plan: self,
-        }
-    }
-
     fn path(&self, base_offset: i64, kind: FileKind, suffix: Suffix) -> std::path::PathBuf {
         self.folder.file(&name(base_offset, kind, suffix))
-    }
-}
-
-impl Fill {
-    /// Whether the log is the one that it was planned for, in its place: it has not begun anew, nor
-    /// moved to another directory.
-    pub fn is_of(&self, log: &Log) -> bool {
-        self.plan.is_of(log)
-    }
-
-    /// Offset of the next record.
-    pub fn next_offset(&self) -> i64 {
-        self.next
-    }
-
-    /// Whether all records are there.
-    pub fn is_complete(&self) -> bool {
-        self.next == self.plan.end
-    }
-
-    /// Takes the next batches. The last one may be incomplete, and is left out, as are those behind
-    /// the segment's end. The caller must hold no lock.
-    ///
-    /// # Errors
-    /// [`FillError`]: [`Fill::discard`] it.
-    pub fn add(&mut self, records: &[u8]) -> Result<(), FillError> {
-        let mut begin = 0;
-        while !self.is_complete() && records.len() - begin >= HEADER_LEN {
-            let rest = &records[begin..];
-            let header = BatchHeader::parse(rest);
-            let len = header.map_err(|error| self.unfit(&error))?.total_len();
-            if len > rest.len() {
-                break;
-            }
-            self.add_batch(&rest[..len])?;
-            begin += len;
-        }
-        Ok(())
-    }
-
-    fn add_batch(&mut self, bytes: &[u8]) -> Result<(), FillError> {
-        let info = validate_replica(bytes).map_err(|error| self.unfit(&error.message))?;
-        let (base_offset, end) = (info.base_offset, info.last_offset() + 1);
-        // The first one may begin before the source's log start, which lies within it.
-        let follows = match self.copier {
-            None => base_offset <= self.next && end > self.next,
-            Some(_) => base_offset == self.next,
-        };
-        if !follows || end > self.plan.end {
-            let range = format!("a batch of {base_offset} to {}", end - 1);
-            return Err(self.unfit(&range));
-        }
-        self.check_epoch(info.partition_leader_epoch)?;
-        if self.copier.is_some() && self.plan.leaves_out(end) {
-            self.next = end;
-            return Ok(());
-        }
-        if self.copier.is_none() {
-            self.base_offset = base_offset;
-            let FillPlan {
-                env,
-                folder,
-                config,
-                ..
-            } = &self.plan;
-            self.copier = Some(Copier::new(env, folder, base_offset, Suffix::Fill, config)?);
-        }
-        let facts = BatchFacts {
-            size: bytes.len() as u32,
-            last_offset: info.last_offset(),
-            max_timestamp: info.max_timestamp,
-        };
-        if let Some(copier) = &mut self.copier {
-            copier.add(bytes, facts)?;
-        }
-        // Its bytes have the stored checksum.
-        self.digest.add(&info, info.crc);
-        if let Some(marker) = info.marker {
-            let first = self.open.remove(&info.producer_id);
-            if !marker.commit {
-                self.aborts
-                    .insert(info.base_offset, (info.producer_id, first));
-            }
-        } else if info.is_transactional() && !info.is_control() {
-            self.open.entry(info.producer_id).or_insert(base_offset);
-        }
-        self.next = end;
-        Ok(())
-    }
-
-    /// The epoch of the batch at the next offset. Below those that are known they rise.
-    fn check_epoch(&mut self, epoch: i32) -> Result<(), FillError> {
-        // The first one known may begin within the segment's first batch.
-        let known = self.plan.epochs.epoch_for_offset(self.next);
-        let expected = match known {
-            Some(known) => known..=known,
-            None => {
-                let first = self.met.latest().map_or(-1, |latest| latest.epoch);
-                let next = self.plan.epochs.earliest();
-                first..=next.map_or(i32::MAX, |next| next.epoch)
-            }
-        };
-        if !expected.contains(&epoch) && !self.plan.takes_any_epoch() {
-            return Err(self.unfit(&format!("a batch of epoch {epoch}, not of {expected:?}")));
-        }
-        if known.is_none() {
-            self.met.assign(epoch, self.next);
-        }
-        Ok(())
-    }
-
-    fn unfit(&self, what: &dyn std::fmt::Display) -> FillError {
-        FillError::unfit(format!("at offset {}: {what}", self.next))
-    }
-
-    /// Completes the files, makes them durable, and reads the records back. `aborted`: the source's
-    /// transaction index; entries outside of the segment are left out. `modified_ms`: when the
-    /// source's file was last changed. The caller must hold no lock.
-    ///
-    /// # Errors
-    /// [`FillError`]; nothing is left of the files, unless the disk fails.
-    pub fn finish(
-        mut self,
-        aborted: &[AbortedTxn],
-        modified_ms: i64,
-    ) -> Result<JoinJob, FillError> {
-        let finished = self.try_finish(aborted, modified_ms);
-        if finished.is_err() {
-            self.discard()?;
-        }
-        let new = finished?;
-        Ok(JoinJob {
-            plan: self.plan,
-            new,
-            met: self.met,
-            first: None,
-            holds: None,
-            is_unclear: false,
-        })
-    }
-
-    fn try_finish(
-        &mut self,
-        aborted: &[AbortedTxn],
-        modified_ms: i64,
-    ) -> Result<Copied, FillError> {
-        if !self.is_complete() {
-            return Err(self.unfit(&format!("the segment goes on to {}", self.plan.end)));
-        }
-        let Some(mut copier) = self.copier.take() else {
-            return Err(FillError::Stale);
-        };
-        let within = self.base_offset..self.plan.end;
-        for txn in aborted.iter().filter(|t| within.contains(&t.last_offset)) {
-            self.check_aborted(txn)?;
-            copier.add_aborted(*txn)?;
-        }
-        if let Some((offset, (id, _))) = self.aborts.iter().find(|(_, one)| one.1.is_some()) {
-            let missing = format!("no aborted transaction of producer {id} ends at {offset}");
-            return Err(self.unfit(&missing));
-        }
-        let new = copier.finish(modified_ms)?;
-        self.read_back(new.segment.size())?;
-        Ok(new)
-    }
-
-    /// Consumers would drop other records, or see what was aborted.
-    fn check_aborted(&mut self, txn: &AbortedTxn) -> Result<(), FillError> {
-        let met = self.aborts.remove(&txn.last_offset);
-        let fits = met.is_some_and(|(producer_id, first)| {
-            let begins = first.is_none_or(|first| txn.first_offset <= first);
-            producer_id == txn.producer_id && begins && txn.first_offset < txn.last_offset
-        });
-        match fits {
-            true => Ok(()),
-            false => Err(self.unfit(&format!("an aborted transaction: {txn:?}"))),
-        }
-    }
-
-    /// Compares the file with what was received.
-    fn read_back(&self, size: u64) -> Result<(), FillError> {
-        let path = self
-            .plan
-            .path(self.base_offset, FileKind::Log, Suffix::Fill);
-        let file = self.plan.env.disk().open(&path, OpenMode::Read)?;
-        let bytes = SegmentBytes::of_file(file);
-        let mut scanner = BatchScanner::new(bytes, 0, size, WALK_CHUNK_BYTES, Wait::PastCache);
-        let mut digest = BatchDigest::default();
-        loop {
-            match scanner.next_whole() {
-                Ok(Some((met, bytes))) => digest.add(&met.header, batch::compute_crc(bytes)),
-                Ok(None) if digest == self.digest => return Ok(()),
-                Err(ScanError::Io(error)) => return Err(error.into()),
-                Ok(None) | Err(ScanError::NotABatch { .. }) => {
-                    let path = path.display();
-                    return Err(FillError::unfit(format!("{path} is not what was written")));
-                }
-            }
-        }
-    }
-
-    /// Removes the files.
-    ///
-    /// # Errors
-    /// A disk error.
-    pub fn discard(&self) -> io::Result<()> {
-        remove(
-            &self.plan.env,
-            &self.plan.folder,
-            self.base_offset,
-            Suffix::Fill,
-        )
     }
 }
 
@@ -515,6 +307,7 @@ impl JoinJob {
     pub fn execute(&mut self) -> io::Result<()> {
         let folder = Arc::clone(&self.plan.folder);
         folder.in_place(|| {
+            self.note_origin()?;
             let named = self.name_files();
             if named.is_err() {
                 self.is_unclear = self.remove_named().is_err();
@@ -530,6 +323,22 @@ impl JoinJob {
     pub fn discard(&self) -> io::Result<()> {
         let FillPlan { env, folder, .. } = &self.plan;
         remove(env, folder, self.new.segment.base_offset(), Suffix::Fill)
+    }
+
+    /// Before the first segment from another log is the log's, `partial` names that log.
+    fn note_origin(&mut self) -> io::Result<()> {
+        let Some(partial) = PartialFile::parse(&self.plan.partial) else {
+            return Ok(());
+        };
+        if partial.origin == self.plan.origin {
+            return Ok(());
+        }
+        let origin = self.plan.origin;
+        let content = PartialFile { origin, ..partial }.encode().into_bytes();
+        let path = self.plan.folder.file(names::PARTIAL);
+        disk::replace_file(self.plan.env.disk(), &path, &content)?;
+        self.noted = Some(content.into());
+        Ok(())
     }
 
     fn name_files(&self) -> io::Result<()> {

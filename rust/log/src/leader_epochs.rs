@@ -155,6 +155,12 @@ impl LeaderEpochs {
         above.checked_sub(1).map(|i| self.entries[i].epoch)
     }
 
+    /// The first epoch that begins there or later.
+    pub(crate) fn at_or_behind(&self, offset: i64) -> Option<EpochEntry> {
+        let mut behind = self.entries.iter();
+        behind.find(|entry| entry.start_offset >= offset).copied()
+    }
+
     /// Drops epochs that begin at or behind `end_offset`, where the log was truncated. True if
     /// something changed.
     pub fn truncate_from_end(&mut self, end_offset: i64) -> bool {

@@ -51,6 +51,7 @@ mod log;
 mod log_dir;
 mod moving;
 mod open;
+mod opening;
 mod page_bytes;
 mod read;
 mod retention;
@@ -70,7 +71,7 @@ mod write_behind;
 
 pub use aborted::{AbortedFile, AbortedSearch, AbortedStep};
 pub use append::{AppendError, Appended};
-pub use at_end::{EndState, StartAtEnd, WholeJob};
+pub use at_end::{EndState, FillOrigin, StartAtEnd, WholeJob};
 pub use batch_info::BatchInfo;
 pub use config::{Compression, LogConfig, TimestampType};
 pub use conversion::ConversionListener;

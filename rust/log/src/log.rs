@@ -78,6 +78,10 @@ pub struct Log {
     pub(crate) is_swapping: bool,
     /// See [`Log::swapped_end`].
     pub(crate) swapped_end: i64,
+    /// What the cleaner's checkpoint said when it was opened.
+    pub(crate) cleaned_at_open: i64,
+    /// See [`Log::opening`].
+    pub(crate) opening: i64,
     /// Segments were replaced or removed since [`Log::check_invariants`] last looked at each.
     pub(crate) is_reshaped: bool,
     /// The content of the file `partial`, if there is one.

@@ -11,6 +11,7 @@ use crate::leave::Leave;
 use crate::log::Log;
 use crate::log_dir::{recovering, unseen};
 use crate::names;
+use crate::opening::next_opening;
 use crate::partition_metadata::{self, PartitionMetadata};
 use crate::position::{LogPosition, RecentPositions};
 use crate::segment::Segment;
@@ -209,6 +210,8 @@ impl Log {
             leave: Leave::default(),
             is_swapping: false,
             swapped_end: -1,
+            cleaned_at_open: within(request.state.cleaned_end, end_offset),
+            opening: next_opening(),
             is_reshaped: true,
             partial: state.partial,
             filling: Arc::default(),
@@ -217,6 +220,14 @@ impl Log {
             is_sealed: false,
             jitter_seed,
         }
+    }
+}
+
+/// A checkpoint's row beyond the log's end says nothing, also once the log has come there.
+fn within(cleaned_end: i64, end_offset: i64) -> i64 {
+    match cleaned_end <= end_offset {
+        true => cleaned_end,
+        false => 0,
     }
 }
 

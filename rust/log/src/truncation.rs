@@ -19,6 +19,7 @@ use crate::log::Log;
 use crate::names::{self, FileKind, INDEX_FILES};
 use crate::offset_index::OffsetIndex;
 use crate::open::{Expiry, Loaded, Loader, OpenError, OpenReport, OpenState, spare};
+use crate::opening::next_opening;
 use crate::partition_metadata::PartitionMetadata;
 use crate::position::LogPosition;
 use crate::scan::{BatchScanner, WALK_CHUNK_BYTES};
@@ -182,6 +183,10 @@ impl Log {
         let end_offset = loaded.end_offset;
         self.leave.note_cut(end_offset);
         self.swapped_end = self.swapped_end.min(end_offset);
+        self.cleaned_at_open = self.cleaned_at_open.min(end_offset);
+        if job.restarts || end_offset < self.high_watermark.offset {
+            self.opening = next_opening();
+        }
         self.end = LogPosition::at(end_offset, loaded.active.base_offset(), loaded.active.size);
         self.durable_end = self.end;
         self.written = self.end;

@@ -18,6 +18,8 @@ mod full_map;
 mod giving_way;
 mod holes;
 mod join;
+mod join_compacted;
+mod join_compacted_cases;
 mod join_starts;
 mod kafka_files;
 mod no_space;

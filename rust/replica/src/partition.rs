@@ -202,6 +202,9 @@ pub struct PartitionState {
     partial: Vec<i32>,
     /// How this partial replica begins in this leader epoch.
     pub beginning: Beginning,
+    /// What was back-filled of a compacted log cannot go on: this partial replica begins anew at the
+    /// leader's end.
+    pub wants_new_start: bool,
     /// Sources of a back-fill that have failed in this leader epoch, counted each time.
     pub failed_sources: usize,
     /// Back-fills that failed one after the other.
@@ -256,6 +259,7 @@ impl<D: Directory> Partition<D> {
             is_held: false,
             partial: Vec::new(),
             beginning: Beginning::Undecided,
+            wants_new_start: false,
             failed_sources: 0,
             failed_fills: 0,
             is_reading_segment: false,

@@ -16,7 +16,7 @@ use pyrklog_storage::log_dir_state::Partition;
 use pyrklog_storage::reader_queue::{Job, Kind, ReaderWorker};
 use pyrklog_wire::ErrorCode;
 use pyrklog_wire::replica_segments::{
-    ReplicaSegmentsRequest, ReplicaSegmentsResponse, SegmentAborted,
+    ReplicaSegmentsRequest, ReplicaSegmentsResponse, SegmentAborted, SegmentOrigin,
 };
 
 use crate::admission;
@@ -60,6 +60,11 @@ fn answer(
     }
     // What is not committed yet may be cut.
     let source = source_below(log, asked).ok_or(ErrorCode::OFFSET_NOT_AVAILABLE)?;
+    let origin = SegmentOrigin {
+        opening: log.opening(),
+        segment: source.segment_id().cast_signed(),
+        clean_below: log.clean_below(),
+    };
     drop(state);
     match load(&source, Wait::Nowait) {
         Ok((aborted, newest_ms)) => Ok(ReplicaSegmentsResponse {
@@ -77,6 +82,7 @@ fn answer(
                     last_stable_offset: txn.last_stable_offset,
                 })
                 .collect(),
+            origin,
         }),
         Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
             read_later(cx, partition, source);

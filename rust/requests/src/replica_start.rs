@@ -49,7 +49,7 @@ fn answer<'a>(state: &EndState, producers: &'a [u8]) -> ReplicaStartResponse<'a>
 }
 
 /// Looks at the log if the replica may start at its end: this broker leads in the replica's epoch,
-/// the controller lets the replica begin so, and retention makes it whole one day.
+/// the controller lets the replica begin so, and retention or a back-fill makes it whole one day.
 fn with_log<T>(
     cx: &Context,
     asked: &ReplicaStartRequest<'_>,
@@ -71,7 +71,9 @@ fn with_log<T>(
     }
     let log = state.led_in(asked.current_leader_epoch)?;
     match may_start {
-        true if log.config().cleanup_compact => Err(ErrorCode::POLICY_VIOLATION),
+        true if log.config().cleanup_compact && !asked.fills_compacted => {
+            Err(ErrorCode::POLICY_VIOLATION)
+        }
         true => Ok(look(log)),
         false => Err(ErrorCode::INVALID_REQUEST),
     }

@@ -16,7 +16,7 @@ pub struct CutLog {
     /// Everything below is on all in-sync replicas.
     pub high_watermark: i64,
     /// Nothing from here on is compacted.
-    pub log_end_offset: i64,
+    pub compacted_end_max: i64,
 }
 
 impl CutLog {
@@ -26,7 +26,16 @@ impl CutLog {
             recovery_point: log.recovery_point(),
             log_start_offset: log.log_start_row(),
             high_watermark: log.high_watermark(),
-            log_end_offset: log.log_end_offset(),
+            compacted_end_max: log.log_end_offset(),
+        }
+    }
+
+    /// The same of a log of which nothing counts as compacted.
+    #[must_use]
+    pub fn not_compacted(self) -> CutLog {
+        CutLog {
+            compacted_end_max: 0,
+            ..self
         }
     }
 }
@@ -44,7 +53,7 @@ impl LogDirState {
         self.files
             .lower_high_watermark(topic, index, cut.high_watermark)?;
         self.files
-            .lower_cleaned_end(topic, index, cut.log_end_offset)?;
+            .lower_cleaned_end(topic, index, cut.compacted_end_max)?;
         write(Checkpoint::RecoveryPoint, cut.recovery_point)
     }
 

@@ -29,7 +29,7 @@ body!(request REPLICA_SEGMENTS from 0: ReplicaSegmentsRequest<'a>);
 
 fields! {
     #[derive(Clone, Debug, PartialEq, Eq)]
-    pub struct ReplicaSegmentsResponse {
+    pub part ReplicaSegmentsResponse {
         pub error_code: ErrorCode,
         /// Log start offset of the one that answers; -1 with an error.
         pub log_start_offset: i64,
@@ -42,6 +42,21 @@ fields! {
         /// Some of the aborted transactions whose markers lie in it, below the end, by marker. They
         /// are all known once there are none.
         pub aborted: Vec<SegmentAborted>,
+        /// Missing with an error, and from brokers of versions without it.
+        pub origin: SegmentOrigin [by TagSince<SegmentOrigin, 0>],
+    }
+}
+
+fields! {
+    /// By which the replica tells whether records of a compacted log belong together.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    pub struct SegmentOrigin {
+        /// Another number when the log was opened again, or cut; 0 if it is not told.
+        pub opening: i64,
+        /// Another number when a cleaning has replaced the segment.
+        pub segment: i64,
+        /// The log has of each key the newest record below this offset at most.
+        pub clean_below: i64,
     }
 }
 
@@ -59,6 +74,13 @@ fields! {
 
 body!(response REPLICA_SEGMENTS from 0: ReplicaSegmentsResponse);
 
+impl SegmentOrigin {
+    /// Whether both tell of the same segment of the same log.
+    pub fn is_segment_of(self, other: SegmentOrigin) -> bool {
+        (self.opening, self.segment) == (other.opening, other.segment)
+    }
+}
+
 impl ReplicaSegmentsResponse {
     /// An error.
     pub fn failed(error_code: ErrorCode) -> Self {
@@ -69,6 +91,7 @@ impl ReplicaSegmentsResponse {
             size_bytes: 0,
             newest_ms: -1,
             aborted: Vec::new(),
+            origin: SegmentOrigin::default(),
         }
     }
 }

@@ -4,13 +4,13 @@
 
 use crate::error::Result;
 use crate::error_code::ErrorCode;
-use crate::message::{Field, body, fields};
+use crate::message::{Field, TagSince, body, fields};
 use crate::reader::{Reader, Uuid};
 use crate::writer::Writer;
 
 fields! {
     #[derive(Clone, Debug, PartialEq, Eq)]
-    pub struct ReplicaStartRequest<'a> {
+    pub part ReplicaStartRequest<'a> {
         /// The replica's broker.
         pub replica_id: i32,
         pub topic: &'a str,
@@ -18,6 +18,8 @@ fields! {
         pub partition: i32,
         /// In which the replica follows.
         pub current_leader_epoch: i32,
+        /// The replica back-fills compacted logs, too. Without it, it copies them.
+        pub fills_compacted: bool [by TagSince<bool, 0>],
     }
 }
 

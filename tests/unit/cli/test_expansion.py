@@ -114,6 +114,7 @@ class FakeAdmin:
     def __init__(self, starts: dict[int, int]) -> None:
         self.starts = starts
         self.retention_ms = "1000"
+        self.policy = "delete"
         self.old: set[int] = set()
         self.filling: set[int] = set()
         self.silent: set[int] = set()
@@ -141,7 +142,7 @@ class FakeAdmin:
             result = DescribeConfigsResult(0, None, 4, str(broker), configs)
             return DescribeConfigsResponse(results=[result])
         if api is DESCRIBE_CONFIGS:
-            values = {"cleanup.policy": "delete", "retention.ms": self.retention_ms}
+            values = {"cleanup.policy": self.policy, "retention.ms": self.retention_ms}
             configs = [
                 DescribeConfigsResourceResult(name, value, False) for name, value in values.items()
             ]
@@ -184,6 +185,8 @@ def test_backlogs_of_new_replicas() -> None:
     assert lacking(admin, MOVING)["t", 0]["lacks"] == "3: 30 below 130, and nothing ends it"
     admin.filling = {3}
     assert lacking(admin, MOVING)["t", 0]["lacks"] == "3: 30 below 130, until they are back-filled"
+    assert [one.by for one in backlogs(admin, MOVING)["t", 0]] == [BACK_FILL, None]
+    admin.retention_ms, admin.policy = "1000", "compact"
     assert [one.by for one in backlogs(admin, MOVING)["t", 0]] == [BACK_FILL, None]
 
 

@@ -2,24 +2,31 @@
 //! (`expansion.md`, section 6). No thread, no socket: the owner of the connection asks what this
 //! wants and brings the answers here.
 //!
+//! All segments of a compacted log come from one log, and no cleaning of it comes between a segment's
+//! records: the source is asked about the segment once more at its end.
+//!
 //! A segment's records are written while they arrive. Its end has to wait for a disk: the log loader
 //! completes it and makes it the log's first one, then gives the partition back for the next one.
 
 mod aborted;
 mod joining;
+mod planning;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use pyrklog_log::{AbortedTxn, Fill, FillError};
+use pyrklog_log::{AbortedTxn, Fill, FillError, Log};
 use pyrklog_wire::ErrorCode;
 use pyrklog_wire::api::key;
 use pyrklog_wire::fetch::{
     BACK_FILL_EPOCH, FetchPartition, FetchRequestToWrite, FetchResponse, FetchTopicToWrite,
 };
-use pyrklog_wire::replica_segments::{ReplicaSegmentsRequest, ReplicaSegmentsResponse};
+use pyrklog_wire::replica_segments::{
+    ReplicaSegmentsRequest, ReplicaSegmentsResponse, SegmentOrigin,
+};
 
-use self::joining::{complete, note_failed, note_failure};
+use self::joining::{begin_anew_at_last, complete, note_failed, note_failure};
+use self::planning::{Planned, plan};
 use crate::follower::fetch_state::FETCH_VERSION;
 use crate::follower::fetcher_queue::Fetchers;
 use crate::follower::following::FULL_LOOK_MS;
@@ -56,6 +63,8 @@ pub enum FillQuestion {
     Aborted(i64, usize),
     /// The records from this offset on.
     Records(i64),
+    /// Whether the segment below this offset is the one that was read.
+    Same(i64),
 }
 
 /// What is to be done next.
@@ -90,6 +99,8 @@ struct Incoming {
     newest_ms: i64,
     /// Bytes of the source's segment that have not come yet.
     left_bytes: u64,
+    /// Of a compacted log: the source's segment.
+    origin: Option<SegmentOrigin>,
 }
 
 /// The partitions that are back-filled from one broker, in turns of a segment.
@@ -105,7 +116,7 @@ impl FillQuestion {
     /// API key and version.
     pub fn api(self) -> (i16, i16) {
         match self {
-            FillQuestion::Segment(_) | FillQuestion::Aborted(..) => {
+            FillQuestion::Segment(_) | FillQuestion::Aborted(..) | FillQuestion::Same(_) => {
                 (key::REPLICA_SEGMENTS, SEGMENTS_VERSION)
             }
             FillQuestion::Records(_) => (key::FETCH, FETCH_VERSION),
@@ -114,7 +125,8 @@ impl FillQuestion {
 }
 
 /// The broker that a partition is back-filled from: an in-sync replica that does not lead, in the
-/// own rack first, then the leader; the next one each time that one has failed.
+/// own rack first, then the leader; the next one each time that one has failed. Before them comes the
+/// one that joined segments of a compacted log are from.
 pub fn source_of(
     state: &PartitionState,
     image: &Image,
@@ -140,6 +152,8 @@ pub fn source_of(
     others.rotate_left(number % count);
     others.sort_by_key(|broker| own_rack.is_none() || rack_of(*broker) != own_rack);
     others.push(leader);
+    let origin = state.log.as_ref().and_then(Log::fill_origin);
+    others.sort_by_key(|broker| origin.is_none_or(|origin| origin.broker != *broker));
     Some(others[state.failed_sources % others.len()])
 }
 
@@ -242,7 +256,9 @@ impl BackFill {
             false => task.leader_epoch,
         };
         match question {
-            FillQuestion::Segment(end_offset) | FillQuestion::Aborted(end_offset, _) => {
+            FillQuestion::Segment(end_offset)
+            | FillQuestion::Aborted(end_offset, _)
+            | FillQuestion::Same(end_offset) => {
                 ReplicaSegmentsRequest {
                     replica_id: self.services.config.node_id,
                     topic: &topic.name,
@@ -255,12 +271,7 @@ impl BackFill {
                 .encode(out, SEGMENTS_VERSION);
             }
             FillQuestion::Records(fetch_offset) => {
-                let left_bytes = task.segment.as_ref().map_or(0, |one| one.left_bytes);
-                // What lies behind the segment is here already.
-                let max_bytes = match i32::try_from(left_bytes) {
-                    Ok(left @ 1..) => left.min(cluster.fetch_max_bytes),
-                    _ => cluster.fetch_max_bytes,
-                };
+                let max_bytes = task.piece_bytes(cluster.fetch_max_bytes);
                 let partitions = [FetchPartition {
                     index,
                     current_leader_epoch: leader_epoch,
@@ -306,6 +317,10 @@ impl BackFill {
                 let response = ReplicaSegmentsResponse::decode(body, SEGMENTS_VERSION)?;
                 self.take_aborted((end, known), &response);
             }
+            FillQuestion::Same(end) => {
+                let response = ReplicaSegmentsResponse::decode(body, SEGMENTS_VERSION)?;
+                self.confirm(end, &response);
+            }
             FillQuestion::Records(offset) => {
                 let response = FetchResponse::decode(body, FETCH_VERSION)?;
                 let error = response.head.error_code;
@@ -338,32 +353,72 @@ impl BackFill {
             return;
         };
         task.waits = 0;
-        let plan = {
+        let source = self.source;
+        let found = {
             let state = task.partition.lock();
             let is_asked = state.back_fill_end() == Some(end);
             // What lies below was deleted on the leader.
             let begin = response.begin_offset.max(state.leader_log_start);
             let log = state.log.as_ref().filter(|_| is_asked);
-            log.and_then(|log| log.plan_fill(begin))
+            log.map_or(Planned::Not, |log| {
+                plan(log, begin, source, response.origin)
+            })
+        };
+        let (plan, origin) = match found {
+            Planned::Fill(plan, origin) => (plan, origin),
+            Planned::Not => {
+                task.until_ms = mono_ms() + FAILED_MS;
+                return;
+            }
+            Planned::OfAnotherLog { is_told } => return self.is_of_another_log(is_told),
         };
         #[cfg(feature = "sim")]
-        let plan = plan.map(with_injected_faults);
-        match plan {
-            Some(plan) => {
-                let fill = plan.open();
-                let left_bytes = u64::try_from(response.size_bytes).unwrap_or(0);
-                let mut segment = Incoming {
-                    fill,
-                    aborted: Vec::new(),
-                    has_all_aborted: false,
-                    newest_ms: response.newest_ms,
-                    left_bytes,
-                };
-                segment.add_aborted(&response.aborted);
-                task.segment = Some(segment);
-            }
-            None => task.until_ms = mono_ms() + FAILED_MS,
+        let plan = with_injected_faults(plan);
+        let mut segment = Incoming {
+            fill: plan.open(),
+            aborted: Vec::new(),
+            has_all_aborted: false,
+            newest_ms: response.newest_ms,
+            left_bytes: u64::try_from(response.size_bytes).unwrap_or(0),
+            origin,
+        };
+        segment.add_aborted(&response.aborted);
+        task.segment = Some(segment);
+    }
+
+    /// The segments that were joined do not go with what this source has, as far as it tells.
+    fn is_of_another_log(&mut self, is_told: bool) {
+        let Some(task) = self.tasks.pop_front() else {
+            return;
+        };
+        if is_told {
+            begin_anew_at_last(&self.services.logs, &task.partition, self.source);
         }
+        self.leave_to_others(task);
+    }
+
+    /// A cleaning may have removed tombstones whose older values were read before.
+    fn confirm(&mut self, end: i64, response: &ReplicaSegmentsResponse) {
+        if response.error_code != ErrorCode::NONE {
+            return self.refused(response.error_code);
+        }
+        let Some(task) = self.tasks.front_mut() else {
+            return;
+        };
+        task.waits = 0;
+        let is_asked = task.partition.lock().back_fill_end() == Some(end);
+        let read = task.segment.as_ref().and_then(|segment| segment.origin);
+        let is_same = read.is_some_and(|read| read.is_segment_of(response.origin));
+        if is_asked && is_same {
+            return self.complete();
+        }
+        discard_segment(task.segment.take());
+        let failed_fills = {
+            let mut state = task.partition.lock();
+            state.failed_fills = state.failed_fills.saturating_add(1);
+            state.failed_fills
+        };
+        task.until_ms = mono_ms() + pause_ms(failed_fills).unwrap_or(FAILED_MS);
     }
 
     fn receive(&mut self, offset: i64, records: &[u8]) {
@@ -379,12 +434,22 @@ impl BackFill {
         segment.left_bytes = segment.left_bytes.saturating_sub(records.len() as u64);
         match segment.fill.add(records) {
             Err(error) => return self.failed(&error),
+            // Where the rest was left out, it has to have a record behind the end.
+            Ok(()) if records.is_empty() && segment.origin.is_some() => {
+                return self.refused(ErrorCode::OFFSET_NOT_AVAILABLE);
+            }
             Ok(()) if segment.fill.next_offset() == offset => {
                 return self.failed(&FillError::Unfit(format!("nothing comes at {offset}")));
             }
-            Ok(()) if !segment.fill.is_complete() => return,
-            Ok(()) => {}
+            Ok(()) => task.waits = 0,
         }
+        if segment.fill.is_complete() && segment.origin.is_none() {
+            self.complete();
+        }
+    }
+
+    /// The first partition's segment is there.
+    fn complete(&mut self) {
         if let Some(Task {
             partition,
             leader_epoch,
@@ -476,6 +541,9 @@ impl Task {
             (Some(end), Some(segment)) if !segment.has_all_aborted => {
                 Wants::Asks(FillQuestion::Aborted(end, segment.aborted.len()))
             }
+            (Some(end), Some(segment)) if segment.fill.is_complete() => {
+                Wants::Asks(FillQuestion::Same(end))
+            }
             (Some(_), Some(segment)) => {
                 Wants::Asks(FillQuestion::Records(segment.fill.next_offset()))
             }
@@ -485,6 +553,19 @@ impl Task {
 }
 
 impl Task {
+    /// How much of the segment is asked for. What lies behind it is here already; only where the rest
+    /// of it was left out, its first batch tells that.
+    fn piece_bytes(&self, bytes_max: i32) -> i32 {
+        let Some(segment) = &self.segment else {
+            return bytes_max;
+        };
+        match i32::try_from(segment.left_bytes) {
+            Ok(0) if segment.origin.is_some() => 1,
+            Ok(left @ 1..) => left.min(bytes_max),
+            _ => bytes_max,
+        }
+    }
+
     /// The log began anew, or moved: the segment's files are not where it is any more.
     fn let_go_of_stale(&mut self) {
         if !self.fills_its_log() {

@@ -188,7 +188,8 @@ impl Following {
         }) = self.followed.get(&key)
         {
             let broker = self.services.config.node_id;
-            question.encode(broker, partition, *leader_epoch, out);
+            let fills = !self.services.quotas.back_fill.is_zero();
+            question.encode((broker, fills), partition, *leader_epoch, out);
         }
     }
 

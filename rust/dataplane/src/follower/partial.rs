@@ -66,7 +66,14 @@ impl Question {
     }
 
     /// Appends the request's body.
-    pub fn encode(self, broker: i32, partition: &Partition, leader_epoch: i32, out: &mut Vec<u8>) {
+    /// `fills`: this broker back-fills.
+    pub fn encode(
+        self,
+        (broker, fills): (i32, bool),
+        partition: &Partition,
+        leader_epoch: i32,
+        out: &mut Vec<u8>,
+    ) {
         let (topic, index) = (&partition.topic, partition.index);
         match self {
             Question::Start => ReplicaStartRequest {
@@ -75,6 +82,7 @@ impl Question {
                 topic_id: topic.id,
                 partition: index,
                 current_leader_epoch: leader_epoch,
+                fills_compacted: fills,
             }
             .encode(out, REPLICA_START_VERSION),
             Question::LeadersStart => ListOffsetsRequest {
@@ -132,7 +140,7 @@ fn judge_start(
 ) -> Verdict {
     match response.error_code {
         ErrorCode::NONE => {}
-        // Retention would never make it whole, or the leader thinks that it is.
+        // Nothing would ever make it whole, or the leader thinks that it is.
         ErrorCode::POLICY_VIOLATION | ErrorCode::INVALID_REQUEST => {
             let mut state = partition.lock();
             if state.leader_epoch == leader_epoch {
@@ -198,7 +206,8 @@ fn become_whole(logs: &Arc<LogManager>, partition: &Partition) {
         let Some(log) = state.log.as_ref().filter(|_| is_whole) else {
             return;
         };
-        (CutLog::of(log), log.whole_job())
+        // What came from elsewhere was compacted there: the own cleaner knows nothing of it.
+        (CutLog::of(log).not_compacted(), log.whole_job())
     };
     let Some(job) = job else { return };
     // Once the file is gone, the next start believes the checkpoint: with a log start from before a

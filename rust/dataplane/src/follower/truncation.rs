@@ -157,6 +157,8 @@ fn note_given(partition: &Partition, leader_epoch: i32) {
     if state.leader_epoch == leader_epoch {
         state.beginning = Beginning::Given;
     }
+    state.wants_new_start = false;
+    state.failed_fills = 0;
 }
 
 /// Waits until everything is written. Returns the job, its plan and the log end; `None` if nothing

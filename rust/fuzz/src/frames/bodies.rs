@@ -289,6 +289,7 @@ fn replica_start(script: &mut Script<'_>, version: i16, out: &mut Vec<u8>) -> Fa
         topic_id: [script.below(256) as u8; 16],
         partition: script.i32(),
         current_leader_epoch: script.i32(),
+        fills_compacted: script.bool(),
     };
     request.encode(out, version);
     vec![format!("{request:?}")]

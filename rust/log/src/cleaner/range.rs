@@ -41,7 +41,8 @@ impl Log {
         // What was copied before a cleaning would differ from what is copied after it.
         let waits = self.truncating || self.is_swapping || self.is_leaving();
         let cannot = waits || self.poisoned().is_some();
-        if cannot || !self.config.cleanup_compact {
+        // A tombstone of a partial log may be for a record that is still to come.
+        if cannot || !self.config.cleanup_compact || self.is_partial() {
             return None;
         }
         let log = self.log_start..=self.end.offset;

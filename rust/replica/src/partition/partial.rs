@@ -72,21 +72,32 @@ impl PartitionState {
         let Some(log) = self.log.as_ref().filter(|_| self.role == Role::Follower) else {
             return Standing::Fetches;
         };
-        // A compacted log has no back-fill, and retention makes it whole never: it copies.
-        let is_copied = log.is_partial() && log.config().cleanup_compact;
+        // Where this leader gives no start to a compacted log, it copies.
+        let has_no_start = self.beginning == Beginning::Copies && log.config().cleanup_compact;
+        let begins_anew = self.begins_compacted_anew(log);
+        let is_copied = log.is_partial() && has_no_start && (log.is_empty() || begins_anew);
         let is_listed = self.is_partial(self.node_id) && !is_copied;
         let is_in_sync = self.isr.contains(&self.node_id);
-        if is_listed && !is_in_sync && self.beginning == Beginning::Undecided && log.is_empty() {
+        let is_undecided = self.beginning == Beginning::Undecided && log.is_empty();
+        if is_listed && !is_in_sync && (is_undecided || begins_anew) {
             return Standing::NeedsStart;
         }
         if !log.is_partial() {
             return Standing::Fetches;
         }
+        // What was joined must not go on with the leader's records, wherever it begins.
+        let is_cut = log.ends_before_its_start();
         match self.leader_log_start {
-            start if log.log_start_offset() <= start => Standing::IsWhole,
+            start if log.log_start_offset() <= start && !is_cut => Standing::IsWhole,
             _ if is_listed || is_injected(Fault::KeepUnlisted) => Standing::Fetches,
             _ => Standing::NeedsLeadersStart,
         }
+    }
+
+    /// Whether what there is of a partial log must go before anything follows.
+    fn begins_compacted_anew(&self, log: &Log) -> bool {
+        let is_mixed = self.wants_new_start && log.config().cleanup_compact;
+        log.is_partial() && (is_mixed || log.ends_before_its_start())
     }
 
     /// Where the log begins, if the leader has records below that which can be back-filled now: they
@@ -98,6 +109,7 @@ impl PartitionState {
         let is_committed =
             self.leader_high_watermark >= end || is_injected(Fault::FillTruncatedEpoch);
         let is_known = self.leader_log_start >= 0 && is_committed;
+        let is_follower = is_follower && !self.begins_compacted_anew(log);
         (is_follower && is_known && end > self.leader_log_start).then_some(end)
     }
 

@@ -1,6 +1,6 @@
 use proptest::prelude::*;
 use pyrklog_wire::replica_segments::{
-    ReplicaSegmentsRequest, ReplicaSegmentsResponse, SegmentAborted,
+    ReplicaSegmentsRequest, ReplicaSegmentsResponse, SegmentAborted, SegmentOrigin,
 };
 
 use crate::support::{CASES, change, check, error, id, name, some};
@@ -52,6 +52,7 @@ proptest! {
         error_code in error(),
         (log_start_offset, begin_offset, size_bytes, newest_ms) in any::<(i64, i64, i64, i64)>(),
         aborted in some(aborted()),
+        (opening, segment, clean_below) in any::<(i64, i64, i64)>(),
         change in change(),
     ) {
         let response = ReplicaSegmentsResponse {
@@ -61,6 +62,11 @@ proptest! {
             size_bytes,
             newest_ms,
             aborted,
+            origin: SegmentOrigin {
+                opening,
+                segment,
+                clean_below,
+            },
         };
         let mut body = Vec::new();
         response.encode(&mut body, 0);

@@ -18,6 +18,7 @@ proptest! {
         (replica_id, partition, current_leader_epoch) in any::<(i32, i32, i32)>(),
         topic in name(),
         topic_id in id(),
+        fills_compacted in any::<bool>(),
         change in change(),
     ) {
         let request = ReplicaStartRequest {
@@ -26,6 +27,7 @@ proptest! {
             topic_id,
             partition,
             current_leader_epoch,
+            fills_compacted,
         };
         let mut body = Vec::new();
         request.encode(&mut body, 0);

@@ -11,7 +11,9 @@ impl FillQuestion {
     pub(super) fn aborted_known(self) -> i32 {
         match self {
             FillQuestion::Aborted(_, known) => i32::try_from(known).unwrap_or(i32::MAX),
-            _ => 0,
+            // All are known, and none is wanted.
+            FillQuestion::Same(_) => i32::MAX,
+            FillQuestion::Segment(_) | FillQuestion::Records(_) => 0,
         }
     }
 }

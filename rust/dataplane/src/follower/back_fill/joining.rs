@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use pyrklog_log::disk::may_pass;
-use pyrklog_log::{FillError, JoinJob};
+use pyrklog_log::{FillError, JoinJob, Log};
 
 use super::{Incoming, discard_segment};
 use crate::follower::truncation::write_cut;
@@ -11,6 +11,9 @@ use pyrklog_replica::partition::PartitionState;
 use pyrklog_storage::checkpoints::CutLog;
 use pyrklog_storage::log_dir_state::Partition;
 use pyrklog_storage::log_manager::LogManager;
+
+/// Failures after which a source that does not answer is given up: about a minute.
+const FAILED_ANEW: u32 = 10;
 
 /// Completes the files of a segment, and makes it the log's first one.
 pub fn complete(
@@ -64,6 +67,33 @@ pub fn note_failed(partition: &Partition) {
     let mut state = partition.lock();
     state.failed_sources += 1;
     state.failed_fills = state.failed_fills.saturating_add(1);
+}
+
+/// What this source has does not go with what was joined. If the log is gone that it came from, and no
+/// other goes with it, this one begins anew at the leader's end.
+pub fn begin_anew_at_last(logs: &LogManager, partition: &Partition, source: i32) {
+    let begins_anew = {
+        let mut state = partition.lock();
+        let origin = state.log.as_ref().and_then(Log::fill_origin);
+        let is_gone = origin.is_none_or(|origin| origin.broker == source);
+        let failures_max = match is_gone {
+            // By then each of them was asked.
+            true => u32::try_from(state.isr.len()).unwrap_or(FAILED_ANEW),
+            false => FAILED_ANEW,
+        };
+        let begins_anew = !state.wants_new_start && state.failed_fills >= failures_max;
+        state.wants_new_start |= begins_anew;
+        begins_anew
+    };
+    if begins_anew {
+        let fields = vec![
+            ("topic", partition.topic.name.to_string()),
+            ("partition", partition.index.to_string()),
+            ("source", source.to_string()),
+        ];
+        logs.events
+            .notice("back_fill_begins_anew", "warning", fields);
+    }
 }
 
 fn join(partition: &Arc<Partition>, mut job: JoinJob) -> Result<(i64, CutLog), FillError> {
