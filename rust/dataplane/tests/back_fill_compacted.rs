@@ -109,6 +109,12 @@ fn clean(pair: &mut Pair) {
     pair.plane(1).plane.set_cleaner(cleaner);
 }
 
+fn wait_for_start(pair: &mut Pair) {
+    eventually("the replica's start", || {
+        (bounds(pair.plane(2)).1 >= BEFORE).then_some(())
+    });
+}
+
 /// The replica has joined a segment or more, and goes on when it is told to.
 fn wait_for_first_segment(pair: &mut Pair) {
     eventually("a segment", || {
@@ -166,14 +172,16 @@ fn partial_file(pair: &Pair) -> PathBuf {
 
 /// The leader's log is compacted, and the replica has begun behind it and got others.
 fn begun(rate_bytes: u64) -> Pair {
-    let mut pair = start(compacted(), rate_bytes);
+    begun_of(compacted(), rate_bytes)
+}
+
+fn begun_of(options: TopicConfig, rate_bytes: u64) -> Pair {
+    let mut pair = start(options, rate_bytes);
     lead(&mut pair, 0);
     produce(&mut pair, 0..BEFORE);
     clean(&mut pair);
     follow(&mut pair, 0);
-    eventually("the replica's start", || {
-        (bounds(pair.plane(2)).1 >= BEFORE).then_some(())
-    });
+    wait_for_start(&mut pair);
     produce(&mut pair, BEFORE..END);
     pair
 }
@@ -282,7 +290,10 @@ fn without_a_rate_it_is_copied() {
 /// What is left behind a kill amid a restart: it ends below the start that its file tells.
 #[test]
 fn replica_that_ends_before_its_start_is_never_whole() {
-    let mut pair = begun(SLOW);
+    let mut options = compacted();
+    options.log.cleanup_delete = true;
+    options.log.retention_ms = -1;
+    let mut pair = begun_of(options, SLOW);
     wait_for_first_segment(&mut pair);
     let (log_start, _) = bounds(pair.plane(2));
     let mut pair = killed(pair, |file| {
@@ -315,10 +326,12 @@ fn topic_that_becomes_compacted_begins_anew() {
     let mut options = compacted();
     options.log.cleanup_compact = false;
     options.log.cleanup_delete = true;
+    options.log.retention_ms = -1;
     let mut pair = start(options, SLOW);
     lead(&mut pair, 0);
     produce(&mut pair, 0..BEFORE);
     follow(&mut pair, 0);
+    wait_for_start(&mut pair);
     wait_for_first_segment(&mut pair);
     produce(&mut pair, BEFORE..END);
     pair.describe("t", 1, &compacted());
