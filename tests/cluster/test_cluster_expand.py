@@ -190,7 +190,7 @@ def test_a_cancellation_leaves_the_earlier_replicas(
 @pytest.mark.parametrize(
     ("options", "why"),
     [
-        ({"cleanup_policy": "compact"}, "it is compacted"),
+        ({"cleanup_policy": "compact"}, "it is compacted, and its new brokers back-fill nothing"),
         (
             {"retention_ms": "-1"},
             "retention deletes nothing of it, and its new brokers back-fill nothing",

@@ -6,7 +6,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 from typer.testing import CliRunner
 
@@ -35,6 +35,10 @@ pytestmark = [pytest.mark.jvm, pytest.mark.timeout(600)]
 BRIEF = {"zookeeper.session.timeout.ms": 10_000}
 SLOW, FAST = 2_000, 500_000_000
 """Bytes a second."""
+KEPT: Pairs = [(b"kept %d" % number, b"%d " % number * 40) for number in range(2_500)]
+"""What compaction leaves: minutes at the slow rate."""
+RECORDS_MAX = len(KEPT) + 400
+"""In a log that was compacted."""
 
 
 def create(cluster: BrokerCluster, topic: str, *replicas: int) -> AdminClient:
@@ -106,16 +110,18 @@ def test_last_values_are_the_same_after_kills_of_all_who_take_part(
         cluster.brokers, key=lambda number: number != cluster.controller()
     )
     create(cluster, topic, first, second)
-    pairs: Pairs = [*rounds(20), (b"k3", None), (b"k4", None)]
+    pairs: Pairs = [*rounds(20), *KEPT, (b"k3", None), (b"k4", None)]
     put(cluster.bootstrap, topic, pairs)
     fill(cluster.bootstrap, topic)
 
     def are_compacted() -> bool:
-        return all(record_count(folder(cluster, topic, one)) < 400 for one in (first, second))
+        counts = [record_count(folder(cluster, topic, one)) for one in (first, second)]
+        return max(counts) < RECORDS_MAX
 
     wait_until(are_compacted, "nothing is compacted")
     expand(cluster, topic, first, second, added)
     assert int(partial_of(cluster, topic, added)[1]) > 0
+    wait_until(lambda: partial_of(cluster, topic, added)[0] == "1", "it joins nothing")
     for killed in (added, second, first, controller):
         more: Pairs = [*rounds(2, f"with {killed}"), (b"k%d" % killed, None)]
         put(cluster.bootstrap, topic, more)
@@ -134,7 +140,7 @@ def test_last_values_are_the_same_after_kills_of_all_who_take_part(
     put(cluster.bootstrap, topic, [(b"k5", None)])
     fill(cluster.bootstrap, topic)
     path = folder(cluster, topic, added)
-    wait_until(lambda: record_count(path) < 400, "it compacts nothing")
+    wait_until(lambda: record_count(path) < RECORDS_MAX, "it compacts nothing")
     assert last_values(read_all(cluster.bootstrap, topic)) == model([*pairs, (b"k5", None)])
 
 
@@ -179,11 +185,17 @@ def test_coordinators_find_everything_on_an_expanded_replica(
         set_rate(cluster, added, FAST)
         wait_until_whole(cluster, internal, added)
         lead_alone(cluster, internal, added)
-    asked = [TopicPartition(topic, 0)]
-    wait_until(
-        lambda: [one.offset for one in consumer.committed(asked, PATIENCE_S)] == [200],
-        "the group's offset is gone",
-    )
+    told: list[int] = []
+
+    def is_committed() -> bool:
+        # The consumer may not know its new coordinator yet.
+        with suppress(KafkaException):
+            asked = [TopicPartition(topic, 0)]
+            told[:] = [one.offset for one in consumer.committed(asked, PATIENCE_S)]
+        return bool(told)
+
+    wait_until(is_committed, "no coordinator answers")
+    assert told == [200], "the group's offset is gone"
     consumer.close()
     # The next producer of the name goes on, and the one before is fenced.
     again = Producer(settings)
@@ -192,3 +204,32 @@ def test_coordinators_find_everything_on_an_expanded_replica(
     again.produce(topic, b"last", b"last", 0)
     again.commit_transaction(PATIENCE_S)
     assert [one.value for one in read_all(cluster.bootstrap, topic)][-1] == b"last"
+
+
+def test_cluster_expand_starts_compacted_topics_at_their_ends(
+    new_cluster: Callable[..., BrokerCluster], topic: str
+) -> None:
+    cluster = new_cluster(count=4, **EAGER_BROKER, **BRIEF).start()
+    numbers = sorted(cluster.brokers)
+    new = numbers.pop()
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
+    assignment = [[numbers[index % 3], numbers[(index + 1) % 3]] for index in range(4)]
+    asked = NewTopic(topic, 4, replica_assignment=assignment, config=EAGER_TOPIC)
+    admin.create_topics([asked])[topic].result(30)
+    wait_until(lambda: len(in_sync(admin, topic)) == 4, "it is not there")
+    pairs = [*rounds(5), (b"k1", None)]
+    producer = Producer({"bootstrap.servers": cluster.bootstrap})
+    for index in range(4):
+        for key, value in pairs:
+            producer.produce(topic, value, key, index)
+    assert producer.flush(PATIENCE_S) == 0
+    words = ["-b", cluster.bootstrap, "cluster", "expand", "--broker", str(new), "-t", topic]
+    done = CliRunner().invoke(app, [*words, "-w"])
+    assert done.exit_code == 0, done.stdout + done.stderr
+    assert done.stderr.find("copied") == -1
+    assert done.stdout.count("from the end") == 2
+    placed = cluster.json(f"/brokers/topics/{topic}")["partitions"].values()
+    assert [new in replicas for replicas in placed].count(True) == 2
+    for compared in verify(cluster.bootstrap, topic):
+        assert compared["status"] == "equal"
+    assert last_values(read_all(cluster.bootstrap, topic)) == model(pairs)

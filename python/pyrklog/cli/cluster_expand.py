@@ -75,7 +75,7 @@ def expand(
     """Give new brokers their share of the partitions.
 
     A replica that starts at its leader's end leads nothing and is not in sync before it is whole.
-    Compacted topics are copied.
+    Compacted topics are copied where the new broker back-fills nothing.
     """
     from pyrklog.cli.reassign_plan import check_throttle
     from pyrklog.cli.reassign_planning import check_names

@@ -57,9 +57,11 @@ def choose(
 def why_copied(options: Mapping[str, str | None], *, is_filled: bool) -> str | None:
     """Why new replicas of a topic copy it in any case; None if they may start at the end.
     ``is_filled``: their brokers back-fill."""
+    if is_filled:
+        return None
     if _policies_in(options) != {"delete"}:
-        return "it is compacted"
-    if not is_filled and not _is_limited(options):
+        return "it is compacted, and its new brokers back-fill nothing"
+    if not _is_limited(options):
         return "retention deletes nothing of it, and its new brokers back-fill nothing"
     return None
 

@@ -93,8 +93,7 @@ def test_partitions_of_dead_brokers_stay() -> None:
 def test_copied_in_any_case(options: dict[str, str | None], expected: str | None) -> None:
     found = why_copied(options, is_filled=False)
     assert found is None if expected is None else expected in (found or "")
-    if expected == "retention":
-        assert why_copied(options, is_filled=True) is None
+    assert why_copied(options, is_filled=True) is None
 
 
 @pytest.mark.parametrize(
