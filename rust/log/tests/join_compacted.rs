@@ -16,6 +16,8 @@ use pyrklog_wire::builder::BatchBuilder;
 
 const EXPIRATION_MS: i64 = 86_400_000;
 pub const LEADER: usize = 0;
+/// A key of its own.
+const OTHER: u8 = 8;
 
 /// `LOG_FILL_CASES` histories (default 300).
 fn cases() -> u32 {
@@ -60,6 +62,8 @@ pub struct World {
     values: BTreeMap<String, (i64, Option<String>)>,
     producers: [Producer; 2],
     pub joined: usize,
+    /// Another source is asked after each segment, in the end.
+    wanders: bool,
 }
 
 impl World {
@@ -72,6 +76,7 @@ impl World {
             values: BTreeMap::new(),
             producers: Default::default(),
             joined: 0,
+            wanders: false,
         }
     }
 
@@ -155,9 +160,21 @@ impl World {
     }
 
     pub fn clean(&mut self, which: usize) {
-        let rig = &mut self.logs[which];
+        let Some(rig) = self.logs.iter_mut().chain(&mut self.new).nth(which) else {
+            return;
+        };
         rig.rig.sync(SyncScope::Written);
         rig.clean().unwrap();
+    }
+
+    /// The first cleaning removes what was deleted, the second one the tombstones.
+    fn purge(&mut self, which: usize) {
+        self.clean(which);
+        self.wait(200);
+        for value in 0..5 {
+            self.put_plain(&[(OTHER, Some(value))]);
+        }
+        self.clean(which);
     }
 
     /// The new replica begins at the leader's end.
@@ -272,7 +289,12 @@ impl World {
         }
         let mut refused = 0;
         loop {
-            match self.ask(300) {
+            let joined = self.joined;
+            let progress = self.ask(300);
+            if self.wanders && self.joined > joined {
+                self.next_source();
+            }
+            match progress {
                 Progress::Whole => break,
                 Progress::Goes => refused = 0,
                 Progress::Refused if refused < self.logs.len() => {
@@ -326,9 +348,11 @@ enum Step {
     End(usize, bool),
     Wait(i64),
     Clean(usize),
+    /// What was deleted goes, and its tombstones.
+    Purge(usize),
     Begin,
-    /// So many times.
-    Ask(usize),
+    /// So many times, for some bytes.
+    Ask(usize, usize),
     NextSource,
     ReopenSource,
     ReopenNew(Option<u64>),
@@ -345,10 +369,20 @@ fn step() -> impl Strategy<Value = Step> {
         5 => (0_usize..2, pairs()).prop_map(|(who, pairs)| Step::PutIn(who, pairs)),
         4 => (0_usize..2, any::<bool>()).prop_map(|(who, commit)| Step::End(who, commit)),
         4 => (1_i64..120).prop_map(Step::Wait),
-        8 => (0_usize..3).prop_map(Step::Clean),
+        8 => (0_usize..4).prop_map(Step::Clean),
+        2 => (0_usize..3).prop_map(Step::Purge),
+    ]
+}
+
+/// While the new replica is back-filled.
+fn late_step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        6 => step(),
+        3 => (0_usize..4).prop_map(Step::Purge),
         1 => Just(Step::Begin),
-        8 => (1_usize..6).prop_map(Step::Ask),
-        2 => Just(Step::NextSource),
+        9 => (1_usize..6, prop_oneof![Just(1_usize), Just(200)])
+            .prop_map(|(times, bytes)| Step::Ask(times, bytes)),
+        3 => Just(Step::NextSource),
         1 => Just(Step::ReopenSource),
         1 => prop::option::of(any::<u64>()).prop_map(Step::ReopenNew),
     ]
@@ -362,10 +396,11 @@ impl World {
             Step::End(who, commit) => self.end(*who, *commit),
             Step::Wait(ms) => self.wait(*ms),
             Step::Clean(which) => self.clean(*which),
+            Step::Purge(which) => self.purge(*which),
             Step::Begin => self.begin(),
-            Step::Ask(times) => {
+            Step::Ask(times, bytes) => {
                 for _ in 0..*times {
-                    self.ask(200);
+                    self.ask(*bytes);
                 }
             }
             Step::NextSource => self.next_source(),
@@ -384,9 +419,11 @@ proptest! {
     #[test]
     fn back_filled_values_are_those_of_the_history(
         before in prop::collection::vec(step(), 20..60),
-        after in prop::collection::vec(step(), 1..60),
+        after in prop::collection::vec(late_step(), 1..60),
+        wanders in any::<bool>(),
     ) {
         let mut world = World::new();
+        world.wanders = wanders;
         for step in &before {
             world.apply(step);
         }
