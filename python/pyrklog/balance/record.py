@@ -54,6 +54,8 @@ class Record:
     """False while the throttle may be set already, and nothing moves yet."""
     at_end: frozenset[PartitionKey] = frozenset()
     """Partitions whose new replicas start at the leader's end, and copy nothing."""
+    cancelled_ms: int | None = None
+    """When what it moved was cancelled; what had ended by then is there."""
 
     @property
     def total_bytes(self) -> int:
@@ -91,6 +93,13 @@ class Record:
         for key, one in self.entries.items():
             found.setdefault(one.batch, []).append(key)
         return [found[batch] for batch in sorted(found)]
+
+    def marked_cancelled(self, at_ms: int) -> Record:
+        return replace(self, cancelled_ms=at_ms)
+
+    def begun_again(self, at_ms: int) -> Record:
+        """Of a plan that was cancelled: the time in between is not its own."""
+        return replace(self, cancelled_ms=None, begun_ms=at_ms)
 
     def finished(self, at_ms: int, real_bytes: int, *, is_watched: bool) -> Record:
         return replace(self, finished_ms=at_ms, real_bytes=real_bytes, is_watched=is_watched)
@@ -160,6 +169,8 @@ def progress(
     left_s: float | None = None
     if len(done) == len(record.entries):
         left_s = 0.0
+    elif record.cancelled_ms is not None or record.at_end.difference(done):
+        pass  # nothing goes on, or back-fill or retention end it
     elif total and copied >= total * 0.05 and passed_s > 0:
         left_s = (total - copied) * passed_s / copied
     elif record.predicted_s is not None:
@@ -196,6 +207,7 @@ def to_json(record: Record) -> str:
                 "begun_ms": record.begun_ms,
                 "finished_ms": record.finished_ms,
                 "begun": record.is_begun,
+                "cancelled_ms": record.cancelled_ms,
                 "throttle": record.throttle,
                 "predicted": {
                     "rate_bytes": record.rate_bytes,
@@ -269,4 +281,5 @@ def _record(told: Mapping[str, Any]) -> Record:
             for one in told["partitions"]
             if one.get("at_end")
         ),
+        None if told.get("cancelled_ms") is None else int(told["cancelled_ms"]),
     )

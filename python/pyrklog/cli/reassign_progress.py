@@ -8,7 +8,7 @@ from typing import Any
 
 from pyrklog.balance.record import Progress, Record, progress
 from pyrklog.cli.connection import PartitionKey
-from pyrklog.cli.expansion import lacking
+from pyrklog.cli.expansion import BACK_FILL, lacking
 from pyrklog.cli.output import Listing, columns
 from pyrklog.cli.reassign_cluster import ReassignmentAdmin, ReplicaSizes
 from pyrklog.cli.reassign_plan import amount, duration
@@ -19,6 +19,7 @@ COLUMNS = columns(
     "eta_s> ETA S, lacks"
 )
 
+_AT_END = "what starts at its leader's end copies nothing, and waits for back-fill or retention"
 APPLIED = columns("topic, partition>, before, after, batch>, moving, error")
 
 
@@ -62,7 +63,7 @@ def read_moves(
                 "replicas": list(one.replicas),
                 "adding": list(adding),
                 "removing": list(one.removing_replicas),
-                "percent": int(100 * there / (size * len(adding))) if size and adding else 100,
+                "percent": _percent(there, size * len(adding), lacks.get(place, {})),
                 "bytes_left": size * len(adding) - there,
                 "eta_s": None,
                 **lacks.get(place, {}),
@@ -78,6 +79,14 @@ def read_moves(
     ]
     copied = {key: count for key, count in partly.items() if key in record.entries}
     return Moves(items, progress(record, done, copied, now_ms()))
+
+
+def _percent(there: int, whole: int, lacks: Mapping[str, Any]) -> int | None:
+    """None where nothing is copied: retention makes the new replicas whole."""
+    partial = lacks.get("partial") or ()
+    if partial and all(one["by"] != BACK_FILL for one in partial):
+        return None
+    return int(100 * there / whole) if whole else 100
 
 
 def largest(sizes: ReplicaSizes) -> dict[PartitionKey, int]:
@@ -147,11 +156,13 @@ def line(whole: Progress, record: Record) -> str:
     told = verdict(record)
     if told is not None:
         return told
-    parts = [
-        f"{whole.partitions_done} of {whole.partitions} partitions done",
-        f"{whole.percent:.0f} %",
-        f"{amount(whole.left_bytes)} left",
-    ]
+    parts = [f"{whole.partitions_done} of {whole.partitions} partitions done"]
+    if whole.total_bytes or not record.at_end:
+        parts += [f"{whole.percent:.0f} %", f"{amount(whole.left_bytes)} left"]
+    if record.cancelled_ms is not None:
+        parts.append("cancelled: `apply` begins the rest again")
+    elif record.at_end:
+        parts.append(_AT_END)
     if whole.left_s is not None and whole.partitions_done < whole.partitions:
         parts.append(f"about {duration(whole.left_s)}")
     return " · ".join(parts)

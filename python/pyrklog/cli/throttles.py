@@ -190,16 +190,6 @@ class Throttles:
             return found
         raise CliError(Problem.NO_BROKER, "no broker tells options of topics", "try again")
 
-    def getters_of(self, partitions: Collection[PartitionKey]) -> set[int]:
-        """Brokers that are named for getting one of these partitions."""
-        wanted = _by_topic(partitions)
-        return {
-            int(broker)
-            for topic, named in (self.named(wanted) if wanted else {}).items()
-            for index, _, broker in (one.partition(":") for one in named.followers)
-            if broker.isdecimal() and index in map(str, wanted[topic])
-        }
-
     def _lost_rates(self, brokers: Collection[int]) -> list[int]:
         """Brokers without a rate, of those that tell."""
         timeout_s = min(self._connection.settings.timeout_s, SILENT_TIMEOUT_S)

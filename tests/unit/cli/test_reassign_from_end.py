@@ -11,18 +11,15 @@ from pyrklog.balance.prediction import Batch, Prediction
 from pyrklog.balance.record import Record, begun
 from pyrklog.balance.throttle import LOWER, RAISE, START_BYTES, Signs
 from pyrklog.cli import (
-    cluster_expand,
     fill_throttle,
-    reassign_cluster,
     reassign_rate,
     reassign_record,
     reassign_run,
     reassign_signs,
-    throttles,
 )
 from pyrklog.cli.expansion import BACK_FILL, Backlog
 from pyrklog.cli.fill_throttle import end_fills, end_rate
-from pyrklog.cli.options import OutputFormat, Settings
+from pyrklog.cli.options import Settings
 from pyrklog.cli.reassign_rate import HOLD_STEPS, Rate
 from pyrklog.cli.reassign_run import Run
 from pyrklog.cli.throttles import FILL_RATE
@@ -156,14 +153,6 @@ def test_broker_may_tell_the_plans_rate_a_moment_later(
     assert admin.throttles.fill_rates == {}
 
 
-def test_only_brokers_of_throttled_moves_have_a_plans_rate(admin: FillingAdmin) -> None:
-    """What no throttled plan has set is the operator's, also where an expansion is cancelled."""
-    admin.throttles.begin(PLACED, {A: (1, 3)}, 1_000_000)
-    assert admin.throttles.getters_of({A, B}) == {3}
-    assert admin.throttles.getters_of({B}) == set()
-    assert admin.throttles.getters_of(set()) == set()
-
-
 def test_watched_plan_takes_its_throttle_away(admin: FillingAdmin) -> None:
     admin.is_quick = True
     wanted = {A: (1, 3)}
@@ -224,21 +213,3 @@ def test_rate_of_back_fills_follows_leaders_and_followers(
     told.append(Signs(100.0))
     rate.step()
     assert admin.throttles.fill_rates == {"3": "0"}, "an operator stopped it"
-
-
-@pytest.mark.parametrize("is_throttled", [True, False])
-def test_cancelled_expansion_takes_the_rate_of_throttled_moves_away(
-    admin: FillingAdmin, monkeypatch: pytest.MonkeyPatch, is_throttled: bool
-) -> None:
-    """Another one may be an operator's."""
-    monkeypatch.setattr(reassign_cluster, "ReassignmentAdmin", lambda _: admin)
-    monkeypatch.setattr(throttles, "Throttles", lambda *_: admin.throttles)
-    admin.targets[A] = (1, 3)
-    if is_throttled:
-        admin.throttles.begin(PLACED, {A: (1, 3)}, 1_000_000)
-    admin.throttles.set_fill_rate({3}, 1_000_000)
-    options = Settings("127.0.0.1:1", quiet=True)
-    run = cluster_expand._Run(options, NO_CONNECTION, {3}, [], OutputFormat.TABLE)
-    run.cancel(dry_run=False)
-    assert admin.targets == {}
-    assert admin.throttles.fill_rates == ({} if is_throttled else {"3": "1000000"})
