@@ -147,7 +147,7 @@ def test_last_values_are_the_same_after_kills_of_all_who_take_part(
 def test_coordinators_find_everything_on_an_expanded_replica(
     new_cluster: Callable[..., BrokerCluster], topic: str
 ) -> None:
-    options: dict[str, str | int | bool] = {
+    options: dict[str, str | float | bool] = {
         FILL_RATE: SLOW,
         "offsets.topic.num.partitions": 1,
         "offsets.topic.replication.factor": 2,

@@ -320,9 +320,13 @@ mod tests {
         });
         let content = partial.encode();
         assert_eq!(content, "1\n1200\n2 -4611\n0\n2\n0 0\n3 900\n");
-        assert_eq!(PartialFile::parse(content.as_bytes()), Some(partial));
+        let found = PartialFile::parse(content.as_bytes());
+        assert_eq!(found.as_ref(), Some(&partial));
+        // The epochs may be missing, and are read from the batches then.
+        partial.epochs = LeaderEpochs::new();
         for end in 0..content.len() {
-            assert_eq!(PartialFile::parse(&content.as_bytes()[..end]), None);
+            let found = PartialFile::parse(&content.as_bytes()[..end]);
+            assert!(found.is_none_or(|found| found == partial), "{end}");
         }
         let later = content.replacen('1', "2", 1);
         assert_eq!(PartialFile::parse(later.as_bytes()), None);

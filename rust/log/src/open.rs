@@ -158,7 +158,7 @@ impl Log {
         created: bool,
     ) -> Self {
         let (state, active, end_offset) = (loaded.state, loaded.active, loaded.end_offset);
-        let (log_start, given) = (state.log_start, request.state);
+        let log_start = state.log_start;
         let end = LogPosition::at(end_offset, active.base_offset(), active.size);
         let spare_snapshot = spare(&state.snapshots, &state.segments);
         let mut tail = Tail::default();
@@ -166,14 +166,8 @@ impl Log {
             let content = state.epochs.encode().into_bytes();
             tail.push_file(names::LEADER_EPOCH_CHECKPOINT.to_owned(), content);
         }
-        let mut written = end;
-        for unwritten in state.unwritten {
-            if written == end {
-                written = LogPosition::unplaced(unwritten.segment.base_offset());
-            }
-            unwritten.queue(&mut tail);
-        }
-        let high_watermark = given.high_watermark.clamp(log_start, end_offset);
+        let written = unwritten::queue_all(state.unwritten, end, &mut tail);
+        let high_watermark = request.state.high_watermark.clamp(log_start, end_offset);
         let mut producers = state.producers;
         producers.on_high_watermark(high_watermark);
         Self {
@@ -210,7 +204,7 @@ impl Log {
             leave: Leave::default(),
             is_swapping: false,
             swapped_end: -1,
-            cleaned_at_open: within(given.cleaned_end, end_offset),
+            cleaned_at_open: within(request.state.cleaned_end, end_offset),
             opening: next_opening(),
             is_reshaped: true,
             partial: state.partial,

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use crate::position::LogPosition;
 use crate::segment::{ActiveSegment, Segment};
 use crate::tail::Tail;
 
@@ -22,4 +23,14 @@ impl Unwritten {
             tail.push_close(closing);
         }
     }
+}
+
+/// Queues all for the log's writer. Returns up to where the files of a log with this end have
+/// everything.
+pub(crate) fn queue_all(found: Vec<Unwritten>, end: LogPosition, tail: &mut Tail) -> LogPosition {
+    let first = found.first().map(|one| one.segment.base_offset());
+    for one in found {
+        one.queue(tail);
+    }
+    first.map_or(end, LogPosition::unplaced)
 }
