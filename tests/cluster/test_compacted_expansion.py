@@ -27,6 +27,7 @@ from tests.support.compacting import (
     record_count,
     rounds,
 )
+from tests.support.room import with_room
 from tests.support.verifying import verify
 from tests.support.waiting import PATIENCE_S, wait_until
 
@@ -223,8 +224,8 @@ def test_cluster_expand_starts_compacted_topics_at_their_ends(
         for key, value in pairs:
             producer.produce(topic, value, key, index)
     assert producer.flush(PATIENCE_S) == 0
-    words = ["-b", cluster.bootstrap, "cluster", "expand", "--broker", str(new), "-t", topic]
-    done = CliRunner().invoke(app, [*words, "-w"])
+    words = with_room(["cluster", "expand", "--broker", str(new), "-t", topic, "-w"])
+    done = CliRunner().invoke(app, ["-b", cluster.bootstrap, *words])
     assert done.exit_code == 0, done.stdout + done.stderr
     assert done.stderr.find("copied") == -1
     assert done.stdout.count("from the end") == 2
