@@ -73,7 +73,7 @@ FUZZ_SECONDS ?= 60
 # Of `make wheels`: x86_64-gnu, aarch64-gnu, x86_64-musl, aarch64-musl; all of them without it.
 TARGETS ?=
 
-.PHONY: build run zookeeper test fetched lint check-alerts promtool-there test-rust test-python parity-answers test-faults test-checker test-long test-soak test-lag test-rpk rpk-there test-alerts simulate fuzz bench bench-expansion demo wheel wheels clean help
+.PHONY: build run zookeeper test fetched lint check-alerts promtool-there test-rust test-python parity-answers test-faults test-checker test-long test-soak test-lag test-rpk rpk-there test-alerts simulate simulate-expansion fuzz bench bench-expansion demo wheel wheels clean help
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 17
@@ -173,6 +173,9 @@ test-alerts: $(CORE) .venv/.dev .cache/prometheus.done ## a real Prometheus and 
 simulate: $(CORE) $(SIM_CORE) .venv/.dev ## SIM_SEEDS seeds of the simulation, then the injected bugs
 	$(BIN)/python -m tests.sim --seeds $(SIM_SEEDS) --shrink --keep-going
 	FIND_FROM_ZERO=1 $(BIN)/pytest tests/sim
+
+simulate-expansion: $(CORE) .venv/.dev ## 20 brokers come to 200: plan, batches, the controller, in simulated time; some die under way
+	$(BIN)/python -m benches.simulated_expansion $(BENCH_ARGS)
 
 fuzz: $(CORE) .venv/.dev ## libFuzzer over frames, batches and files, FUZZ_SECONDS each; needs a C++ compiler
 	RUSTFLAGS="$(FUZZ_FLAGS)" CARGO_PROFILE_RELEASE_LTO=off \

@@ -5,8 +5,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import NamedTuple
 
+from pyrklog.balance.filling import NO_FILLING, Fill, Filling, Lack, fill_of, in_turn, later
 from pyrklog.balance.model import Cluster, PartitionKey, Placement, arriving
 
 STEP_S = 1.0
@@ -33,6 +35,16 @@ class Traffic:
     out_bytes: int = 0
 
 
+class RateFrom(StrEnum):
+    """Where the rate of a prediction comes from: a throttle, an earlier plan of the cluster, the
+    plan itself while it runs, or nowhere."""
+
+    GIVEN = "given"
+    EARLIER = "earlier"
+    MEASURED = "measured"
+    ASSUMED = "assumed"
+
+
 @dataclass(frozen=True)
 class Batch:
     """``seconds`` None: it never ends, as producers write more than the rate."""
@@ -44,11 +56,15 @@ class Batch:
 
 @dataclass(frozen=True)
 class Prediction:
-    """``rate_bytes``: what each broker takes, and gives, a second at most."""
+    """``rate_bytes``: what each broker takes, and gives, a second at most. ``raise_s``: how much
+    longer it takes as the rate is raised to that step by step."""
 
     rate_bytes: int
     batches: Sequence[Batch] = ()
     brokers: Mapping[int, Traffic] = field(default_factory=dict)
+    rate_from: RateFrom = RateFrom.GIVEN
+    fill: Fill | None = None
+    raise_s: float = 0.0
 
     @property
     def bytes(self) -> int:
@@ -58,7 +74,7 @@ class Prediction:
     def seconds(self) -> float | None:
         found = [one.seconds for one in self.batches]
         known = [seconds for seconds in found if seconds is not None]
-        return sum(known) if len(known) == len(found) else None
+        return sum(known) + self.raise_s if len(known) == len(found) else None
 
 
 class Limit(NamedTuple):
@@ -129,19 +145,34 @@ def predict(
     changed: Placement,
     batches: Sequence[Sequence[PartitionKey]],
     rate_bytes: int,
+    filling: Filling = NO_FILLING,
 ) -> Prediction:
     """``rate_bytes``: what each broker takes, and gives, a second at most."""
     brokers: dict[int, Traffic] = {}
-    found = []
+    found, fills = [], []
+    passed_s = 0.0
     for keys in batches:
-        copies = [one for key in keys for one in copies_of(cluster, key, changed[key])]
+        every = [one for key in keys for one in copies_of(cluster, key, changed[key])]
+        copies = [one for one in every if one.key not in filling.at_end]
         for one in copies:
             brokers.setdefault(one.target, Traffic()).in_bytes += one.size_bytes
             brokers.setdefault(one.source, Traffic()).out_bytes += one.size_bytes
+        lasts_s = seconds(grown(copies, passed_s), rate_bytes)
+        filled = [one for one in every if one.key in filling.at_end]
+        if filled:
+            lacks = [Lack(one.key, one.target, one.size_bytes) for one in filled]
+            fills.append(fill_of(lacks, filling, STEP_S))
+            lasts_s = later(lasts_s, fills[-1].whole_s)
         size = sum(one.size_bytes for one in copies)
-        lasts_s = seconds(copies, rate_bytes)
         found.append(Batch(tuple(keys), size, None if lasts_s is None else lasts_s + STEP_S))
-    return Prediction(rate_bytes, found, dict(sorted(brokers.items())))
+        passed_s += (lasts_s or 0.0) + STEP_S
+    fill = in_turn(fills) if fills else None
+    return Prediction(rate_bytes, found, dict(sorted(brokers.items())), fill=fill)
+
+
+def grown(copies: Iterable[Copy], passed_s: float) -> list[Copy]:
+    """The same so much later, when producers have written more."""
+    return [one._replace(size_bytes=one.size_bytes + int(one.rate_in * passed_s)) for one in copies]
 
 
 def seconds(copies: Iterable[Copy], rate_bytes: int) -> float | None:

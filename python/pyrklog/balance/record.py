@@ -4,12 +4,13 @@ end how it was. One JSON file; balance.md has its fields."""
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
-from pyrklog.balance.model import PartitionKey, Placement, Replicas
-from pyrklog.balance.prediction import Prediction
+from pyrklog.balance.filling import Fill
+from pyrklog.balance.model import PartitionKey, Placement, Replicas, arriving
+from pyrklog.balance.prediction import Copy, Prediction, RateFrom
 
 SCHEMA = "pyrklog.reassign-progress/1"
 
@@ -20,12 +21,29 @@ class RecordError(ValueError):
 
 @dataclass(frozen=True)
 class Entry:
-    """A partition of the plan. ``copied_bytes``: what its new replicas copy; 0 for a new order."""
+    """A partition of the plan. ``copied_bytes``: what its new replicas copy; 0 for a new order.
+    ``filled_bytes``: what they lack below their starts. ``source``: the leader when it began, -1
+    unknown; ``rate_in``: bytes a second that producers wrote then."""
 
     before: Replicas
     after: Replicas
     copied_bytes: int
     batch: int
+    filled_bytes: int = 0
+    source: int = -1
+    rate_in: float = 0.0
+
+    @property
+    def targets(self) -> Replicas:
+        return tuple(arriving(self.before, self.after))
+
+
+class Corrected(NamedTuple):
+    """A prediction of the whole plan by the rate that it was measured to have after some time."""
+
+    after_s: float
+    rate_bytes: int
+    seconds: float
 
 
 @dataclass(frozen=True)
@@ -54,10 +72,35 @@ class Record:
     """False while the throttle may be set already, and nothing moves yet."""
     at_end: frozenset[PartitionKey] = frozenset()
     """Partitions whose new replicas start at the leader's end, and copy nothing."""
+    rate_from: RateFrom = RateFrom.GIVEN
+    fill: Fill | None = None
+    """What was predicted of back-fills."""
+    corrected: Corrected | None = None
+    real_tail_s: float | None = None
+    """When all new replicas that started at the end were seen to have what was written since."""
 
     @property
     def total_bytes(self) -> int:
         return sum(one.copied_bytes for one in self.entries.values())
+
+    @property
+    def is_measured(self) -> bool:
+        """Whether its bytes are known; they may be read only once moves have begun."""
+        is_known = self.predicted_s is not None or self.total_bytes > 0
+        return is_known or self.fill is not None
+
+    @property
+    def fill_bytes(self) -> int:
+        return sum(one.filled_bytes for one in self.entries.values())
+
+    def copies(self, key: PartitionKey) -> list[Copy]:
+        """As they were when the plan began; none of what starts at the end."""
+        one = self.entries[key]
+        targets = () if key in self.at_end else one.targets
+        size = one.copied_bytes // max(1, len(targets))
+        # A file of an older version does not have the leader.
+        source = one.source if one.source >= 0 or not one.before else one.before[0]
+        return [Copy(key, source, target, size, one.rate_in) for target in targets]
 
     @property
     def before(self) -> dict[PartitionKey, Replicas]:
@@ -120,51 +163,17 @@ def begun(
     }
     brokers = {b: (one.in_bytes, one.out_bytes) for b, one in prediction.brokers.items()}
     rate = prediction.rate_bytes
-    return Record(cluster_id, at_ms, entries, rate, throttle, prediction.seconds, brokers)
-
-
-@dataclass(frozen=True)
-class Progress:
-    """How far a plan is. ``left_s`` None: unknown."""
-
-    partitions: int
-    partitions_done: int
-    total_bytes: int
-    done_bytes: int
-    left_s: float | None
-
-    @property
-    def percent(self) -> float:
-        if self.total_bytes:
-            return 100 * self.done_bytes / self.total_bytes
-        return 100 * self.partitions_done / self.partitions if self.partitions else 100.0
-
-    @property
-    def left_bytes(self) -> int:
-        return self.total_bytes - self.done_bytes
-
-
-def progress(
-    record: Record, done: Sequence[PartitionKey], partly: Mapping[PartitionKey, int], now_ms: int
-) -> Progress:
-    """``done``: partitions that are as planned; ``partly``: bytes that others have copied.
-
-    The time left goes by what was copied until now, and by the prediction as long as that is
-    little.
-    """
-    total = record.total_bytes
-    copied = sum(record.entries[key].copied_bytes for key in done)
-    for key, count in partly.items():
-        copied += min(max(0, count), record.entries[key].copied_bytes)
-    passed_s = max(0.0, (now_ms - record.begun_ms) / 1000)
-    left_s: float | None = None
-    if len(done) == len(record.entries):
-        left_s = 0.0
-    elif total and copied >= total * 0.05 and passed_s > 0:
-        left_s = (total - copied) * passed_s / copied
-    elif record.predicted_s is not None:
-        left_s = record.predicted_s * (total - copied) / total if total else record.predicted_s
-    return Progress(len(record.entries), len(done), total, copied, left_s)
+    return Record(
+        cluster_id,
+        at_ms,
+        entries,
+        rate,
+        throttle,
+        prediction.seconds,
+        brokers,
+        rate_from=prediction.rate_from,
+        fill=prediction.fill,
+    )
 
 
 def to_json(record: Record) -> str:
@@ -176,6 +185,9 @@ def to_json(record: Record) -> str:
             "after": list(one.after),
             "copied_bytes": one.copied_bytes,
             "batch": one.batch,
+            "filled_bytes": one.filled_bytes,
+            "source": one.source,
+            "rate_in": round(one.rate_in, 1),
             **_handed(record, (topic, index)),
             **({"at_end": True} if (topic, index) in record.at_end else {}),
         }
@@ -202,8 +214,12 @@ def to_json(record: Record) -> str:
                     "seconds": record.predicted_s,
                     "bytes": record.total_bytes,
                     "brokers": brokers,
+                    "rate_from": record.rate_from.value,
+                    "fill": None if record.fill is None else fill_item(record.fill),
+                    "corrected": record.corrected and record.corrected._asdict(),
                 },
                 "real": real,
+                "real_tail_seconds": record.real_tail_s,
                 "topic_ids": dict(sorted(record.topic_ids.items())),
                 "partitions": partitions,
             },
@@ -211,6 +227,17 @@ def to_json(record: Record) -> str:
         )
         + "\n"
     )
+
+
+def fill_item(fill: Fill) -> dict[str, Any]:
+    rates = [{"broker": one, "bytes": rate} for one, rate in sorted(fill.rates.items())]
+    return {
+        "bytes": fill.bytes,
+        "tail_seconds": fill.tail_s,
+        "whole_seconds": fill.whole_s,
+        "retention_seconds": fill.retention_s,
+        "rates": rates,
+    }
 
 
 def _handed(record: Record, key: PartitionKey) -> dict[str, list[int]]:
@@ -236,6 +263,9 @@ def _record(told: Mapping[str, Any]) -> Record:
             tuple(map(int, one["after"])),
             int(one["copied_bytes"]),
             int(one["batch"]),
+            int(one.get("filled_bytes", 0)),
+            int(one.get("source", -1)),
+            float(one.get("rate_in", 0.0)),
         )
         for one in told["partitions"]
     }
@@ -245,7 +275,7 @@ def _record(told: Mapping[str, Any]) -> Record:
         if "handed_over" in one
     }
     predicted, real = told["predicted"], told["real"] or {}
-    seconds, real_bytes = predicted["seconds"], real.get("bytes")
+    real_bytes = real.get("bytes")
     finished = told["finished_ms"]
     return Record(
         told["cluster_id"],
@@ -253,7 +283,7 @@ def _record(told: Mapping[str, Any]) -> Record:
         entries,
         int(predicted["rate_bytes"]),
         told["throttle"],
-        None if seconds is None else float(seconds),
+        _seconds(predicted["seconds"]),
         {
             int(one["broker"]): (int(one["in_bytes"]), int(one["out_bytes"]))
             for one in predicted["brokers"]
@@ -269,4 +299,30 @@ def _record(told: Mapping[str, Any]) -> Record:
             for one in told["partitions"]
             if one.get("at_end")
         ),
+        RateFrom(predicted.get("rate_from", RateFrom.GIVEN)),
+        _fill(predicted.get("fill")),
+        _corrected(predicted.get("corrected")),
+        _seconds(told.get("real_tail_seconds")),
     )
+
+
+def _fill(told: Mapping[str, Any] | None) -> Fill | None:
+    if told is None:
+        return None
+    return Fill(
+        int(told["bytes"]),
+        float(told["tail_seconds"]),
+        _seconds(told["whole_seconds"]),
+        _seconds(told["retention_seconds"]),
+        {int(one["broker"]): int(one["bytes"]) for one in told["rates"]},
+    )
+
+
+def _corrected(told: Mapping[str, Any] | None) -> Corrected | None:
+    if told is None:
+        return None
+    return Corrected(float(told["after_s"]), int(told["rate_bytes"]), float(told["seconds"]))
+
+
+def _seconds(told: Any) -> float | None:
+    return None if told is None else float(told)

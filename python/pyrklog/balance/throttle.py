@@ -6,6 +6,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+AUTO = "auto"
+"""Instead of a rate."""
 START_BYTES = 20_000_000
 """Bytes a second of each broker."""
 LEAST_BYTES = 2_000_000
@@ -24,6 +26,17 @@ ALARMS = frozenset(
     | {"writes_stuck"}
 )
 """Findings of health.md that lower the rate."""
+
+
+def raise_s(seconds: float, rate_bytes: int) -> float:
+    """How much longer than the seconds at a rate copies take that begin at :data:`START_BYTES`, and
+    are raised to the rate while all is calm."""
+    left, rate, passed_s = seconds * rate_bytes, float(START_BYTES), 0.0
+    while rate < rate_bytes and left > rate:
+        left -= rate
+        passed_s += 1.0
+        rate *= RAISE
+    return max(0.0, passed_s + left / min(rate, rate_bytes) - seconds)
 
 
 @dataclass(frozen=True)

@@ -265,14 +265,17 @@ class _Emptying:
         say(self._options, f"broker {self._broker} has no replicas")
 
     def _say_plan(self, found: "Measured", plan: "Plan", heads: int) -> None:
-        from pyrklog.cli.reassign_planning import prediction_of
+        from pyrklog.cli.reassign_planning import guess_of, prediction_of
         from pyrklog.cli.reassign_summary import lines
 
-        prediction = prediction_of(found.cluster, plan.changed, self._limit, self._how.throttle)
+        throttle = self._how.throttle
+        guess = guess_of(found.cluster_id, throttle)
+        cluster, changed = found.cluster, plan.changed
+        prediction = prediction_of(cluster, changed, self._limit, guess, throttle=throttle)
         if heads:
             count = counted(heads, "partition")
             say(self._options, f"hands over the leadership of {count} first")
-        say(self._options, *lines(found.cluster, plan.changed, prediction, found.cluster.brokers))
+        say(self._options, *lines(cluster, changed, prediction, cluster.brokers))
 
     def _say_arrows(self, found: "Measured", plan: "Plan") -> None:
         from pyrklog.cli.reassign_run import arrow

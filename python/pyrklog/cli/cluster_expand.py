@@ -1,6 +1,7 @@
 """``pyrklog cluster expand``: new brokers take over their share."""
 
 import time
+from collections.abc import Callable
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -11,6 +12,7 @@ from pyrklog.cli.options import OnlySaid, Output, OutputFormat, Settings, Yes, o
 
 if TYPE_CHECKING:
     from pyrklog.balance.model import Placement, Replicas
+    from pyrklog.balance.record import Record
     from pyrklog.cli.connection import Connection, PartitionKey
     from pyrklog.cli.expansion import Start
     from pyrklog.cli.output import Listing
@@ -140,15 +142,16 @@ class _Run:
         if not wanted:
             say(self._options, "nothing to do: the brokers have their share")
             return
+        first = first_record(self._admin, wanted, how.throttle, at_end=start.at_end)
+        planned = begin_record(self._connection, self._admin, first, Limit(), start)
         if how.dry_run:
-            self._say_only(wanted, start)
+            self._say_only(wanted, start, *planned)
             return
         path = None
         if how.plan is not None:
             path = reassign_record.able(reassign_record.path_of(how.plan), None)
             write_plan(how.plan, render_plan(wanted))
-        first = first_record(self._admin, wanted, how.throttle, at_end=start.at_end)
-        record, complete = begin_record(self._connection, self._admin, first, Limit())
+        record, complete = planned
         known = self._connection, self._admin, self._options, record, path, self._output
         run = Run(*known, complete=complete)
         codes = run.carry_out(how.throttle, watch=how.watch or how.throttle == AUTO)
@@ -172,13 +175,23 @@ class _Run:
         ]
         return choose(found.cluster, self._fresh, chosen)
 
-    def _say_only(self, wanted: "Placement", start: "Start") -> None:
+    def _say_only(
+        self,
+        wanted: "Placement",
+        start: "Start",
+        record: "Record",
+        complete: "Callable[[Record], Record] | None",
+    ) -> None:
         from pyrklog.cli.reassign_planning import show_planned
         from pyrklog.cli.reassign_run import arrow
+        from pyrklog.cli.reassign_summary import fill_line
 
         for place in sorted(wanted):
             from_end = " from the end" if place in start.at_end else ""
             say(self._options, f"{arrow(place, self.before, wanted)}{from_end} (not done)")
+        fill = record.fill if complete is None else complete(record).fill
+        if fill is not None:
+            say(self._options, fill_line(fill))
         show_planned(self._admin, wanted, self._output)
 
     def show_status(self, *, watch: bool) -> None:
@@ -206,7 +219,7 @@ class _Run:
         }
 
     def _listing(self, moving: dict["PartitionKey", "OngoingPartitionReassignment"]) -> "Listing":
-        from pyrklog.cli.expansion import backlogs
+        from pyrklog.cli.expansion import add_times, backlogs
         from pyrklog.cli.output import Listing, columns
 
         # A broker that has just died stays listed for a moment.
@@ -228,9 +241,10 @@ class _Run:
                         "bytes_left": max(0, whole - there),
                     }
                 )
+        add_times(self._admin, items)
         shown = columns(
             "topic, partition>, broker>, mode, start>, leader_start> LEADER START, "
-            "records_left> RECORDS LEFT, bytes_left> BYTES LEFT, by WHOLE BY"
+            "records_left> RECORDS LEFT, bytes_left> BYTES LEFT, by WHOLE BY, eta_s> ETA S"
         )
         return Listing("pyrklog.expansion/1", shown, items, self._cluster_id)
 

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Collection, Mapping
 from typing import Any, NamedTuple
 
+from pyrklog.balance.filling import CLEANUP_POLICY, OPTIONS, RETENTION_BYTES, RETENTION_MS
 from pyrklog.balance.model import Cluster, Goal, Placement, Replicas, Wish, arriving
 from pyrklog.balance.planner import make_plan
 from pyrklog.base.problems import Problem
@@ -35,7 +36,6 @@ _ANY_REPLICA = -2
 _OFFSETS_VERSION = 1
 _CONFIGS_VERSION = 1
 _TOPIC, _BROKER = 2, 4
-_POLICY, _RETENTION_MS, _RETENTION_BYTES = "cleanup.policy", "retention.ms", "retention.bytes"
 
 Options = Mapping[str, Mapping[str, str | None]]
 """Options of topics."""
@@ -70,11 +70,11 @@ def policies(admin: ReassignmentAdmin, topics: Collection[str]) -> dict[str, set
 
 
 def _policies_in(options: Mapping[str, str | None]) -> set[str]:
-    return {one.strip() for one in (options.get(_POLICY) or "delete").split(",")}
+    return {one.strip() for one in (options.get(CLEANUP_POLICY) or "delete").split(",")}
 
 
 def _is_limited(options: Mapping[str, str | None]) -> bool:
-    limits = (options.get(_RETENTION_MS), options.get(_RETENTION_BYTES))
+    limits = (options.get(RETENTION_MS), options.get(RETENTION_BYTES))
     return any(limit is not None and not limit.startswith("-") for limit in limits)
 
 
@@ -86,10 +86,13 @@ _ENDS = {
 
 class Start(NamedTuple):
     """``at_end``: partitions whose new replicas start at the leader's end. ``copied``: topics that
-    are copied in any case, and why."""
+    are copied in any case, and why. ``rates``: bytes a second that brokers back-fill. ``options``:
+    of the topics."""
 
     at_end: frozenset[PartitionKey]
     copied: Mapping[str, str]
+    rates: Mapping[int, int] = {}
+    options: Mapping[str, Mapping[str, str | None]] = {}
 
 
 NO_START = Start(frozenset(), {})
@@ -147,13 +150,16 @@ def from_the_end(admin: ReassignmentAdmin, before: Placement, wanted: Placement)
     fresh: dict[str, set[int]] = {}
     for place, replicas in wanted.items():
         fresh.setdefault(place[0], set()).update(set(replicas).difference(before[place]))
-    filling = filling_brokers(admin, set().union(*fresh.values()))
+    known = bytes_of(rates)
+    filling = {broker for broker, rate in known.items() if rate}
     copied = {}
-    for name, one in _options(admin, fresh).items():
+    options = _options(admin, fresh)
+    for name, one in options.items():
         why = why_copied(one, is_filled=fresh[name] <= filling)
         if why is not None:
             copied[name] = why
-    return Start(frozenset(place for place in wanted if place[0] not in copied), copied)
+    at_end = frozenset(place for place in wanted if place[0] not in copied)
+    return Start(at_end, copied, known, options)
 
 
 def backlogs(
@@ -186,6 +192,19 @@ def backlogs(
     return found
 
 
+def add_times(admin: ReassignmentAdmin, items: Collection[dict[str, Any]]) -> None:
+    """When the broker of each replica that is back-filled has filled all of its own."""
+    left: dict[int, int] = {}
+    for one in items:
+        if one["by"] == BACK_FILL:
+            left[one["broker"]] = left.get(one["broker"], 0) + one["bytes_left"]
+    rates = bytes_of(fill_rates(admin, left)) if left else {}
+    for one in items:
+        rate = rates.get(one["broker"], 0)
+        is_known = one["by"] == BACK_FILL and rate > 0
+        one["eta_s"] = round(left[one["broker"]] / rate) if is_known else None
+
+
 def lacking(
     admin: ReassignmentAdmin, moving: Mapping[PartitionKey, OngoingPartitionReassignment]
 ) -> dict[PartitionKey, dict[str, Any]]:
@@ -211,8 +230,7 @@ def tell_copied(start: Start) -> None:
 
 def _options(admin: ReassignmentAdmin, topics: Collection[str]) -> Options:
     """What decides how topics are deleted from. Raises :class:`CliError`."""
-    keys = [_POLICY, _RETENTION_MS, _RETENTION_BYTES]
-    wanted = [DescribeConfigsResource(_TOPIC, name, keys) for name in sorted(topics)]
+    wanted = [DescribeConfigsResource(_TOPIC, name, list(OPTIONS)) for name in sorted(topics)]
     for one in admin.describe().brokers if wanted else ():
         request = {one.broker_id: DescribeConfigsRequest(wanted)}
         for told in admin.ask_each(DESCRIBE_CONFIGS, _CONFIGS_VERSION, request).values():
@@ -229,6 +247,11 @@ def filling_brokers(admin: ReassignmentAdmin, brokers: Collection[int]) -> set[i
     """Those of the brokers that back-fill."""
     rates = fill_rates(admin, brokers)
     return {broker for broker, rate in rates.items() if rate not in (None, "0")}
+
+
+def bytes_of(rates: Mapping[int, str | None]) -> dict[int, int]:
+    """Of brokers that know the option."""
+    return {broker: int(rate) for broker, rate in rates.items() if rate and rate.isdecimal()}
 
 
 def fill_rates(admin: ReassignmentAdmin, brokers: Collection[int]) -> dict[int, str | None]:

@@ -26,7 +26,6 @@ app = command_group(
     "Move partitions to other brokers. Plans are those of kafka-reassign-partitions."
 )
 
-DEFAULT_RATE = "50MB/s"
 STANDARD_INPUT = "-"
 _TABLES = (OutputFormat.TABLE, OutputFormat.WIDE)
 
@@ -57,8 +56,13 @@ def plan(
     minimize: Minimize | None = option(
         "--minimize", "bytes: move only what must move, balance nothing.", None
     ),
-    rate: str = option("--rate RATE", "For the estimate of the time.", DEFAULT_RATE),
+    rate: str | None = option(
+        "--rate RATE",
+        "For the estimate of the time; default: what the last plan copied, or 50MB/s.",
+        None,
+    ),
     batch: str | None = option("--batch N|BYTES", "The same: so much at a time.", None),
+    from_end: bool = option("--from-end", "The same: as with `apply --from-end`.", False),
     explained: bool = option("--explain", "Say why each partition moves.", False),
     write: str | None = option(
         "--write FILE", "Write the plan there, and print what it does to each broker.", None
@@ -70,7 +74,7 @@ def plan(
 
     names = _topics(topics, topics_file)
     choice = Choice(by, brokers, add, exclude, replication_factor, rack_aware, minimize is not None)
-    print_plan(options, names, choice, Shown(rate, batch, explained, write, output))
+    print_plan(options, names, choice, Shown(rate, batch, from_end, explained, write, output))
 
 
 def _topics(topics: list[str] | None, topics_file: str | None) -> list[str]:
@@ -168,6 +172,11 @@ def status(
         moves = reassign_run.watch(cluster, options, places, output, cluster_id, record)
     else:
         moves = reassign_progress.read_moves(cluster, places, record)
+        # Between two batches nothing may have moved for any time.
+        is_steady = record is not None and len(record.batches()) == 1
+        if is_steady and record is not None and moves.seen is not None and moves.whole is not None:
+            moves.record = reassign_record.noticed(None, record, moves.seen, moves.whole)
+    record = moves.record or record
     is_over = wanted is not None and not moves.items
     if is_over and record is not None:
         now = reassign_run.settled(cluster, record.after)

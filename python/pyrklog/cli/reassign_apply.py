@@ -86,7 +86,7 @@ def apply_plan(options: Settings, text: str, how: How) -> None:
         start = from_the_end(cluster, before, wanted) if how.from_end else NO_START
         tell_copied(start)
         first = first_record(cluster, wanted, how.throttle, at_end=start.at_end)
-        record, complete = begin_record(connection, cluster, first, limit)
+        record, complete = begin_record(connection, cluster, first, limit, start)
     if how.rollback is not None:
         _write_rollback(how.rollback, record, changed)
     limits = Limits(changed, None, how.additional)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 
@@ -14,14 +13,9 @@ from pyrklog.cli.connection import Connection
 from pyrklog.cli.failures import CliError
 from pyrklog.cli.in_parallel import in_parallel
 from pyrklog.cli.reassign_cluster import ReassignmentAdmin
-from pyrklog.cli.topic_measures import (
-    RATE_WINDOW_S,
-    TopicStates,
-    group_offsets,
-    offsets_at,
-)
+from pyrklog.cli.topic_measures import group_offsets
+from pyrklog.cli.write_rates import add_write_rates
 from pyrklog.observability.health_rules import ClusterState, PartitionState
-from pyrklog.protocol.list_offsets import EARLIEST, LATEST
 from pyrklog.protocol.log_dirs import (
     DESCRIBE_LOG_DIRS,
     DescribeLogDirsRequest,
@@ -180,30 +174,3 @@ def _add_rates(
     for key, count in readers.items():
         one = partitions[key]
         partitions[key] = replace(one, rate_out=one.rate_in * count)
-
-
-def add_write_rates(
-    connection: Connection,
-    addresses: Mapping[int, Address],
-    partitions: dict[PartitionKey, Partition],
-    wanted: Collection[PartitionKey],
-) -> dict[PartitionKey, int]:
-    """Adds what the last minute brought by the records' timestamps. Returns that minute's first
-    offset, of partitions that have one."""
-    led = {key: partitions[key].leader_now for key in wanted if partitions[key].is_led}
-    states = TopicStates(None, addresses, {})
-    since_ms = time.time_ns() // 1_000_000 - RATE_WINDOW_S * 1000
-    firsts, starts, ends = in_parallel(
-        lambda at: offsets_at(connection, states, led, at), [since_ms, EARLIEST, LATEST]
-    )
-    found = {}
-    for key in led:
-        first, start, end = (told.get(key, -1) for told in (firsts, starts, ends))
-        if first < 0 or start < 0 or end <= max(first, start):
-            continue
-        found[key] = first
-        one = partitions[key]
-        bytes_each = one.size_bytes / (end - start)
-        rate = (end - max(first, start)) / RATE_WINDOW_S * bytes_each
-        partitions[key] = replace(one, rate_in=rate)
-    return found

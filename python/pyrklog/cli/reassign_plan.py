@@ -8,14 +8,13 @@ from typing import Any
 from pyrklog.balance.directories import Directories
 from pyrklog.balance.model import Placement as Placement
 from pyrklog.balance.prediction import Limit
+from pyrklog.balance.throttle import AUTO as AUTO
 from pyrklog.base.problems import Problem
 from pyrklog.cli.connection import PartitionKey
 from pyrklog.cli.failures import CliError
 
 Sizes = Mapping[PartitionKey, int]
 
-AUTO = "auto"
-"""A throttle that follows what the brokers bear."""
 RATE_MAX = 2**62
 THROTTLE_MIN_BYTES = 10_000
 """Bytes a second; a lower rate lacks its unit, and nothing would ever arrive."""

@@ -12,22 +12,34 @@ import typer
 
 from pyrklog.balance.directories import choose
 from pyrklog.balance.explaining import explain
+from pyrklog.balance.filling import NO_FILLING, Filling, retention_s
 from pyrklog.balance.model import Broker, Cluster, Goal, Partition, Placement, Wish
 from pyrklog.balance.planner import make_plan
-from pyrklog.balance.prediction import Batch, Limit, Prediction, in_batches, predict
+from pyrklog.balance.prediction import (
+    STEP_S,
+    Batch,
+    Limit,
+    Prediction,
+    RateFrom,
+    in_batches,
+    predict,
+)
 from pyrklog.balance.record import Record, begun
+from pyrklog.balance.throttle import raise_s
 from pyrklog.base.problems import Problem
-from pyrklog.cli import reassign_record
+from pyrklog.cli import copy_rates, reassign_record
 from pyrklog.cli.admin_common import connect, show
 from pyrklog.cli.connection import Connection, PartitionKey, missing_topic
+from pyrklog.cli.expansion import NO_START, Start, from_the_end, tell_copied
 from pyrklog.cli.failures import CliError, counted
 from pyrklog.cli.options import OutputFormat, Settings
 from pyrklog.cli.reassign_cluster import ReassignmentAdmin
-from pyrklog.cli.reassign_measure import Measured, add_write_rates, measure
+from pyrklog.cli.reassign_measure import Measured, measure
 from pyrklog.cli.reassign_plan import AUTO, parse_limit, parse_rate, parse_throttle, render_plan
 from pyrklog.cli.reassign_progress import Moves, applied, largest
 from pyrklog.cli.reassign_run import arrow
 from pyrklog.cli.reassign_summary import lines, listing, obstacle_lines
+from pyrklog.cli.write_rates import add_write_rates
 
 DEFAULT_RATE_BYTES = 50_000_000
 _GOALS = {
@@ -53,8 +65,9 @@ class Choice(NamedTuple):
 class Shown(NamedTuple):
     """How a plan is shown."""
 
-    rate: str
+    rate: str | None
     batch: str | None
+    is_from_end: bool
     explained: bool
     write: str | None
     output: OutputFormat
@@ -66,8 +79,9 @@ def print_plan(
     choice: Choice,
     shown: Shown,
 ) -> None:
-    rate, batch, explained, write, output = shown
-    rate_bytes, limit, goals = parse_rate(rate), parse_limit(batch), goals_of(choice)
+    rate, batch, is_from_end, explained, write, output = shown
+    given = None if rate is None else parse_rate(rate)
+    limit, goals = parse_limit(batch), goals_of(choice)
     if write is None and output is not OutputFormat.TABLE:
         what = "-o needs --write FILE: standard output has the plan"
         raise CliError(Problem.ARGUMENTS_DISAGREE, what)
@@ -85,8 +99,13 @@ def print_plan(
     wish = replace(wish, chosen=chosen)
     refuse_too_few(found.cluster, wish)
     plan = make_plan(found.cluster, wish)
-    batches = in_batches(found.cluster, plan.changed, limit)
-    prediction = predict(found.cluster, plan.changed, batches, rate_bytes)
+    start = NO_START
+    if is_from_end:
+        start = from_the_end(admin, found.cluster.placement, plan.changed)
+        tell_copied(start)
+    guess = guess_of(found.cluster_id, None, given)
+    filling = filling_of(start, found.cluster, rate, guess)
+    prediction = prediction_of(found.cluster, plan.changed, limit, guess, filling)
     text = render_plan(plan.changed, choose(found.cluster, plan.changed))
     used = set(found.cluster.brokers)
     if write is None:
@@ -214,14 +233,18 @@ def check_names(names: Sequence[str], everything: Placement) -> None:
 
 
 def begin_record(
-    connection: Connection, admin: ReassignmentAdmin, record: Record, limit: Limit
+    connection: Connection,
+    admin: ReassignmentAdmin,
+    record: Record,
+    limit: Limit,
+    start: Start = NO_START,
 ) -> tuple[Record, Callable[[Record], Record] | None]:
     """The record of a plan that begins now, of its first record, and what completes it; None: it is
     complete, as batches need the bytes."""
     leaders = admin.leaders()
 
     def complete(first: Record) -> Record:
-        return measured_record(connection, admin, first, leaders, limit)
+        return measured_record(connection, admin, first, leaders, limit, start)
 
     return (record, complete) if limit == Limit() else (complete(record), None)
 
@@ -241,7 +264,8 @@ def first_record(
     if before is not None:
         placement.update(before)
     all_at_once = [Batch(tuple(wanted), 0, None)]
-    prediction = Prediction(_rate_of(throttle), all_at_once)
+    rate_bytes, rate_from = guess_of(cluster_id, throttle)
+    prediction = Prediction(rate_bytes, all_at_once, rate_from=rate_from)
     at_ms = reassign_record.now_ms()
     record = begun(cluster_id, at_ms, placement, wanted, prediction, {}, throttle)
     ids = admin.topic_ids({topic for topic, _ in wanted})
@@ -268,14 +292,13 @@ def measured_record(
     record: Record,
     leaders: Mapping[PartitionKey, int],
     limit: Limit,
+    start: Start = NO_START,
 ) -> Record:
     """The same with batches, bytes and prediction. ``leaders``: before it began. A broker that does
     not tell its bytes counts as empty."""
     sizes = largest(admin.sizes(without_silent=True))
     brokers = admin.describe().brokers
     addresses = {one.broker_id: (one.host, one.port) for one in brokers}
-    # A replica that starts at the end copies nothing.
-    sizes = {key: size for key, size in sizes.items() if key not in record.at_end}
     partitions = {
         key: Partition(before, sizes.get(key, 0), leader=leaders.get(key, -1))
         for key, before in record.before.items()
@@ -283,14 +306,13 @@ def measured_record(
     add_write_rates(connection, addresses, partitions, partitions.keys())
     cluster = Cluster({number: Broker(number) for number in addresses}, partitions)
     found = Measured(cluster, record.cluster_id, addresses)
-    known = new_record(found, record.after, limit, record.throttle)
+    known = new_record(found, record.after, limit, record.throttle, start)
     return replace(
         known,
         begun_ms=record.begun_ms,
         topic_ids=record.topic_ids,
         handed_over=record.handed_over,
         is_begun=record.is_begun,
-        at_end=record.at_end,
     )
 
 
@@ -299,33 +321,80 @@ def new_record(
     wanted: Mapping[PartitionKey, tuple[int, ...]],
     limit: Limit | None,
     throttle: str | None,
+    start: Start = NO_START,
 ) -> Record:
-    prediction = prediction_of(found.cluster, wanted, limit, throttle)
-    copied = {
-        key: found.cluster.partitions[key].size_bytes
-        * len(set(after) - set(found.cluster.partitions[key].replicas))
-        for key, after in wanted.items()
-    }
-    return begun(
+    guess = guess_of(found.cluster_id, throttle)
+    filling = filling_of(start, found.cluster, throttle, guess)
+    prediction = prediction_of(found.cluster, wanted, limit, guess, filling, throttle)
+    known = begun(
         found.cluster_id,
         reassign_record.now_ms(),
         found.cluster.placement,
         wanted,
         prediction,
-        copied,
+        {},
         throttle,
     )
+    entries = {}
+    for key, entry in known.entries.items():
+        one = found.cluster.partitions[key]
+        whole = one.size_bytes * len(entry.targets)
+        copied, filled = (0, whole) if key in start.at_end else (whole, 0)
+        entries[key] = replace(
+            entry,
+            copied_bytes=copied,
+            filled_bytes=filled,
+            source=one.leader_now,
+            rate_in=one.rate_in,
+        )
+    return replace(known, entries=entries, at_end=start.at_end)
+
+
+class Guess(NamedTuple):
+    """The rate of a prediction."""
+
+    rate_bytes: int
+    rate_from: RateFrom
+
+
+def guess_of(cluster_id: str | None, throttle: str | None, given: int | None = None) -> Guess:
+    """What is known comes first: a rate, then what the last plan of this kind copied."""
+    if given is not None:
+        return Guess(given, RateFrom.GIVEN)
+    if throttle is not None and throttle != AUTO:
+        return Guess(parse_throttle(throttle), RateFrom.GIVEN)
+    rate_bytes = copy_rates.remembered(cluster_id, throttle)
+    if rate_bytes is not None:
+        return Guess(rate_bytes, RateFrom.EARLIER)
+    return Guess(DEFAULT_RATE_BYTES, RateFrom.ASSUMED)
+
+
+def filling_of(start: Start, cluster: Cluster, throttle: str | None, guess: Guess) -> Filling:
+    """A throttle is for back-fills, too; a broker that does none goes on so."""
+    rates = {
+        broker: guess.rate_bytes if rate and throttle is not None else rate
+        for broker, rate in start.rates.items()
+    }
+    kept_s = {
+        key: retention_s(start.options.get(key[0], {}), cluster.partitions[key].rate_in)
+        for key in start.at_end
+    }
+    return Filling(start.at_end, rates, kept_s)
 
 
 def prediction_of(
-    cluster: Cluster, changed: Placement, limit: Limit | None, throttle: str | None
+    cluster: Cluster,
+    changed: Placement,
+    limit: Limit | None,
+    guess: Guess,
+    filling: Filling = NO_FILLING,
+    throttle: str | None = None,
 ) -> Prediction:
-    """Without a plain rate: as if each broker copied 50 MB a second."""
     batches = in_batches(cluster, changed, limit)
-    return predict(cluster, changed, batches, _rate_of(throttle))
-
-
-def _rate_of(throttle: str | None) -> int:
-    if throttle is None or throttle == AUTO:
-        return DEFAULT_RATE_BYTES
-    return parse_throttle(throttle)
+    found = predict(cluster, changed, batches, guess.rate_bytes, filling)
+    longer_s = 0.0
+    if throttle == AUTO and found.seconds is not None:
+        is_held = found.fill is not None and found.fill.is_by_retention
+        lasts_s = max(0.0, found.seconds - STEP_S * len(batches))
+        longer_s = 0.0 if is_held else raise_s(lasts_s, guess.rate_bytes)
+    return replace(found, rate_from=guess.rate_from, raise_s=longer_s)

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
-from pyrklog.balance.record import Progress, Record, progress
+from pyrklog.balance.prediction import RateFrom
+from pyrklog.balance.progress import Progress, Seen, There, progress
+from pyrklog.balance.record import Record, fill_item
+from pyrklog.balance.throttle import AUTO
 from pyrklog.cli.connection import PartitionKey
-from pyrklog.cli.expansion import lacking
+from pyrklog.cli.expansion import bytes_of, fill_rates, lacking
 from pyrklog.cli.output import Listing, columns
 from pyrklog.cli.reassign_cluster import ReassignmentAdmin, ReplicaSizes
 from pyrklog.cli.reassign_plan import amount, duration
 from pyrklog.cli.reassign_record import now_ms, verdict
+from pyrklog.cli.reassign_summary import hint
 
 COLUMNS = columns(
     "topic, partition>, replicas*, adding, removing, percent> %, bytes_left> BYTES LEFT, "
@@ -22,12 +26,42 @@ COLUMNS = columns(
 APPLIED = columns("topic, partition>, before, after, batch>, moving, error")
 
 
+WINDOW_MS = 10_000
+"""Over which the speed of a plan counts whose rate changes all the time."""
+
+
+@dataclass
+class Looks:
+    """What a command has seen of a plan while it watches."""
+
+    seen: list[Seen] = field(default_factory=list)
+
+    def add(self, one: Seen) -> None:
+        self.seen.append(one)
+        # One look before the window stays, and the first one.
+        while len(self.seen) > 2 and one.at_ms - self.seen[2].at_ms >= WINDOW_MS:
+            del self.seen[1]
+
+    def earlier(self, record: Record) -> Seen | None:
+        """The look since which the speed counts; None: since the plan began. A plan that was begun
+        before this command, or before this batch, may have stood still for any time."""
+        if not self.seen:
+            return None
+        if record.throttle == AUTO and len(self.seen) > 1:
+            return self.seen[1]
+        first = self.seen[0]
+        return first if first.at_ms - record.begun_ms >= WINDOW_MS else None
+
+
 @dataclass
 class Moves:
-    """``items``: the moves under way. ``whole``: of a plan with a record."""
+    """``items``: the moves under way. ``whole``, ``seen``: of a plan with a record."""
 
     items: list[dict[str, Any]]
     whole: Progress | None = None
+    seen: Seen | None = None
+    record: Record | None = None
+    """With what was learned of the plan while it was watched."""
 
     @property
     def left(self) -> dict[PartitionKey, int]:
@@ -39,6 +73,7 @@ def read_moves(
     admin: ReassignmentAdmin,
     places: Collection[PartitionKey] | None,
     record: Record | None = None,
+    looks: Looks | None = None,
 ) -> Moves:
     """``places`` None: all that moves."""
     moving = admin.moving()
@@ -48,13 +83,15 @@ def read_moves(
     whole = largest(sizes)
     lacks = lacking(admin, {place: moving[place] for place in chosen})
     items = []
-    partly = {}
+    there_by = {}
     for place in chosen:
         one = moving[place]
         adding = one.adding_replicas
         size = whole.get(place, 0)
-        there = sum(min(sizes.get((*place, broker), 0), size) for broker in adding)
-        partly[place] = there
+        by = {broker: min(sizes.get((*place, broker), 0), size) for broker in adding}
+        there = sum(by.values())
+        partial = lacks.get(place, {}).get("partial", ())
+        there_by[place] = There(size, by, frozenset(lack["broker"] for lack in partial))
         items.append(
             {
                 "topic": place[0],
@@ -76,8 +113,19 @@ def read_moves(
         for key, after in record.after.items()
         if key not in moving and placement.get(key) == after
     ]
-    copied = {key: count for key, count in partly.items() if key in record.entries}
-    return Moves(items, progress(record, done, copied, now_ms()))
+    known = {key: there for key, there in there_by.items() if key in record.entries}
+    seen = Seen(now_ms(), done, known, _fill_rates(admin, record))
+    found = progress(record, seen, None if looks is None else looks.earlier(record))
+    if looks is not None:
+        looks.add(seen)
+    return Moves(items, found, seen, record)
+
+
+def _fill_rates(admin: ReassignmentAdmin, record: Record) -> dict[int, int] | None:
+    """As brokers tell them now: they change at run time."""
+    if record.fill is None:
+        return None
+    return bytes_of(fill_rates(admin, record.fill.rates))
 
 
 def largest(sizes: ReplicaSizes) -> dict[PartitionKey, int]:
@@ -129,15 +177,31 @@ def _summary(whole: Progress, record: Record | None) -> dict[str, Any]:
         "bytes": whole.total_bytes,
         "bytes_left": whole.left_bytes,
         "eta_s": None if whole.left_s is None else round(whole.left_s),
+        "rate": {"bytes": whole.rate_bytes, "from": whole.rate_from.value},
+        "fill": None,
     }
+    if whole.fill_total_bytes:
+        told["fill"] = {
+            "bytes": whole.fill_total_bytes,
+            "bytes_left": whole.fill_left_bytes,
+            "percent": round(100 * whole.fill_done_bytes / whole.fill_total_bytes, 1),
+            "has_tail": whole.has_tail,
+        }
     if record is not None:
-        told["predicted"] = {"seconds": record.predicted_s, "bytes": record.total_bytes}
+        told["predicted"] = {
+            "seconds": record.predicted_s,
+            "bytes": record.total_bytes,
+            "rate_from": record.rate_from.value,
+            "fill": None if record.fill is None else fill_item(record.fill),
+            "corrected": record.corrected and record.corrected._asdict(),
+        }
         told["real"] = None
         if record.real_s is not None:
             told["real"] = {
                 "seconds": record.real_s,
                 "bytes": record.real_bytes,
                 "watched": record.is_watched,
+                "tail_seconds": record.real_tail_s,
             }
     return told
 
@@ -152,6 +216,19 @@ def line(whole: Progress, record: Record) -> str:
         f"{whole.percent:.0f} %",
         f"{amount(whole.left_bytes)} left",
     ]
+    if whole.fill_total_bytes:
+        what = "all" if whole.fill_left_bytes == whole.left_bytes else amount(whole.fill_left_bytes)
+        parts[-1] += f", {what} of it back-fill"
+        if whole.has_tail:
+            parts.append("new records arrive")
     if whole.left_s is not None and whole.partitions_done < whole.partitions:
-        parts.append(f"about {duration(whole.left_s)}")
+        parts.append(f"about {duration(whole.left_s)}{_by_rate(whole)}")
     return " · ".join(parts)
+
+
+def _by_rate(whole: Progress) -> str:
+    """What the time left goes by; a given rate is known."""
+    is_only_filled = whole.fill_left_bytes == whole.left_bytes
+    if whole.rate_from is RateFrom.GIVEN or is_only_filled:
+        return ""
+    return f" at {amount(whole.rate_bytes)}/s{hint(whole.rate_from)}"

@@ -6,10 +6,14 @@ import os
 import sys
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
+from pyrklog.balance.prediction import STEP_S, RateFrom
+from pyrklog.balance.progress import MEASURED_AFTER_S, SURE_AFTER_S, Progress, Seen, corrected
 from pyrklog.balance.record import Record, RecordError, from_json, to_json
 from pyrklog.base.problems import Problem
+from pyrklog.cli import copy_rates
 from pyrklog.cli.connection import PartitionKey
 from pyrklog.cli.failures import CliError, unread
 from pyrklog.cli.reassign_plan import amount, duration
@@ -107,6 +111,38 @@ def now_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
+def noticed(path: Path | None, record: Record, seen: Seen, found: Progress) -> Record:
+    """The record with what a look has taught; kept in its file, and for later plans."""
+    if record.finished_ms is not None:
+        return record
+    known = record
+    if record.corrected is None:
+        better = corrected(record, seen, found)
+        if better is not None:
+            known = replace(known, corrected=better)
+            copy_rates.remember(record.cluster_id, record.throttle, better.rate_bytes)
+    if record.at_end and record.real_tail_s is None and found.has_tail:
+        known = replace(known, real_tail_s=max(0.0, (seen.at_ms - record.begun_ms) / 1000))
+    if known is not record:
+        keep(path, known)
+    return known
+
+
+def learn(record: Record) -> None:
+    """Keeps how fast a short plan copied that was watched to its end, for later ones. A long one
+    has taught that before; it may also have stood still."""
+    if record.real_s is None or not record.is_watched or record.at_end or not record.brokers:
+        return
+    lasted_s = record.real_s - STEP_S * len(record.batches())
+    is_short = record.corrected is None and record.real_s < 2 * SURE_AFTER_S
+    if not is_short or lasted_s < MEASURED_AFTER_S or not record.total_bytes:
+        return
+    most = max(max(both) for both in record.brokers.values())
+    copied = (record.real_bytes or 0) / record.total_bytes
+    rate_bytes = int(most * max(1.0, copied) / lasted_s)
+    copy_rates.remember(record.cluster_id, record.throttle, rate_bytes)
+
+
 def verdict(record: Record) -> str | None:
     """How well it was predicted; None before the end."""
     if record.real_s is None:
@@ -116,10 +152,26 @@ def verdict(record: Record) -> str | None:
     if record.predicted_s is None:
         told = f"predicted: it would not end; {took}"
     else:
-        told = f"predicted {duration(record.predicted_s)}, {took}"
+        told = f"predicted {duration(record.predicted_s)}{_by(record)}, {took}"
         if record.is_watched and record.predicted_s > 0:
-            off = (record.real_s - record.predicted_s) / record.predicted_s
-            told += f" ({abs(off) * 100:.0f} % {'longer' if off > 0 else 'shorter'})"
-    if record.real_bytes is not None:
+            told += f" ({_off(record.predicted_s, record.real_s)})"
+    if record.corrected is not None and record.is_watched:
+        after_s, rate_bytes, seconds = record.corrected
+        by = f"{amount(rate_bytes)}/s, measured for {duration(after_s)}"
+        told += f" · by {by}: {duration(seconds)} ({_off(seconds, record.real_s)})"
+    if record.fill is not None and record.real_tail_s is not None:
+        tail = f"predicted {duration(record.fill.tail_s)}, took {duration(record.real_tail_s)}"
+        told = f"new records on the new brokers: {tail} · older ones, too: {told}"
+    if record.real_bytes is not None and (record.total_bytes or record.real_bytes):
         told += f" · predicted {amount(record.total_bytes)}, copied {amount(record.real_bytes)}"
     return told
+
+
+def _by(record: Record) -> str:
+    is_guessed = record.rate_from is RateFrom.ASSUMED and record.total_bytes
+    return f" at an assumed {amount(record.rate_bytes)}/s" if is_guessed else ""
+
+
+def _off(predicted_s: float, real_s: float) -> str:
+    off = (real_s - predicted_s) / predicted_s if predicted_s > 0 else 0.0
+    return f"{abs(off) * 100:.0f} % {'longer' if off > 0 else 'shorter'}"

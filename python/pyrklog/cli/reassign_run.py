@@ -23,6 +23,7 @@ from pyrklog.cli.failures import CliError, Exit, counted, tell
 from pyrklog.cli.options import OutputFormat, Settings
 from pyrklog.cli.reassign_cluster import ReassignmentAdmin, target_of
 from pyrklog.cli.reassign_progress import (
+    Looks,
     Moves,
     add_times,
     applied,
@@ -32,6 +33,7 @@ from pyrklog.cli.reassign_progress import (
     read_moves,
 )
 from pyrklog.cli.reassign_rate import Rate, fresh_brokers
+from pyrklog.cli.reassign_summary import fill_line
 from pyrklog.cli.throttles import Throttles, names_of
 from pyrklog.protocol.errors import ErrorCode
 
@@ -265,6 +267,8 @@ class Run:
             typer.echo(f"note: how long it takes is not known: {error.what}", err=True)
         else:
             reassign_record.keep(self._path, self.record)
+            if self.record.fill is not None:
+                say(self._options, fill_line(self.record.fill))
 
     def show_all(self) -> None:
         """For programs: each partition of the plan, and how it went."""
@@ -316,7 +320,9 @@ class Run:
     def watch(self, places: set[PartitionKey]) -> None:
         """Prints moves until none is left."""
         known = self.record.cluster_id
-        watch(self._admin, self._options, places, self._output, known, self.record, self._step)
+        shown = self._admin, self._options, places, self._output, known
+        moves = watch(*shown, self.record, self._step, self._path)
+        self.record = moves.record or self.record
 
     def _step(self) -> None:
         said = self._rate.step() if self._rate is not None else None
@@ -328,7 +334,7 @@ class Run:
         if settled(self._admin, self.record.after).items() >= self.record.after.items():
             self.record = finished(self._admin, self.record, self._path, is_watched=is_watched)
             told = reassign_record.verdict(self.record)
-            if told is not None and self.record.total_bytes:
+            if told is not None and (self.record.total_bytes or self.record.fill is not None):
                 say(self._options, told)
         wanted = self._only_mine(self.record.after)
         return conclude(self._admin, self._options, wanted, self._directories)
@@ -349,14 +355,18 @@ def watch(
     cluster_id: str | None,
     record: Record | None = None,
     step: Any = None,
+    path: Path | None = None,
 ) -> Moves:
     """Prints moves until none is left; returns the last ones, which are none. While the cluster is
-    out of reach, it waits."""
+    out of reach, it waits. ``path``: where what is learned is kept, by the command that began."""
     before: dict[PartitionKey, int] = {}
     seen_at = time.monotonic()
+    looks = Looks()
     while True:
-        moves = outlast(lambda: read_moves(admin, places, record))
+        moves = outlast(partial(read_moves, admin, places, record, looks))
         now = time.monotonic()
+        if record is not None and moves.seen is not None and moves.whole is not None:
+            record = moves.record = reassign_record.noticed(path, record, moves.seen, moves.whole)
         add_times(moves, before, now - seen_at)
         if not moves.items:
             return moves
@@ -395,9 +405,11 @@ def finished(
     sizes = largest(admin.sizes(without_silent=True))
     real = 0
     for key, one in record.entries.items():
-        real += sizes.get(key, 0) * len(set(one.after) - set(one.before))
+        if key not in record.at_end:
+            real += sizes.get(key, 0) * len(one.targets)
     done = record.finished(reassign_record.now_ms(), real, is_watched=is_watched)
     reassign_record.keep(path, done)
+    reassign_record.learn(done)
     return done
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Any
 
+from pyrklog.balance.filling import Fill
 from pyrklog.balance.model import (
     Cluster,
     Goal,
@@ -15,7 +16,7 @@ from pyrklog.balance.model import (
     loads,
     skews,
 )
-from pyrklog.balance.prediction import Prediction
+from pyrklog.balance.prediction import Prediction, RateFrom
 from pyrklog.cli.failures import counted
 from pyrklog.cli.output import Listing, columns
 from pyrklog.cli.reassign_plan import amount, duration
@@ -26,6 +27,11 @@ BROKER_COLUMNS = columns(
     "replicas_after> AFTER, in_rate>* IN/S, in_rate_after>* AFTER, out_rate>* OUT/S, "
     "out_rate_after>* AFTER, takes> TAKES, gives> GIVES"
 )
+_HINTS = {
+    RateFrom.ASSUMED: ", if the disks allow it",
+    RateFrom.EARLIER: ", as the last plan",
+    RateFrom.MEASURED: ", as measured",
+}
 _NAMES = {Goal.IN: "in_rate", Goal.OUT: "out_rate"}
 
 
@@ -43,6 +49,8 @@ def lines(
         gets = "gets" if reordered == 1 else "get"
         told += f" · {reordered} more {gets} another order"
     found = [told, _skew_line(cluster, changed, brokers)]
+    if prediction.fill is not None:
+        found.append(fill_line(prediction.fill))
     busy = _busiest(prediction)
     return [*found, busy] if busy else found
 
@@ -50,10 +58,34 @@ def lines(
 def _time(prediction: Prediction) -> str:
     at = f"at {amount(prediction.rate_bytes)}/s"
     if prediction.seconds is None:
+        if prediction.fill is not None and prediction.fill.whole_s is None:
+            return "nothing ends it"
         return f"never ends {at}: producers write more"
     batches = len(prediction.batches)
-    told = f"about {duration(prediction.seconds)} {at}"
-    return f"{told} in {batches} batches" if batches > 1 else told
+    told = f"about {duration(prediction.seconds)}"
+    if prediction.bytes or prediction.fill is None:
+        told += f" {at}"
+    told += f" in {batches} batches" if batches > 1 else ""
+    return told + (hint(prediction.rate_from) if prediction.bytes else "")
+
+
+def hint(rate_from: RateFrom) -> str:
+    """How far a rate is to be believed."""
+    return _HINTS.get(rate_from, "")
+
+
+def fill_line(fill: Fill) -> str:
+    """When new replicas have what is written, and when they lack nothing."""
+    told = f"new records are on the new brokers in about {duration(fill.tail_s)}"
+    if not fill.bytes:
+        return told
+    rates = sorted({rate for rate in fill.rates.values() if rate})
+    if fill.is_by_retention or not rates:
+        when = "never" if fill.whole_s is None else f"in about {duration(fill.whole_s)}"
+        return f"{told} · {amount(fill.bytes)} of older ones go by retention: whole {when}"
+    at = " to ".join(dict.fromkeys(amount(rate) for rate in (rates[0], rates[-1])))
+    told += f" · {amount(fill.bytes)} of older ones follow at {at}/s"
+    return f"{told}: whole in about {duration(fill.tail_s + (fill.whole_s or 0.0))}"
 
 
 def _skew_line(cluster: Cluster, changed: Placement, brokers: Collection[int]) -> str:

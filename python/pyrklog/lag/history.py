@@ -46,6 +46,13 @@ class Point(NamedTuple):
     end: int
 
 
+class PastPoint(NamedTuple):
+    """A log end, and how long ago it was."""
+
+    age_ms: int
+    end: int
+
+
 class Age(NamedTuple):
     """``is_least``: the log left the offset before the history begins."""
 
@@ -192,6 +199,24 @@ class Tier:
             return _crossing(anchor, held, offset)
         return _crossing(held, last, offset) if offset < last.end else None
 
+    def end_at(self, at_ms: int, last: Point) -> float | None:
+        """The log end at a time up to the ``last`` sample. None: before the first point."""
+        times = self.times
+        if at_ms < times[0]:
+            return None
+        above = bisect_right(times, at_ms)
+        before, after = Point(times[above - 1], self.ends[above - 1]), last
+        if above < len(times):
+            after = Point(times[above], self.ends[above])
+        elif at_ms < self.held_ms:
+            after = Point(self.held_ms, self.held_end)
+        elif self.held_ms > before.at_ms:
+            before = Point(self.held_ms, self.held_end)
+        if after.at_ms <= before.at_ms:
+            return before.end
+        share = (at_ms - before.at_ms) / (after.at_ms - before.at_ms)
+        return before.end + share * (after.end - before.end)
+
 
 def _crossing(before: Point, after: Point, offset: int) -> float:
     share = (offset - before.end) / (after.end - before.end)
@@ -271,6 +296,19 @@ class History:
                 return Age(max(0, round(now_ms - left_ms)))
             begins_ms = min(begins_ms, tier.times[0]) if at else tier.times[0]
         return Age(max(0, now_ms - begins_ms), is_least=True)
+
+    def past(self, back_ms: int, now_ms: int) -> PastPoint:
+        """The log end so long ago, or where the history begins."""
+        at_ms, last = now_ms - back_ms, Point(self.at_ms, self.end)
+        if at_ms >= last.at_ms:
+            return PastPoint(back_ms, last.end)
+        for tier in self.tiers:
+            end = tier.end_at(at_ms, last)
+            if end is not None:
+                return PastPoint(back_ms, round(end))
+        begins = [Point(tier.times[0], tier.ends[0]) for tier in self.tiers]
+        begin = min(begins, default=self.first)
+        return PastPoint(max(0, now_ms - begin.at_ms), begin.end)
 
     @property
     def points(self) -> int:

@@ -13,7 +13,7 @@ from pyrklog.cluster.metadata import Metadata
 from pyrklog.coordinators.calls import BrokerCalls, PeerUnreachableError
 from pyrklog.errors import ErrorCode
 from pyrklog.lag.histories import Histories, PartitionKey
-from pyrklog.lag.history import Age
+from pyrklog.lag.history import Age, History, PastPoint
 from pyrklog.lag.pace import Pace
 from pyrklog.lag.sampler import Sampler
 from pyrklog.lag.steady_clock import SteadyClock
@@ -39,12 +39,15 @@ Questions = Mapping[TopicPartition, Sequence[int]]
 
 
 class LeaderOffsets(NamedTuple):
-    """``ages`` in order of the offsets asked for; None: unknown."""
+    """``ages`` in order of the offsets asked for; None: unknown. ``past``: where
+    the log ended so long ago; ``data_end``: now, without transaction markers behind it."""
 
     error: ErrorCode = ErrorCode.NONE
     log_start: int = UNKNOWN
     log_end: int = UNKNOWN
     ages: Sequence[Age | None] = ()
+    data_end: int = UNKNOWN
+    past: PastPoint | None = None
 
 
 Answers = dict[TopicPartition, LeaderOffsets]
@@ -67,20 +70,23 @@ class LedOffsets:
         self._sampler = sampler
         self._clock = clock
 
-    async def answer(self, questions: Questions, pace: Pace | None = None) -> Answers:
-        """In turns of :data:`OFFSETS_A_TURN`, those of ``pace`` if there is one."""
+    async def answer(
+        self, questions: Questions, pace: Pace | None = None, *, back_ms: int = 0
+    ) -> Answers:
+        """In turns of :data:`OFFSETS_A_TURN`, those of ``pace`` if there is one. ``back_ms``: also
+        the log ends so long ago."""
         answers: Answers = {}
         for some in _turns(questions):
             if pace is None:
-                self._answer_some(some, answers)
+                self._answer_some(some, answers, back_ms)
                 await trio.lowlevel.checkpoint()
             else:
                 async with pace.turn() as work:
-                    self._answer_some(some, answers)
+                    self._answer_some(some, answers, back_ms)
                     work.offsets = sum(max(1, len(offsets)) for offsets in some.values())
         return answers
 
-    def _answer_some(self, questions: Questions, answers: Answers) -> None:
+    def _answer_some(self, questions: Questions, answers: Answers, back_ms: int) -> None:
         keys = list(questions)
         data_ends = self._plane.data_ends(keys)
         starts, ends = self._plane.log_starts(keys), self._plane.log_ends(keys)
@@ -91,22 +97,29 @@ class LedOffsets:
                 found = LeaderOffsets(error, ages=[None] * len(questions[key]))
             else:
                 caught_up = end[1] if data_end is None else data_end
-                ages = self._ages(key, questions[key], caught_up, now_ms)
+                history = self._history(key)
+                ages = self._ages(history, questions[key], caught_up, now_ms)
                 found = LeaderOffsets(ErrorCode.NONE, start.own, end[1], ages)
+                if back_ms > 0 and history is not None:
+                    past = history.past(back_ms, now_ms)
+                    found = found._replace(data_end=caught_up, past=past)
             before = answers.get(key)
             answers[key] = found if before is None else _joined(before, found)
 
+    def _history(self, key: TopicPartition) -> History | None:
+        entry = self._metadata.image.topics.get(key[0])
+        if entry is None:
+            return None
+        return self._histories.by_key.get(PartitionKey(key[0], entry.id, key[1]))
+
     def _ages(
-        self, key: TopicPartition, offsets: Sequence[int], end: int, now_ms: int
+        self, history: History | None, offsets: Sequence[int], end: int, now_ms: int
     ) -> list[Age | None]:
         """``end``: of the data. Behind it are only transaction markers, which no group reads."""
-        entry = self._metadata.image.topics.get(key[0])
-        history = None
-        if entry is not None:
-            history = self._histories.by_key.get(PartitionKey(key[0], entry.id, key[1]))
         if history is None:
             return [Age(0) if one >= end else None for one in offsets]
-        history.asked_ms = now_ms
+        if offsets:
+            history.asked_ms = now_ms
         unmoved_ms = self._sampler.looked_ms
         return [Age(0) if one >= end else history.age(one, now_ms, unmoved_ms) for one in offsets]
 

@@ -44,6 +44,7 @@ from pyrklog.protocol.lag import (
     PartitionOffsetsResponse,
     PartitionOffsetsResult,
     PartitionOffsetsTopicResult,
+    PastEnd,
 )
 
 SHORTENED_LOOK_SECONDS = 60.0
@@ -156,7 +157,8 @@ class LagService:
                     raise ApiError(ErrorCode.INVALID_REQUEST)
                 questions[topic.name, one.partition_index] = one.offsets
         with _place(self._offset_places, address):
-            answers = await self._led.answer(questions, self._offset_pace)
+            back_ms = max(0, request.back_ms)
+            answers = await self._led.answer(questions, self._offset_pace, back_ms=back_ms)
         return PartitionOffsetsResponse(
             topics=[
                 PartitionOffsetsTopicResult(
@@ -268,6 +270,7 @@ def _group(totals: Totals, members: int) -> GroupLag:
 
 
 def _result(partition: int, found: LeaderOffsets) -> PartitionOffsetsResult:
+    past, end = found.past, found.data_end
     return PartitionOffsetsResult(
         partition,
         found.error,
@@ -277,4 +280,5 @@ def _result(partition: int, found: LeaderOffsets) -> PartitionOffsetsResult:
             OffsetAge(UNKNOWN) if age is None else OffsetAge(age.ms, age.is_least)
             for age in found.ages
         ],
+        None if past is None else [PastEnd(past.age_ms, min(past.end, end), end)],
     )

@@ -49,9 +49,11 @@ class PartitionOffsetsTopic(Message):
 
 
 class PartitionOffsetsRequest(Message):
-    """To the leader of the partitions."""
+    """To the leader of the partitions. ``back_ms``: where their logs ended so long ago; 0: not
+    asked. Brokers that do not know the field do not tell it."""
 
     topics: list[PartitionOffsetsTopic] = empty_list()
+    back_ms: Annotated[Int64, tagged(0, since=0)] = 0
 
 
 class OffsetAge(Message):
@@ -62,14 +64,25 @@ class OffsetAge(Message):
     is_least: Bool = False
 
 
+class PastEnd(Message):
+    """The end of a log so long ago, and now, without transaction markers behind the data.
+    ``age_ms`` is less than was asked for where the leader's history begins later."""
+
+    age_ms: Int64
+    end_offset: Int64
+    end_offset_now: Int64
+
+
 class PartitionOffsetsResult(Message):
-    """``ages`` are in order of the offsets asked for."""
+    """``ages`` are in order of the offsets asked for. ``past``: at most one; None: not asked, or
+    unknown."""
 
     partition_index: Int32
     error_code: Int16 = 0
     log_start_offset: Int64 = UNKNOWN
     log_end_offset: Int64 = UNKNOWN
     ages: list[OffsetAge] = empty_list()
+    past: Annotated[list[PastEnd] | None, tagged(0, since=0)] = None
 
 
 class PartitionOffsetsTopicResult(Message):

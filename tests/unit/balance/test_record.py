@@ -5,15 +5,16 @@ from dataclasses import replace
 
 import pytest
 
+from pyrklog.balance.filling import Fill
 from pyrklog.balance.model import Cluster
-from pyrklog.balance.prediction import Limit, in_batches, predict
+from pyrklog.balance.prediction import Limit, RateFrom, in_batches, predict
 from pyrklog.balance.record import (
+    Corrected,
     Record,
     RecordError,
     begun,
     cancelled,
     from_json,
-    progress,
     to_json,
 )
 from tests.unit.balance.clusters import GB, cluster_of
@@ -94,22 +95,20 @@ def test_a_record_of_an_older_version() -> None:
     assert from_json(json.dumps(told)) == record()
 
 
-def test_progress_in_bytes_and_the_time_left() -> None:
-    one = record()
-    nothing = progress(one, [], {}, 1_000_000)
-    assert (nothing.percent, nothing.left_bytes, nothing.left_s) == (0.0, 4 * GB, one.predicted_s)
-    half = progress(one, [("t", 0)], {("t", 1): GB}, 1_010_000)
-    assert (half.percent, half.left_bytes, half.partitions_done) == (50.0, 2 * GB, 1)
-    assert half.left_s == 10.0, "as fast as until now"
-    more = progress(one, [("t", 0)], {("t", 1): 9 * GB}, 1_010_000)
-    assert more.left_bytes == 0, "what was written meanwhile is no progress"
-    done = progress(one, list(CHANGED), {}, 1_060_000)
-    assert (done.percent, done.left_s) == (100.0, 0.0)
-
-
-def test_without_bytes_partitions_count() -> None:
-    found = cluster_of([(1, 2)] * 2, [1, 2])
-    changed = {("t", 0): (2, 1), ("t", 1): (2, 1)}
-    prediction = predict(found, changed, in_batches(found, changed), RATE)
-    one = begun(None, 0, found.placement, changed, prediction, {}, None)
-    assert progress(one, [("t", 0)], {}, 1_000).percent == 50.0
+def test_what_was_predicted_of_back_fills_and_what_was_learned() -> None:
+    known = record()
+    entry = replace(known.entries["t", 0], filled_bytes=GB, source=2, rate_in=12.5)
+    one = replace(
+        known,
+        entries={**known.entries, ("t", 0): entry},
+        at_end=frozenset({("t", 0)}),
+        rate_from=RateFrom.ASSUMED,
+        fill=Fill(GB, 1.0, 50.0, None, {3: 20_000_000}),
+        corrected=Corrected(10.0, 30_000_000, 140.5),
+        real_tail_s=1.5,
+    )
+    assert from_json(to_json(one)) == one
+    assert one.fill_bytes == GB
+    assert one.copies(("t", 0)) == [], "it copies nothing"
+    (copy,) = one.copies(("t", 1))
+    assert (copy.source, copy.target, copy.size_bytes) == (1, 3, 3 * GB)

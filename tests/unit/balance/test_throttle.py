@@ -8,10 +8,12 @@ from pyrklog.balance.throttle import (
     ALARMS,
     LEAST_BYTES,
     MOST_BYTES,
+    RAISE,
     REST_STEPS,
     START_BYTES,
     AutoThrottle,
     Signs,
+    raise_s,
 )
 
 CALM = Signs(latency_ms=2.0, disk_wait_s=0.0)
@@ -69,3 +71,13 @@ def test_it_stays_within_its_bounds(seen: list[Signs]) -> None:
         assert LEAST_BYTES <= now <= MOST_BYTES
         if signs.behind or ALARMS & set(signs.findings):
             assert now <= max(LEAST_BYTES, before // 2)
+
+
+def test_what_a_rate_that_is_raised_takes_longer() -> None:
+    # 20, 25 and 31 MB in the first seconds, then 39 MB/s.
+    copied = START_BYTES * (1 + RAISE + RAISE**2)
+    rate = int(START_BYTES * RAISE**3)
+    lasts_s = copied / rate + 10
+    assert raise_s(lasts_s, rate) == pytest.approx(13 - lasts_s)
+    assert raise_s(10.0, START_BYTES // 2) == 0.0, "the disks allow less than it begins with"
+    assert raise_s(0.0, rate) == 0.0

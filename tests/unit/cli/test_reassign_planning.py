@@ -6,8 +6,9 @@ from pathlib import Path
 import pytest
 
 from pyrklog.balance.model import Cluster, Goal, Obstacle, Partition, Placement, Wish
-from pyrklog.balance.prediction import Prediction, in_batches, predict
-from pyrklog.balance.record import Record, progress
+from pyrklog.balance.prediction import Prediction, RateFrom, in_batches, predict
+from pyrklog.balance.progress import Seen, There, progress
+from pyrklog.balance.record import Record
 from pyrklog.cli import reassign_progress, reassign_record
 from pyrklog.cli.failures import CliError, Exit
 from pyrklog.cli.options import OutputFormat
@@ -16,6 +17,7 @@ from pyrklog.cli.reassign_auto import parse_hours
 from pyrklog.cli.reassign_measure import Measured
 from pyrklog.cli.reassign_planning import (
     Choice,
+    Guess,
     _absent_notes,
     goals_of,
     new_record,
@@ -138,7 +140,7 @@ def test_a_plan_in_words() -> None:
 def test_a_plan_that_never_ends_and_one_in_batches() -> None:
     busy = Cluster(cluster().brokers, {("t", 0): Partition((1,), GB, 2.0 * RATE)})
     changed = {("t", 0): (2,)}
-    endless = prediction_of(busy, changed, None, None)
+    endless = prediction_of(busy, changed, None, Guess(RATE, RateFrom.GIVEN))
     told = lines(busy, changed, endless, [1, 2])
     assert told[0].endswith("never ends at 50 MB/s: producers write more")
     assert "in 2.00 -> 2.00" in told[1]
@@ -235,15 +237,19 @@ def test_how_well_it_was_predicted() -> None:
 
 def test_progress_in_a_line_and_for_programs() -> None:
     found = record()
-    half = progress(found, [("t", 3)], {}, found.begun_ms)
+    half = progress(found, Seen(found.begun_ms, [("t", 3)], {("t", 0): There(4 * GB, {3: 0})}))
     assert reassign_progress.line(half, found) == (
-        "1 of 2 partitions done · 20 % · 4 GB left · about 41 s"
+        "1 of 2 partitions done · 20 % · 4 GB left · about 40 s"
     )
     moves = reassign_progress.Moves([], half)
     told = reassign_progress.listing(moves, "id", found)
     assert told.summary is not None
     assert (told.summary["percent"], told.summary["bytes_left"]) == (20.0, 4 * GB)
-    assert told.summary["predicted"] == {"seconds": 51.0, "bytes": 5 * GB}
+    predicted = told.summary["predicted"]
+    assert (predicted["seconds"], predicted["bytes"]) == (51.0, 5 * GB)
+    assert predicted["rate_from"] == "given"
+    assert told.summary["rate"] == {"bytes": 100_000_000, "from": "given"}
+    assert (predicted["fill"], told.summary["fill"]) == (None, None)
     assert told.summary["real"] is None
     items = reassign_progress.applied(found, moves, {("t", 0): "no"}).items
     assert [(one["partition"], one["error"]) for one in items] == [(0, "no"), (3, None)]

@@ -53,6 +53,26 @@ def test_an_offset_at_the_log_end_has_just_been_left() -> None:
     assert history.age(600, START + 60_400, START + 60_000).ms == 400
 
 
+def test_where_the_log_ended_so_long_ago() -> None:
+    history = steady(rate=100, duration_s=1800)
+    now = START + 1_800_000
+    for back_s, close in ((0, 1), (1, 21), (60, 21), (899, 21), (1500, 210)):
+        found = history.past(back_s * 1000, now)
+        assert found.age_ms == back_s * 1000
+        assert found.end == pytest.approx(100 * (1800 - back_s), abs=close)
+    assert history.past(HOUR, now) == (1_800_000, 0), "it begins then"
+    assert history.past(60_000, now + HOUR).end == 180_000, "nothing has come since"
+
+
+def test_log_end_of_a_pause_is_that_before_it() -> None:
+    history = fed([(0, 0), (1000, 100), (HOUR, 200), (HOUR + 1000, 300)])
+    assert history.past(30 * 60_000, START + HOUR + 1000).end == pytest.approx(100, abs=1)
+    assert history.past(1000, START + HOUR + 1000).end == 200
+    still = History(START, 7)
+    assert still.past(5000, START + 60_000) == (5000, 7)
+    assert still.past(60_000, START + 5000) == (5000, 7)
+
+
 def test_a_pause_is_no_slow_stretch() -> None:
     """What is appended after an hour of silence is new."""
     history = fed([(0, 0), (1000, 100), (HOUR, 200)])

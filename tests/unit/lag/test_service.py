@@ -58,14 +58,17 @@ class Served:
         found = await self.service.group_lag(GROUP_LAG.decode_request(request, 0), ADDRESS)
         return GROUP_LAG.decode_response(GROUP_LAG.encode_response(found, 0), 0)
 
-    async def partition_offsets(self, topics: dict[str, dict[int, list[int]]]) -> Any:
+    async def partition_offsets(
+        self, topics: dict[str, dict[int, list[int]]], back_ms: int = 0
+    ) -> Any:
         asked = PartitionOffsetsRequest(
             [
                 PartitionOffsetsTopic(
                     name, [PartitionOffsetsPartition(*one) for one in partitions.items()]
                 )
                 for name, partitions in topics.items()
-            ]
+            ],
+            back_ms,
         )
         request = PARTITION_OFFSETS.encode_request(asked, 0)
         decoded = PARTITION_OFFSETS.decode_request(request, 0)
@@ -125,6 +128,31 @@ async def test_a_coordinator_that_loads_says_so(served: Served) -> None:
     served.broker.manager.is_loading = True
     found = await served.group_lag()
     assert found.error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+
+
+async def test_where_logs_ended_so_long_ago(served: Served) -> None:
+    asked: dict[str, dict[int, list[int]]] = {"t": {0: [], 1: [], 5: []}}
+    [topic] = (await served.partition_offsets(asked)).topics
+    assert [one.past for one in topic.partitions] == [None, None, None]
+    [topic] = (await served.partition_offsets(asked, 10_000)).topics
+    first, idle, unknown = topic.partitions
+    [past] = first.past
+    assert (past.age_ms, past.end_offset_now) == (10_000, 200)
+    assert past.end_offset == pytest.approx(100, abs=3)
+    [past] = idle.past
+    assert (past.end_offset, past.end_offset_now) == (7, 7)
+    assert unknown.past is None
+    [topic] = (await served.partition_offsets(asked, 2**62)).topics
+    [past] = topic.partitions[0].past
+    assert (past.age_ms, past.end_offset) == (20_000, 0), "the history begins then"
+
+
+async def test_markers_behind_the_data_are_no_growth(served: Served) -> None:
+    served.broker.plane.ends["t", 0] += 3
+    served.broker.plane.markers["t", 0] = 3
+    [topic] = (await served.partition_offsets({"t": {0: []}}, 10_000)).topics
+    [past] = topic.partitions[0].past
+    assert (topic.partitions[0].log_end_offset, past.end_offset_now) == (203, 200)
 
 
 async def test_log_ends_and_ages(served: Served) -> None:
