@@ -30,6 +30,7 @@ from benches.figures import Figure, markdown, table
 _HEADLINES = (
     *("more_until_tail_mb", "read_mb", "third_s", "tail_s", "whole_s", "quiet_p99.9_ms"),
     *("p99.9_ms", "growth", "handover_s", "gone_s", "handing_growth", "predicted_s", "off_percent"),
+    "corrected_off_percent",
 )
 FULL = Size(12_000_000_000, 300, 1_000, 20_000_000, 16_000, 60.0, 60.0, 900.0, (25, 40, 80))
 SMALL = Size(300_000_000, 30, 40, 20_000_000, 16_000, 3.0, 8.0, 90.0, (40,))

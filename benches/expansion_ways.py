@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from confluent_kafka.admin import NewTopic
 
@@ -44,6 +45,19 @@ class Way:
     """Whether pyrklog's new broker back-fills."""
 
 
+class Times(NamedTuple):
+    """Of a plan, as its command keeps them; None: it has no such figure. ``corrected_s``: as it
+    was predicted once its speed was measured, ``corrected_after_s`` after its begin."""
+
+    predicted_s: float | None = None
+    real_s: float | None = None
+    corrected_s: float | None = None
+    corrected_after_s: float | None = None
+
+
+NO_TIMES = Times()
+
+
 @dataclass(frozen=True)
 class Trial:
     """Raw measurements of one way. ``whole_s`` None: it was not whole in time. Times are
@@ -57,8 +71,7 @@ class Trial:
     whole_s: float | None
     planned: int
     """Replicas that the new broker gets."""
-    predicted_s: float | None = None
-    real_s: float | None = None
+    record: Times = NO_TIMES
     gone_s: float | None = None
     """Of a drain: from the command to the last leader's end."""
     handover_s: float | None = None
@@ -98,7 +111,11 @@ class _Command:
 
     def __init__(self, words: Sequence[str], output: Path) -> None:
         self._words, self._output = words, output
-        environment = {**os.environ, "XDG_CONFIG_HOME": str(output.parent)}
+        environment = {
+            **os.environ,
+            "XDG_CONFIG_HOME": str(output.parent),
+            "XDG_CACHE_HOME": str(output.parent),
+        }
         with output.open("ab") as sink:
             sink.write(f"$ {' '.join(words)}\n".encode())
             sink.flush()
@@ -185,10 +202,10 @@ def expand(side: Side, way: Way, files: Path) -> Trial:
         time.sleep(_AFTER_S)
         _check(sampler)
         requests = producer.finish()
-    predicted, real = read_record(plan.with_name(plan.name + ".progress.json"))
+    kept = read_record(plan.with_name(plan.name + ".progress.json"))
     planned = sum(NEW in replicas for replicas in read_plan(plan).values())
     times = quiet_from, begin, end if whole is None else whole, whole
-    return Trial(sampler.samples, requests, *times, planned, predicted, real)
+    return Trial(sampler.samples, requests, *times, planned, kept)
 
 
 def _producer(side: Side, topic: str, partitions: int, files: Path) -> Producer:
@@ -235,14 +252,18 @@ def _wait_until_whole(
     return None
 
 
-def read_record(path: Path) -> tuple[float | None, float | None]:
-    """Seconds that a plan was predicted to take, and took; None where it has no such figure."""
+def read_record(path: Path) -> Times:
     if not path.exists():
-        return None, None
+        return NO_TIMES
     found = json.loads(path.read_text())
     predicted, real = found.get("predicted") or {}, found.get("real") or {}
-    is_watched = bool(real.get("watched"))
-    return predicted.get("seconds"), real.get("seconds") if is_watched else None
+    corrected = predicted.get("corrected") or {}
+    return Times(
+        predicted.get("seconds"),
+        real.get("seconds") if real.get("watched") else None,
+        corrected.get("seconds"),
+        corrected.get("after_s"),
+    )
 
 
 # --- a drain -------------------------------------------------------------------------------------
@@ -280,11 +301,10 @@ def drain(side: Side, way: Way, files: Path) -> Trial:
         _check(sampler)
         requests = producer.finish()
     led.close()
-    predicted, real = read_record(record)
     times = quiet_from, begin, max(end, begin + size.quiet_s), end
     handover = gone - first
     return Trial(
-        *(sampler.samples, requests, *times, count, predicted, real),
+        *(sampler.samples, requests, *times, count, read_record(record)),
         gone_s=gone - begin,
         handover_s=handover,
     )

@@ -258,18 +258,26 @@ class World:
             for broker in self._dead - dead:
                 self._epochs[broker] += 1
                 self._returned[broker] = self.now_s
+            for broker in dead:
+                self._returned.pop(broker, None)
             self._dead = dead
             self.store.run(self.store.controller.brokers_changed(self._live()))
         for broker, at_s in list(self._returned.items()):
             if self.now_s >= at_s + CATCH_UP_S:
-                del self._returned[broker]
-                self._propose(
-                    (key, broker)
-                    for key, (leadership, _) in self.store.states.items()
-                    if broker in self.store.topics[key[0]].replicas[key[1]]
-                    and broker not in leadership.isr
-                    and broker not in self.store.topics[key[0]].adding.get(key[1], ())
-                )
+                self._propose((key, broker) for key in self._behind(broker))
+                # A leader may be away itself.
+                if not self._behind(broker):
+                    del self._returned[broker]
+
+    def _behind(self, broker: int) -> list[PartitionKey]:
+        """Where it has a replica that is not in sync; without those that are being added."""
+        return [
+            key
+            for key, (leadership, _) in self.store.states.items()
+            if broker in self.store.topics[key[0]].replicas[key[1]]
+            and broker not in leadership.isr
+            and broker not in self.store.topics[key[0]].adding.get(key[1], ())
+        ]
 
     def _copy(self, moving: Mapping[PartitionKey, Any], step_s: float) -> None:
         """Each broker shares its rate among those it copies with, and what one does not take is

@@ -37,12 +37,12 @@ class Lack(NamedTuple):
 
 
 class Fill(NamedTuple):
-    """What a plan back-fills. ``tail_s``: until new replicas have what is written from then on.
-    ``whole_s``: until they lack nothing; None: never. ``retention_s``: until retention alone would
-    have seen to that."""
+    """What a plan back-fills. Times count from its begin; None: never. ``tail_s``: until all new
+    replicas have what is written from then on. ``whole_s``: until they lack nothing.
+    ``retention_s``: until retention alone would have seen to that."""
 
     bytes: int
-    tail_s: float
+    tail_s: float | None
     whole_s: float | None
     retention_s: float | None
     rates: Mapping[int, int]
@@ -63,7 +63,8 @@ def fill_of(lacks: Iterable[Lack], filling: Filling, step_s: float) -> Fill:
             retention_s = later(retention_s, filling.retention_s.get(one.key))
     whole_s = sooner(fill_seconds(left, filling.rates), retention_s)
     rates = {broker: filling.rates.get(broker, 0) for broker in sorted(left)}
-    return Fill(sum(left.values()), step_s, whole_s, retention_s, rates)
+    times = (step_s, after(step_s, whole_s), after(step_s, retention_s))
+    return Fill(sum(left.values()), *times, rates)
 
 
 def fill_seconds(left: Mapping[int, float], rates: Mapping[int, float]) -> float | None:
@@ -77,20 +78,18 @@ def fill_seconds(left: Mapping[int, float], rates: Mapping[int, float]) -> float
     return found
 
 
-def in_turn(fills: Sequence[Fill]) -> Fill:
-    """Back-fills of batches, each of which begins when the one before is whole."""
-    whole_s: float | None = 0.0
-    retention_s: float | None = 0.0
-    for one in fills:
-        whole_s = None if whole_s is None or one.whole_s is None else whole_s + one.whole_s
-        retention_s = (
-            None
-            if retention_s is None or one.retention_s is None
-            else retention_s + one.retention_s
-        )
-    rates = {broker: rate for one in fills for broker, rate in one.rates.items()}
-    total = sum(one.bytes for one in fills)
-    return Fill(total, sum(one.tail_s for one in fills), whole_s, retention_s, rates)
+def in_turn(fills: Sequence[tuple[float | None, Fill]]) -> Fill:
+    """Back-fills of batches, and when each batch begins; the last one ends all."""
+    begin_s, last = fills[-1]
+    rates = {broker: rate for _, one in fills for broker, rate in one.rates.items()}
+    total = sum(one.bytes for _, one in fills)
+    tail_s, whole_s = after(begin_s, last.tail_s), after(begin_s, last.whole_s)
+    return Fill(total, tail_s, whole_s, after(begin_s, last.retention_s), rates)
+
+
+def after(one_s: float | None, other_s: float | None) -> float | None:
+    """One after the other. None is never."""
+    return None if one_s is None or other_s is None else one_s + other_s
 
 
 def later(one_s: float | None, other_s: float | None) -> float | None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NamedTuple
 
-from pyrklog.balance.filling import NO_FILLING, Fill, Filling, Lack, fill_of, in_turn, later
+from pyrklog.balance.filling import NO_FILLING, Fill, Filling, Lack, after, fill_of, in_turn, later
 from pyrklog.balance.model import Cluster, PartitionKey, Placement, arriving
 
 STEP_S = 1.0
@@ -150,24 +150,27 @@ def predict(
     """``rate_bytes``: what each broker takes, and gives, a second at most."""
     brokers: dict[int, Traffic] = {}
     found, fills = [], []
-    passed_s = 0.0
+    passed_s: float | None = 0.0
     for keys in batches:
+        # Nothing is known of a batch behind one that never ends.
+        later_s = passed_s or 0.0
         every = [one for key in keys for one in copies_of(cluster, key, changed[key])]
         copies = [one for one in every if one.key not in filling.at_end]
         for one in copies:
             brokers.setdefault(one.target, Traffic()).in_bytes += one.size_bytes
             brokers.setdefault(one.source, Traffic()).out_bytes += one.size_bytes
-        lasts_s = seconds(grown(copies, passed_s), rate_bytes)
-        filled = [one for one in every if one.key in filling.at_end]
+        lasts_s = after(STEP_S, seconds(grown(copies, later_s), rate_bytes))
+        filled = grown([one for one in every if one.key in filling.at_end], later_s)
         if filled:
-            lacks = [Lack(one.key, one.target, one.size_bytes) for one in filled]
-            fills.append(fill_of(lacks, filling, STEP_S))
-            lasts_s = later(lasts_s, fills[-1].whole_s)
-        size = sum(one.size_bytes for one in copies)
-        found.append(Batch(tuple(keys), size, None if lasts_s is None else lasts_s + STEP_S))
-        passed_s += (lasts_s or 0.0) + STEP_S
-    fill = in_turn(fills) if fills else None
-    return Prediction(rate_bytes, found, dict(sorted(brokers.items())), fill=fill)
+            fill = fill_of(
+                [Lack(one.key, one.target, one.size_bytes) for one in filled], filling, STEP_S
+            )
+            fills.append((passed_s, fill))
+            lasts_s = later(lasts_s, fill.whole_s)
+        found.append(Batch(tuple(keys), sum(one.size_bytes for one in copies), lasts_s))
+        passed_s = after(passed_s, lasts_s)
+    fill_all = in_turn(fills) if fills else None
+    return Prediction(rate_bytes, found, dict(sorted(brokers.items())), fill=fill_all)
 
 
 def grown(copies: Iterable[Copy], passed_s: float) -> list[Copy]:

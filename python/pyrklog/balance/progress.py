@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -12,6 +13,8 @@ from pyrklog.balance.prediction import STEP_S, Copy, RateFrom, grown, seconds
 from pyrklog.balance.record import Corrected, Record
 from pyrklog.balance.throttle import AUTO
 
+End = tuple[str, int]
+"""A broker that gives (out) or takes (in)."""
 MEASURED_AFTER_S = 3.0
 """Copying for so long tells a rate."""
 SURE_AFTER_S = 10.0
@@ -40,9 +43,18 @@ class Seen:
     replicas, where they tell."""
 
     at_ms: int
-    done: Collection[PartitionKey] = ()
+    done: AbstractSet[PartitionKey] = frozenset()
     moving: Mapping[PartitionKey, There] = field(default_factory=dict)
     fill_rates: Mapping[int, int] | None = None
+
+
+class Mark(NamedTuple):
+    """What of a look the speed since then needs. ``carried``: bytes by broker, of the batches that
+    were under way. ``over``: batches that were done."""
+
+    at_ms: int
+    carried: Mapping[int, Mapping[End, int]]
+    over: AbstractSet[int]
 
 
 @dataclass(frozen=True)
@@ -61,6 +73,11 @@ class Progress:
     fill_done_bytes: int = 0
     has_tail: bool = True
     """Whether all new replicas have started that start at their leaders' ends."""
+    fill_rate_bytes: int | None = None
+    """What the slowest broker back-fills a second, where that counts instead of what brokers were
+    told to."""
+    is_sure: bool = False
+    """Whether the rate of copies was measured, and for long enough."""
 
     @property
     def percent(self) -> float:
@@ -77,7 +94,7 @@ class Progress:
         return self.fill_total_bytes - self.fill_done_bytes
 
 
-def progress(record: Record, seen: Seen, earlier: Seen | None = None) -> Progress:
+def progress(record: Record, seen: Seen, earlier: Mark | None = None) -> Progress:
     """``earlier``: a look since which the speed counts; None: since the plan began."""
     copied = filled = 0
     for key, one in record.entries.items():
@@ -89,10 +106,13 @@ def progress(record: Record, seen: Seen, earlier: Seen | None = None) -> Progres
             filled += max(0, one.filled_bytes - sum(map(there.left, one.targets)))
         elif there is not None:
             copied += min(sum(there.by.values()), one.copied_bytes)
-    rate, rate_from = _rate(record, seen, earlier)
+    rate = _rate(record, seen, earlier)
+    filling = _filling(record, seen)
     left_s: float | None = 0.0
     if len(seen.done) < len(record.entries):
-        left_s = _left_s(record, seen, rate) if record.is_measured else None
+        left_s = (
+            _left_s(record, seen, rate.rate_bytes, filling.rates) if record.is_measured else None
+        )
     fills = record.fill_bytes
     has_tail = all(key in seen.done or _has_started(record, seen, key) for key in record.at_end)
     return Progress(
@@ -101,11 +121,13 @@ def progress(record: Record, seen: Seen, earlier: Seen | None = None) -> Progres
         record.total_bytes + fills,
         copied + filled,
         left_s,
-        rate,
-        rate_from,
+        rate.rate_bytes,
+        rate.rate_from,
         fills,
         filled,
         has_tail,
+        filling.measured,
+        rate.is_sure,
     )
 
 
@@ -117,45 +139,81 @@ def _has_started(record: Record, seen: Seen, key: PartitionKey) -> bool:
 def corrected(record: Record, seen: Seen, found: Progress) -> Corrected | None:
     """The prediction of the whole by what was measured, once that tells."""
     passed_s = _passed_s(record, seen)
-    if found.rate_from is not RateFrom.MEASURED or found.left_s is None or not seen.moving:
+    if found.left_s is None or not seen.moving or passed_s < SURE_AFTER_S:
         return None
-    if passed_s < SURE_AFTER_S:
+    rate_bytes = found.fill_rate_bytes
+    if record.total_bytes:
+        rate_bytes = found.rate_bytes if found.is_sure else None
+    if rate_bytes is None:
         return None
-    return Corrected(passed_s, found.rate_bytes, passed_s + found.left_s)
+    return Corrected(passed_s, rate_bytes, passed_s + found.left_s)
 
 
-def measured_rate(record: Record, seen: Seen, earlier: Seen | None = None) -> int | None:
-    """What the busiest broker takes or gives a second, for copies. None: too early to tell. Each
-    batch has a busiest one of its own."""
-    batches = record.batches()
+def mark_of(record: Record, seen: Seen) -> Mark:
+    carried, over = {}, set()
+    for number, keys in enumerate(record.batches()):
+        if all(key in seen.done for key in keys):
+            over.add(number)
+        elif _has_begun(keys, seen):
+            found = _carried(record, keys, seen)
+            if any(found.values()):
+                carried[number] = found
+    return Mark(seen.at_ms, carried, over)
+
+
+class Speed(NamedTuple):
+    """``rate_bytes``: what the busiest broker takes or gives a second, for copies. ``is_sure``: it
+    was watched for long enough to tell whether a rate is reached."""
+
+    rate_bytes: int
+    is_sure: bool
+
+
+def measured(record: Record, seen: Seen, earlier: Mark | None = None) -> Speed | None:
+    """None: too early to tell. Each batch has a busiest broker of its own."""
+    watched_s = _passed_s(record, seen)
     if earlier is not None:
-        lasted_s = (seen.at_ms - earlier.at_ms) / 1000
-    else:
-        begun = sum(_has_begun(keys, seen) for keys in batches)
-        lasted_s = _passed_s(record, seen) - STEP_S * begun
-    if lasted_s < MEASURED_AFTER_S:
-        return None
-    total = 0
-    for keys in batches:
+        watched_s = (seen.at_ms - earlier.at_ms) / 1000
+    total, begun = 0, 0
+    for number, keys in enumerate(record.batches()):
+        before: Mapping[End, int] | None = None
+        if earlier is not None:
+            before = earlier.carried.get(number)
+            if number in earlier.over:
+                continue
+        if not _has_begun(keys, seen):
+            continue
+        begun += before is None
         now = _carried(record, keys, seen)
-        before = {} if earlier is None else _carried(record, keys, earlier)
-        total += max((count - before.get(end, 0) for end, count in now.items()), default=0)
-    return int(total / lasted_s) or None
+        total += max((count - (before or {}).get(end, 0) for end, count in now.items()), default=0)
+    copied_s = watched_s - STEP_S * begun
+    if copied_s < MEASURED_AFTER_S or total <= 0:
+        return None
+    return Speed(int(total / copied_s) or 1, watched_s >= SURE_AFTER_S)
 
 
-def _rate(record: Record, seen: Seen, earlier: Seen | None) -> tuple[int, RateFrom]:
-    given = record.rate_bytes, record.rate_from
-    found = measured_rate(record, seen, earlier)
+class _Rate(NamedTuple):
+    """By which the time left is told."""
+
+    rate_bytes: int
+    rate_from: RateFrom
+    is_sure: bool = False
+
+
+def _rate(record: Record, seen: Seen, earlier: Mark | None) -> _Rate:
+    given = _Rate(record.rate_bytes, record.rate_from)
+    if not record.total_bytes:
+        return given
+    found = measured(record, seen, earlier)
     if found is None and record.corrected is not None:
         # A batch has just begun: it is as fast as those before.
-        return record.corrected.rate_bytes, RateFrom.MEASURED
+        return _Rate(record.corrected.rate_bytes, RateFrom.MEASURED)
     if found is None:
         return given
-    if record.rate_from is RateFrom.GIVEN:
-        is_sure = _passed_s(record, seen) >= SURE_AFTER_S
-        if not is_sure or found >= REACHED * record.rate_bytes:
-            return given
-    return found, RateFrom.MEASURED
+    is_reached = not found.is_sure or found.rate_bytes >= REACHED * record.rate_bytes
+    if record.rate_from is RateFrom.GIVEN and is_reached:
+        return given
+    return _Rate(found.rate_bytes, RateFrom.MEASURED, found.is_sure)
 
 
 def _passed_s(record: Record, seen: Seen) -> float:
@@ -166,11 +224,9 @@ def _has_begun(keys: Sequence[PartitionKey], seen: Seen) -> bool:
     return any(key in seen.moving or key in seen.done for key in keys)
 
 
-def _carried(
-    record: Record, keys: Sequence[PartitionKey], seen: Seen
-) -> dict[tuple[str, int], int]:
+def _carried(record: Record, keys: Sequence[PartitionKey], seen: Seen) -> dict[End, int]:
     """Bytes of copies of a batch that each broker has given and taken."""
-    found: dict[tuple[str, int], int] = {}
+    found: dict[End, int] = {}
     for key in keys:
         there = seen.moving.get(key)
         for copy in record.copies(key):
@@ -184,13 +240,11 @@ def _carried(
     return found
 
 
-def _left_s(record: Record, seen: Seen, rate_bytes: int) -> float | None:
+def _left_s(
+    record: Record, seen: Seen, rate_bytes: int, fill_rates: Mapping[int, float]
+) -> float | None:
     """Of all batches, one after the other."""
-    rates = _fill_rates(record, seen)
-    passed_s = _passed_s(record, seen)
-    retention_s = None
-    if record.fill is not None and record.fill.retention_s is not None:
-        retention_s = max(0.0, record.fill.retention_s - passed_s)
+    passed_s, retention_s = _passed_s(record, seen), _retention_s(record, seen)
     total_s = 0.0
     for keys in record.batches():
         left = [key for key in keys if key not in seen.done]
@@ -204,50 +258,88 @@ def _left_s(record: Record, seen: Seen, rate_bytes: int) -> float | None:
                 copies += grown(record.copies(key), passed_s + total_s)
             else:
                 copies += [
-                    copy._replace(size_bytes=there.left(copy.target)) for copy in record.copies(key)
+                    copy._replace(
+                        size_bytes=there.left(copy.target), rate_in=_rate_in(copy, there, passed_s)
+                    )
+                    for copy in record.copies(key)
                 ]
             for broker, size in _fill_left(record, seen, key).items():
                 lacks[broker] = lacks.get(broker, 0) + size
         lasts_s = seconds(copies, rate_bytes)
         if lacks:
-            lasts_s = later(lasts_s, sooner(fill_seconds(lacks, rates), retention_s))
+            deleted_s = None if retention_s is None else max(0.0, retention_s - total_s)
+            lasts_s = later(lasts_s, sooner(fill_seconds(lacks, fill_rates), deleted_s))
         if lasts_s is None:
             return None
         total_s += lasts_s + (0.0 if _has_begun(keys, seen) else STEP_S)
     return total_s
 
 
-def _fill_left(record: Record, seen: Seen, key: PartitionKey) -> dict[int, int]:
+def _rate_in(copy: Copy, there: There, passed_s: float) -> float:
+    """Bytes a second by which a partition grows: as since the plan began, once that tells. A load
+    may have ended right before, and retention deletes."""
+    if passed_s < SURE_AFTER_S or not copy.size_bytes:
+        return copy.rate_in
+    return max(0, there.size - copy.size_bytes) / passed_s
+
+
+def _retention_s(record: Record, seen: Seen) -> float | None:
+    """Until retention has deleted what all new replicas lack, by the prediction of the beginning.
+    None: never, or it is late, and nobody knows how much."""
+    if record.fill is None or record.fill.retention_s is None:
+        return None
+    left_s = record.fill.retention_s - _passed_s(record, seen)
+    return left_s if left_s > 0 else None
+
+
+def _fill_left(record: Record, seen: Seen, key: PartitionKey) -> dict[int, float]:
     """What new replicas of a partition lack that start at the end."""
     one, there = record.entries[key], seen.moving.get(key)
     if key not in record.at_end or key in seen.done:
         return {}
-    each = one.filled_bytes // max(1, len(one.targets))
+    # Until its batch begins, producers write on.
+    more = one.rate_in * _passed_s(record, seen)
+    each = one.filled_bytes / max(1, len(one.targets)) + more
     return {broker: each if there is None else there.left(broker) for broker in one.targets}
 
 
-def _fill_rates(record: Record, seen: Seen) -> dict[int, float]:
-    """Bytes a second of each broker's back-fills: as it was told to, or as it does where that is
-    less, or where nobody told it a lasting rate."""
+class _Filling(NamedTuple):
+    """Bytes a second of each broker's back-fills. ``measured``: the slowest, where one counts that
+    was measured."""
+
+    rates: Mapping[int, float]
+    measured: int | None = None
+
+
+def _filling(record: Record, seen: Seen) -> _Filling:
+    """As brokers were told to back-fill, or as they do where that is less, or where nobody told
+    them a lasting rate."""
     if record.fill is None:
-        return {}
+        return _Filling({})
     rates: dict[int, float] = {**record.fill.rates, **(seen.fill_rates or {})}
-    total: dict[int, int] = {}
-    left: dict[int, int] = {}
+    passed_s = _passed_s(record, seen) - STEP_S
+    # In a batch some have nothing to fill for a while.
+    if passed_s < SURE_AFTER_S or len(record.batches()) > 1:
+        return _Filling(rates)
+    total: dict[int, float] = {}
+    left: dict[int, float] = {}
     for key in record.at_end:
         one = record.entries[key]
         for broker in one.targets:
-            total[broker] = total.get(broker, 0) + one.filled_bytes // len(one.targets)
+            total[broker] = total.get(broker, 0) + one.filled_bytes / len(one.targets)
         for broker, size in _fill_left(record, seen, key).items():
             left[broker] = left.get(broker, 0) + size
-    passed_s = _passed_s(record, seen) - STEP_S
-    if passed_s < SURE_AFTER_S:
-        return rates
     is_given = record.throttle != AUTO
+    measured, is_early = [], False
     for broker, size in total.items():
-        filled = size - left.get(broker, 0)
-        speed = filled / passed_s
-        if filled < FILLED_LEAST * size or (is_given and speed >= REACHED * rates.get(broker, 0)):
+        if left.get(broker, 0) <= 0:
             continue
-        rates[broker] = speed
-    return rates
+        filled = size - left[broker]
+        speed = filled / passed_s
+        if filled < FILLED_LEAST * size:
+            is_early = True
+        elif not is_given or speed < REACHED * rates.get(broker, 0):
+            rates[broker] = speed
+            measured.append(speed)
+    slowest = int(min(measured)) if measured and not is_early else None
+    return _Filling(rates, slowest)

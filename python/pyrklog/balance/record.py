@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any, NamedTuple
 
 from pyrklog.balance.filling import Fill
@@ -39,7 +40,8 @@ class Entry:
 
 
 class Corrected(NamedTuple):
-    """A prediction of the whole plan by the rate that it was measured to have after some time."""
+    """A prediction of the whole plan by the rate that was measured after some time: of the busiest
+    broker's copies; of the slowest back-fill where nothing is copied."""
 
     after_s: float
     rate_bytes: int
@@ -130,6 +132,10 @@ class Record:
         )
 
     def batches(self) -> list[list[PartitionKey]]:
+        return self._batches
+
+    @cached_property
+    def _batches(self) -> list[list[PartitionKey]]:
         found: dict[int, list[PartitionKey]] = {}
         for key, one in self.entries.items():
             found.setdefault(one.batch, []).append(key)
@@ -311,7 +317,7 @@ def _fill(told: Mapping[str, Any] | None) -> Fill | None:
         return None
     return Fill(
         int(told["bytes"]),
-        float(told["tail_seconds"]),
+        _seconds(told["tail_seconds"]),
         _seconds(told["whole_seconds"]),
         _seconds(told["retention_seconds"]),
         {int(one["broker"]): int(one["bytes"]) for one in told["rates"]},

@@ -1,7 +1,6 @@
 """``pyrklog cluster expand``: new brokers take over their share."""
 
 import time
-from collections.abc import Callable
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -11,8 +10,8 @@ from pyrklog.cli.failures import CliError, Exit, exit_with
 from pyrklog.cli.options import OnlySaid, Output, OutputFormat, Settings, Yes, option
 
 if TYPE_CHECKING:
+    from pyrklog.balance.filling import Fill
     from pyrklog.balance.model import Placement, Replicas
-    from pyrklog.balance.record import Record
     from pyrklog.cli.connection import Connection, PartitionKey
     from pyrklog.cli.expansion import Start
     from pyrklog.cli.output import Listing
@@ -143,15 +142,14 @@ class _Run:
             say(self._options, "nothing to do: the brokers have their share")
             return
         first = first_record(self._admin, wanted, how.throttle, at_end=start.at_end)
-        planned = begin_record(self._connection, self._admin, first, Limit(), start)
+        record, complete = begin_record(self._connection, self._admin, first, Limit(), start)
         if how.dry_run:
-            self._say_only(wanted, start, *planned)
+            self._say_only(wanted, start, record.fill)
             return
         path = None
         if how.plan is not None:
             path = reassign_record.able(reassign_record.path_of(how.plan), None)
             write_plan(how.plan, render_plan(wanted))
-        record, complete = planned
         known = self._connection, self._admin, self._options, record, path, self._output
         run = Run(*known, complete=complete)
         codes = run.carry_out(how.throttle, watch=how.watch or how.throttle == AUTO)
@@ -175,13 +173,7 @@ class _Run:
         ]
         return choose(found.cluster, self._fresh, chosen)
 
-    def _say_only(
-        self,
-        wanted: "Placement",
-        start: "Start",
-        record: "Record",
-        complete: "Callable[[Record], Record] | None",
-    ) -> None:
+    def _say_only(self, wanted: "Placement", start: "Start", fill: "Fill | None") -> None:
         from pyrklog.cli.reassign_planning import show_planned
         from pyrklog.cli.reassign_run import arrow
         from pyrklog.cli.reassign_summary import fill_line
@@ -189,7 +181,6 @@ class _Run:
         for place in sorted(wanted):
             from_end = " from the end" if place in start.at_end else ""
             say(self._options, f"{arrow(place, self.before, wanted)}{from_end} (not done)")
-        fill = record.fill if complete is None else complete(record).fill
         if fill is not None:
             say(self._options, fill_line(fill))
         show_planned(self._admin, wanted, self._output)

@@ -240,13 +240,16 @@ def begin_record(
     start: Start = NO_START,
 ) -> tuple[Record, Callable[[Record], Record] | None]:
     """The record of a plan that begins now, of its first record, and what completes it; None: it is
-    complete, as batches need the bytes."""
+    complete. Batches need the bytes; where replicas start at the end, all brokers have answered
+    before, so that none is waited for."""
     leaders = admin.leaders()
 
     def complete(first: Record) -> Record:
         return measured_record(connection, admin, first, leaders, limit, start)
 
-    return (record, complete) if limit == Limit() else (complete(record), None)
+    if limit == Limit() and not start.at_end:
+        return record, complete
+    return replace(complete(record), begun_ms=reassign_record.now_ms()), None
 
 
 def first_record(

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from pyrklog.balance.prediction import RateFrom
-from pyrklog.balance.progress import Progress, Seen, There, progress
+from pyrklog.balance.progress import Mark, Progress, Seen, There, mark_of, progress
 from pyrklog.balance.record import Record, fill_item
 from pyrklog.balance.throttle import AUTO
 from pyrklog.cli.connection import PartitionKey
@@ -32,25 +32,25 @@ WINDOW_MS = 10_000
 
 @dataclass
 class Looks:
-    """What a command has seen of a plan while it watches."""
+    """What a command keeps of its looks at a plan while it watches."""
 
-    seen: list[Seen] = field(default_factory=list)
+    marks: list[Mark] = field(default_factory=list)
 
-    def add(self, one: Seen) -> None:
-        self.seen.append(one)
+    def add(self, one: Mark) -> None:
+        self.marks.append(one)
         # One look before the window stays, and the first one.
-        while len(self.seen) > 2 and one.at_ms - self.seen[2].at_ms >= WINDOW_MS:
-            del self.seen[1]
+        while len(self.marks) > 2 and one.at_ms - self.marks[2].at_ms >= WINDOW_MS:
+            del self.marks[1]
 
-    def earlier(self, record: Record) -> Seen | None:
+    def earlier(self, record: Record) -> Mark | None:
         """The look since which the speed counts; None: since the plan began. A plan that was begun
-        before this command, or before this batch, may have stood still for any time."""
-        if not self.seen:
+        before this command may have stood still for any time, or by another clock."""
+        if not self.marks:
             return None
-        if record.throttle == AUTO and len(self.seen) > 1:
-            return self.seen[1]
-        first = self.seen[0]
-        return first if first.at_ms - record.begun_ms >= WINDOW_MS else None
+        if record.throttle == AUTO and len(self.marks) > 1:
+            return self.marks[1]
+        first = self.marks[0]
+        return None if 0 <= first.at_ms - record.begun_ms < WINDOW_MS else first
 
 
 @dataclass
@@ -108,16 +108,16 @@ def read_moves(
     if record is None:
         return Moves(items)
     placement, _ = admin.placement()
-    done = [
+    done = {
         key
         for key, after in record.after.items()
         if key not in moving and placement.get(key) == after
-    ]
+    }
     known = {key: there for key, there in there_by.items() if key in record.entries}
     seen = Seen(now_ms(), done, known, _fill_rates(admin, record))
     found = progress(record, seen, None if looks is None else looks.earlier(record))
     if looks is not None:
-        looks.add(seen)
+        looks.add(mark_of(record, seen))
     return Moves(items, found, seen, record)
 
 

@@ -107,8 +107,15 @@ def is_of(record: Record, cluster_id: str | None) -> bool:
     return None in (record.cluster_id, cluster_id) or record.cluster_id == cluster_id
 
 
+_CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+"""It goes on while a machine sleeps, where there is such a clock."""
+_BEGAN_NS = time.time_ns() - time.clock_gettime_ns(_CLOCK)
+
+
 def now_ms() -> int:
-    return time.time_ns() // 1_000_000
+    """The wall clock as the command began, and the time since: who sets the clock meanwhile makes
+    no plan faster or slower."""
+    return (_BEGAN_NS + time.clock_gettime_ns(_CLOCK)) // 1_000_000
 
 
 def noticed(path: Path | None, record: Record, seen: Seen, found: Progress) -> Record:
@@ -120,7 +127,8 @@ def noticed(path: Path | None, record: Record, seen: Seen, found: Progress) -> R
         better = corrected(record, seen, found)
         if better is not None:
             known = replace(known, corrected=better)
-            copy_rates.remember(record.cluster_id, record.throttle, better.rate_bytes)
+            if record.total_bytes:
+                copy_rates.remember(record.cluster_id, record.throttle, better.rate_bytes)
     if record.at_end and record.real_tail_s is None and found.has_tail:
         known = replace(known, real_tail_s=max(0.0, (seen.at_ms - record.begun_ms) / 1000))
     if known is not record:
@@ -160,7 +168,9 @@ def verdict(record: Record) -> str | None:
         by = f"{amount(rate_bytes)}/s, measured for {duration(after_s)}"
         told += f" · by {by}: {duration(seconds)} ({_off(seconds, record.real_s)})"
     if record.fill is not None and record.real_tail_s is not None:
-        tail = f"predicted {duration(record.fill.tail_s)}, took {duration(record.real_tail_s)}"
+        tail = f"took {duration(record.real_tail_s)}"
+        if record.fill.tail_s is not None:
+            tail = f"predicted {duration(record.fill.tail_s)}, {tail}"
         told = f"new records on the new brokers: {tail} · older ones, too: {told}"
     if record.real_bytes is not None and (record.total_bytes or record.real_bytes):
         told += f" · predicted {amount(record.total_bytes)}, copied {amount(record.real_bytes)}"

@@ -206,6 +206,9 @@ class Run:
             began = begin() if number == 1 else outlast(begin)
             codes += began
             self._mark_begun()
+            fill = self.record.fill
+            if fill is not None and number == 1 and len(wanted) == len(self.record.entries):
+                say(self._options, fill_line(fill))
             if self._complete is not None:
                 self._measure(self._complete)
             if Exit.OK in began and (watch or number < len(batches)):
@@ -267,8 +270,6 @@ class Run:
             typer.echo(f"note: how long it takes is not known: {error.what}", err=True)
         else:
             reassign_record.keep(self._path, self.record)
-            if self.record.fill is not None:
-                say(self._options, fill_line(self.record.fill))
 
     def show_all(self) -> None:
         """For programs: each partition of the plan, and how it went."""

@@ -76,16 +76,20 @@ def hint(rate_from: RateFrom) -> str:
 
 def fill_line(fill: Fill) -> str:
     """When new replicas have what is written, and when they lack nothing."""
-    told = f"new records are on the new brokers in about {duration(fill.tail_s)}"
+    told = f"new records are on the new brokers {_when(fill.tail_s)}"
     if not fill.bytes:
         return told
     rates = sorted({rate for rate in fill.rates.values() if rate})
     if fill.is_by_retention or not rates:
-        when = "never" if fill.whole_s is None else f"in about {duration(fill.whole_s)}"
-        return f"{told} · {amount(fill.bytes)} of older ones go by retention: whole {when}"
-    at = " to ".join(dict.fromkeys(amount(rate) for rate in (rates[0], rates[-1])))
-    told += f" · {amount(fill.bytes)} of older ones follow at {at}/s"
-    return f"{told}: whole in about {duration(fill.tail_s + (fill.whole_s or 0.0))}"
+        how = "go by retention"
+    else:
+        at = " to ".join(dict.fromkeys(amount(rate) for rate in (rates[0], rates[-1])))
+        how = f"follow at {at}/s"
+    return f"{told} · {amount(fill.bytes)} of older ones {how}: whole {_when(fill.whole_s)}"
+
+
+def _when(seconds: float | None) -> str:
+    return "never" if seconds is None else f"in about {duration(seconds)}"
 
 
 def _skew_line(cluster: Cluster, changed: Placement, brokers: Collection[int]) -> str:

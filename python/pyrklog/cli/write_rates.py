@@ -1,14 +1,15 @@
 """What producers write to partitions, without a read from any disk where brokers are pyrklog's.
 
 Records: pyrklog's leaders tell where their logs ended a minute ago (PartitionOffsets, ``lag.md``);
-others are asked by the records' timestamps, for which they read their logs. Bytes: two looks at
-sizes and log ends, a few seconds apart, tell how long records are now.
+others are asked by the records' timestamps, for which they read their logs, and by the clock of
+this machine. Bytes: two looks at sizes and log ends, a few seconds apart, tell how long records are
+now. Leaders are asked side by side, so that many partitions, or a silent broker, hold up little.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from typing import NamedTuple
@@ -39,6 +40,7 @@ HISTORY_LEAST_MS = 5_000
 _RETRY_PAUSE_S = 0.2
 
 Led = Mapping[PartitionKey, int]
+ByLeader = Mapping[int, Sequence[PartitionKey]]
 
 
 class Look(NamedTuple):
@@ -60,6 +62,11 @@ class Growth:
     records_per_s: float | None = None
     first: int | None = None
 
+    @property
+    def is_growing(self) -> bool:
+        """As far as is known."""
+        return self.records_per_s != 0.0
+
 
 def add_write_rates(
     connection: Connection,
@@ -76,13 +83,13 @@ def add_write_rates(
     }
     growths = _growths(connection, addresses, led)
     # One that has not grown for a minute is not waited for.
-    growing = {key: led[key] for key, one in growths.items() if one.records_per_s != 0.0}
-    before = _look(connection, addresses, growing)
+    growing = _by_leader({key: led[key] for key, one in growths.items() if one.is_growing})
+    before = _looks(connection, addresses, growing)
     if before:
         time.sleep(LOOKS_APART_S)
-    after = _look(connection, addresses, growing) if before else {}
+    after = _looks(connection, addresses, growing) if before else {}
     found = {}
-    for key in growing:
+    for key in (key for keys in growing.values() for key in keys):
         rates = rates_of(growths[key], before.get(key), after.get(key), partitions[key].size_bytes)
         if rates is None:
             continue
@@ -117,15 +124,23 @@ def rates_of(
     return max(first, growth.start), records_per_s * bytes_each
 
 
+def _by_leader(led: Led) -> dict[int, list[PartitionKey]]:
+    found: dict[int, list[PartitionKey]] = {}
+    for key, leader in sorted(led.items()):
+        found.setdefault(leader, []).append(key)
+    return found
+
+
 def _growths(
     connection: Connection, addresses: Mapping[int, Address], led: Led
 ) -> dict[PartitionKey, Growth]:
     """Of partitions whose leaders answer."""
-    leaders = sorted(set(led.values()))
+    asked = _by_leader(led)
+    leaders = list(asked)
 
     def ask(broker: int) -> dict[PartitionKey, Growth] | None:
-        keys = [key for key, leader in led.items() if leader == broker]
-        return _of_ours(addresses[broker], broker, keys, connection.settings.timeout_s)
+        timeout_s = connection.settings.timeout_s
+        return _of_ours(addresses[broker], broker, asked[broker], timeout_s)
 
     told = dict(zip(leaders, in_parallel(ask, leaders), strict=True))
     found: dict[PartitionKey, Growth] = {}
@@ -136,18 +151,22 @@ def _growths(
 
 
 def _of_ours(
-    address: Address, broker: int, keys: Collection[PartitionKey], timeout_s: float
+    address: Address, broker: int, keys: Sequence[PartitionKey], timeout_s: float
 ) -> dict[PartitionKey, Growth] | None:
-    """None: the broker is not one of pyrklog's. One that does not answer tells nothing."""
+    """None: the broker does not know the request, as it is of another kind, or older. One that does
+    not answer in time tells no more."""
     found: dict[PartitionKey, Growth] = {}
     try:
         with BrokerConnection(address, min(ANSWER_S, timeout_s)) as asking:
             if not is_ours(asking, broker):
                 return None
-            for some in _some_at_a_time(sorted(keys)):
+            for some in _some_at_a_time(keys):
                 found |= growths_in(_ask(asking, some))
-    except (OSError, UnicodeError):
+    except TimeoutError:
         return found
+    except (OSError, UnicodeError):
+        # An older one closes the connection.
+        return found or None
     return found
 
 
@@ -206,26 +225,36 @@ def _by_timestamps(
     return found
 
 
-def _look(
-    connection: Connection, addresses: Mapping[int, Address], led: Led
+def _looks(
+    connection: Connection, addresses: Mapping[int, Address], growing: ByLeader
 ) -> dict[PartitionKey, Look]:
     """Of leaders that tell sizes and offsets."""
-    if not led:
-        return {}
+    leaders = list(growing)
+    found: dict[PartitionKey, Look] = {}
+    for looks in in_parallel(
+        lambda leader: _look(connection, leader, addresses[leader], growing[leader]), leaders
+    ):
+        found |= looks
+    return found
+
+
+def _look(
+    connection: Connection, leader: int, address: Address, keys: Sequence[PartitionKey]
+) -> dict[PartitionKey, Look]:
+    led = dict.fromkeys(keys, leader)
+    states = TopicStates(None, {leader: address}, {})
     wanted: dict[str, list[int]] = {}
-    for topic, index in sorted(led):
+    for topic, index in keys:
         wanted.setdefault(topic, []).append(index)
-    leaders = {broker: addresses[broker] for broker in set(led.values())}
-    states = TopicStates(None, addresses, {})
     starts = offsets_at(connection, states, led, EARLIEST)
     settings = replace(connection.settings, timeout_s=min(ANSWER_S, connection.settings.timeout_s))
     # One after the other, so that records between both questions are the fewest.
     with ClusterRequests(settings) as requests:
-        sizes, _ = replica_bytes(requests, leaders, wanted)
+        sizes, _ = replica_bytes(requests, {leader: address}, wanted)
     at_s = time.monotonic()
     ends = offsets_at(connection, states, led, LATEST)
     return {
         key: Look(at_s, starts[key], ends[key], sizes[*key, leader])
-        for key, leader in led.items()
+        for key in keys
         if key in starts and key in ends and (*key, leader) in sizes
     }

@@ -39,8 +39,9 @@ Questions = Mapping[TopicPartition, Sequence[int]]
 
 
 class LeaderOffsets(NamedTuple):
-    """``ages`` in order of the offsets asked for; None: unknown. ``past``: where
-    the log ended so long ago; ``data_end``: now, without transaction markers behind it."""
+    """``ages`` in order of the offsets asked for; None: unknown. ``past``: where the log ended so
+    long ago, or when this broker began to lead; ``data_end``: now, without transaction markers
+    behind it."""
 
     error: ErrorCode = ErrorCode.NONE
     log_start: int = UNKNOWN
@@ -97,20 +98,22 @@ class LedOffsets:
                 found = LeaderOffsets(error, ages=[None] * len(questions[key]))
             else:
                 caught_up = end[1] if data_end is None else data_end
-                history = self._history(key)
+                name, history = self._history(key)
                 ages = self._ages(history, questions[key], caught_up, now_ms)
                 found = LeaderOffsets(ErrorCode.NONE, start.own, end[1], ages)
-                if back_ms > 0 and history is not None:
-                    past = history.past(back_ms, now_ms)
+                since_ms = None if name is None else self._sampler.led_since(name)
+                if back_ms > 0 and history is not None and since_ms is not None:
+                    past = history.past(min(back_ms, max(0, now_ms - since_ms)), now_ms)
                     found = found._replace(data_end=caught_up, past=past)
             before = answers.get(key)
             answers[key] = found if before is None else _joined(before, found)
 
-    def _history(self, key: TopicPartition) -> History | None:
+    def _history(self, key: TopicPartition) -> tuple[PartitionKey | None, History | None]:
         entry = self._metadata.image.topics.get(key[0])
         if entry is None:
-            return None
-        return self._histories.by_key.get(PartitionKey(key[0], entry.id, key[1]))
+            return None, None
+        name = PartitionKey(key[0], entry.id, key[1])
+        return name, self._histories.by_key.get(name)
 
     def _ages(
         self, history: History | None, offsets: Sequence[int], end: int, now_ms: int

@@ -59,6 +59,12 @@ class Sampler:
         were loaded."""
         self.left_out = 0
         """Partitions here beyond the bound."""
+        self._led_since: dict[PartitionKey, int] = {}
+
+    def led_since(self, key: PartitionKey) -> int | None:
+        """When the partition was first seen to be led here; None: it is not. What its log grew by
+        before, it may have copied."""
+        return self._led_since.get(key)
 
     async def run(self) -> None:
         """Until cancelled."""
@@ -101,8 +107,12 @@ class Sampler:
         """The partitions with a replica here, those that are led here first."""
         led: list[PartitionKey] = []
         followed: list[PartitionKey] = []
+        now_ms, before = self._clock.now_ms(), self._led_since
+        since: dict[PartitionKey, int] = {}
         for count, (key, is_led) in enumerate(self._hosted()):
             (led if is_led else followed).append(key)
+            if is_led and len(since) < self._partitions_max:
+                since[key] = before.get(key, now_ms)
             if count % BATCH_MAX == 0:
                 await trio.lowlevel.checkpoint()
         keys = [*led, *followed][: self._partitions_max]
@@ -114,7 +124,7 @@ class Sampler:
                 bound=self._partitions_max,
                 consequence="groups have no lag in seconds there",
             )
-        self.left_out = left_out
+        self.left_out, self._led_since = left_out, since
         self._batches = [
             _Batch(keys[at : at + BATCH_MAX], self.looked_ms)
             for at in range(0, len(keys), BATCH_MAX)

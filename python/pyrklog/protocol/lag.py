@@ -66,7 +66,8 @@ class OffsetAge(Message):
 
 class PastEnd(Message):
     """The end of a log so long ago, and now, without transaction markers behind the data.
-    ``age_ms`` is less than was asked for where the leader's history begins later."""
+    ``age_ms`` is less than was asked for where the leader's history, or its leadership, began
+    later."""
 
     age_ms: Int64
     end_offset: Int64

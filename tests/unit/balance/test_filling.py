@@ -51,13 +51,17 @@ def test_when_retention_has_deleted_what_there_is(
 def test_brokers_fill_at_rates_of_their_own() -> None:
     filling = Filling([A, B], {3: 10, 4: 1, 5: 7}, {A: None, B: 50.0})
     lacks = [Lack(A, 3, 1000), Lack(A, 4, 10), Lack(B, 3, 500)]
-    assert fill_of(lacks, filling, 1.0) == Fill(1510, 1.0, 150.0, None, {3: 10, 4: 1})
-    assert fill_of(lacks[2:], filling, 1.0).whole_s == 50.0, "both ways"
+    assert fill_of(lacks, filling, 1.0) == Fill(1510, 1.0, 151.0, None, {3: 10, 4: 1})
+    by_both = fill_of(lacks[2:], filling, 1.0)
+    assert (by_both.whole_s, by_both.is_by_retention) == (51.0, False)
+    by_retention = fill_of([Lack(B, 9, 500)], filling, 1.0)
+    assert (by_retention.whole_s, by_retention.is_by_retention) == (51.0, True)
     assert fill_of([Lack(A, 9, 1)], filling, 1.0).whole_s is None, "it fills nothing"
-    assert fill_of([Lack(A, 9, 0)], filling, 1.0).whole_s == 0.0, "it lacks nothing"
+    assert fill_of([Lack(A, 9, 0)], filling, 1.0).whole_s == 1.0, "it lacks nothing"
 
 
 def test_batches_are_filled_one_after_the_other() -> None:
-    one, other = Fill(10, 1.0, 20.0, 90.0, {3: 5}), Fill(20, 1.0, 30.0, 80.0, {4: 5})
-    assert in_turn([one, other]) == Fill(30, 2.0, 50.0, 170.0, {3: 5, 4: 5})
-    assert in_turn([one, other._replace(whole_s=None)]).whole_s is None
+    one, other = Fill(10, 1.0, 21.0, 91.0, {3: 5}), Fill(20, 1.0, 31.0, 81.0, {4: 5})
+    assert in_turn([(0.0, one), (21.0, other)]) == Fill(30, 22.0, 52.0, 102.0, {3: 5, 4: 5})
+    never = in_turn([(0.0, one._replace(whole_s=None)), (None, other)])
+    assert (never.tail_s, never.whole_s, never.retention_s) == (None, None, None)

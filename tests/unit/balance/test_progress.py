@@ -1,5 +1,6 @@
 """How far plans are, and how long they still take: beside a cluster of known rates."""
 
+import math
 import random
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -15,7 +16,8 @@ from pyrklog.balance.progress import (
     Seen,
     There,
     corrected,
-    measured_rate,
+    mark_of,
+    measured,
     progress,
 )
 from pyrklog.balance.record import Record, begun
@@ -73,20 +75,20 @@ def test_progress_in_bytes_and_the_time_left() -> None:
     nothing = progress(one, Seen(0))
     assert (nothing.percent, nothing.left_bytes) == (0.0, 4 * GB)
     assert nothing.left_s == one.predicted_s
-    half = progress(one, Seen(21_000, [("t", 0)], {("t", 1): There(3 * GB, {3: GB})}))
+    half = progress(one, Seen(21_000, {("t", 0)}, {("t", 1): There(3 * GB, {3: GB})}))
     assert (half.percent, half.left_bytes, half.partitions_done) == (50.0, 2 * GB, 1)
     assert half.left_s == 20.0
     assert half.rate_from is RateFrom.GIVEN
-    more = progress(one, Seen(21_000, [("t", 0)], {("t", 1): There(9 * GB, {3: 9 * GB})}))
+    more = progress(one, Seen(21_000, {("t", 0)}, {("t", 1): There(9 * GB, {3: 9 * GB})}))
     assert more.left_bytes == 0, "what was written meanwhile is no progress"
-    done = progress(one, Seen(60_000, list(CHANGED)))
+    done = progress(one, Seen(60_000, CHANGED.keys()))
     assert (done.percent, done.left_s) == (100.0, 0.0)
 
 
 def test_without_bytes_partitions_count() -> None:
     cluster = cluster_of([(1, 2)] * 2, [1, 2])
     one = record_of(cluster, {("t", 0): (2, 1), ("t", 1): (2, 1)})
-    assert progress(one, Seen(1_000, [("t", 0)])).percent == 50.0
+    assert progress(one, Seen(1_000, {("t", 0)})).percent == 50.0
 
 
 def test_bytes_that_are_not_known_yet_tell_no_time() -> None:
@@ -99,7 +101,7 @@ def test_bytes_that_are_not_known_yet_tell_no_time() -> None:
 def at(seconds: float, count: int) -> Seen:
     """Broker 3 has so many bytes of ``t-1``, and nothing else."""
     there = {("t", 0): There(GB, {3: 0}), ("t", 1): There(3 * GB, {3: count})}
-    return Seen(int(seconds * 1000), [], there)
+    return Seen(int(seconds * 1000), set(), there)
 
 
 def test_rate_that_was_given_holds_unless_it_is_not_reached() -> None:
@@ -128,10 +130,42 @@ def test_assumption_gives_way_after_seconds() -> None:
 
 def test_speed_since_an_earlier_look() -> None:
     one = replace(small(), throttle=AUTO, rate_from=RateFrom.ASSUMED)
-    first, last = at(3600, GB), at(3610, 2 * GB)
-    assert measured_rate(one, last, first) == RATE
+    first, last = mark_of(one, at(3600, GB)), at(3610, 2 * GB)
+    assert measured(one, last, first) == (RATE, True)
     found = progress(one, last, first)
     assert found.left_s == pytest.approx(20.0)
+    over = mark_of(one, Seen(3_600_000, CHANGED.keys()))
+    assert (over.carried, over.over) == ({}, {0})
+    assert measured(one, Seen(3_700_000, CHANGED.keys()), over) is None, "it was over before"
+
+
+def test_load_that_has_ended_adds_nothing() -> None:
+    """It ended in the minute before the plan began, so that it counted as going on."""
+    one = replace(small(), rate_from=RateFrom.ASSUMED)
+    written = {key: replace(entry, rate_in=90.0 * MB) for key, entry in one.entries.items()}
+    busy = replace(one, entries=written)
+    late = at(SURE_AFTER_S + 1, 1_000 * MB)
+    assert progress(busy, late).left_s == progress(one, late).left_s == pytest.approx(30.0)
+
+
+def test_batch_that_has_just_begun_does_not_look_slow() -> None:
+    """Its first bytes come after a second."""
+    cluster = cluster_of([(1, 2)] * 2, [1, 2, 3], [GB, 3 * GB])
+    changed = {("t", 0): (1, 3), ("t", 1): (1, 3)}
+    one = record_of(cluster, changed, limit=Limit(partitions=1), rate_from=RateFrom.GIVEN)
+    assert one.batches() == [[("t", 1)], [("t", 0)]]
+
+    def look(second: float, count: int) -> Seen:
+        return Seen(int(second * 1000), {("t", 1)}, {("t", 0): There(GB, {3: count})})
+
+    first = mark_of(one, look(32, 0))
+    assert (first.carried, first.over) == ({}, {0})
+    assert measured(one, look(35.5, 250 * MB), first) is None
+    assert measured(one, look(36, 300 * MB), first) == (RATE, False)
+    soon = progress(one, look(36, 150 * MB), first)
+    assert (soon.rate_from, soon.is_sure) == (RateFrom.GIVEN, False), "an average is rough"
+    slow = progress(one, look(43, 500 * MB), first)
+    assert (slow.rate_bytes, slow.rate_from, slow.is_sure) == (50 * MB, RateFrom.MEASURED, True)
 
 
 # --- back-fills ----------------------------------------------------------------------------------
@@ -147,23 +181,23 @@ def filled(rates: Mapping[int, int], retention_s: float | None = None) -> Record
 
 def test_back_fill_takes_its_bytes_at_its_rate() -> None:
     one = filled({3: 20 * MB})
-    assert one.fill == Fill(4 * GB, 1.0, 200.0, None, {3: 20 * MB})
+    assert one.fill == Fill(4 * GB, 1.0, 201.0, None, {3: 20 * MB})
     assert one.predicted_s == 201.0
     assert one.total_bytes == 0
-    begun = progress(one, Seen(0, [], {}))
+    begun = progress(one, Seen(0))
     assert (begun.percent, begun.left_s, begun.has_tail) == (0.0, 201.0, False)
     # Broker 3 has 2 GB of new records besides a part of the old ones, as the leader has.
     there = {
         ("t", 0): There(2 * GB, {3: 2 * GB}, frozenset({3})),
         ("t", 1): There(4 * GB, {3: 2 * GB}, frozenset({3})),
     }
-    half = progress(one, Seen(101_000, [], there))
+    half = progress(one, Seen(101_000, set(), there))
     assert (half.percent, half.fill_left_bytes, half.has_tail) == (50.0, 2 * GB, True)
     assert half.left_s == 100.0
-    assert progress(one, Seen(101_000, [], there, {3: 40 * MB})).left_s == pytest.approx(100.0), (
-        "it was told to be faster, and is not"
-    )
-    assert progress(one, Seen(5_000, [], there, {3: 40 * MB})).left_s == 50.0
+    assert progress(one, Seen(101_000, set(), there, {3: 40 * MB})).left_s == pytest.approx(
+        100.0
+    ), "it was told to be faster, and is not"
+    assert progress(one, Seen(5_000, set(), there, {3: 40 * MB})).left_s == 50.0
 
 
 def test_without_back_fill_retention_ends_it_or_nothing() -> None:
@@ -172,11 +206,48 @@ def test_without_back_fill_retention_ends_it_or_nothing() -> None:
     assert one.fill.is_by_retention
     assert one.predicted_s == 3601.0
     there = {key: There(5 * GB, {3: GB}, frozenset({3})) for key in one.entries}
-    assert progress(one, Seen(600_000, [], there)).left_s == 3000.0
+    assert progress(one, Seen(600_000, set(), there)).left_s == 3001.0
     never = filled({3: 0})
     assert never.predicted_s is None
-    assert progress(never, Seen(600_000, [], there)).left_s is None
+    assert progress(never, Seen(600_000, set(), there)).left_s is None
     assert filled({3: 20 * MB}, 60.0).predicted_s == 61.0, "retention may be sooner"
+
+
+def test_retention_that_is_late_tells_no_time() -> None:
+    one = filled({3: 0}, 3600.0)
+    there = {key: There(5 * GB, {3: GB}, frozenset({3})) for key in one.entries}
+    assert progress(one, Seen(3_700_000, set(), there)).left_s is None
+    slow = progress(filled({3: MB}, 60.0), Seen(100_000, set(), there))
+    assert slow.left_s == 8000.0, "the back-fill goes on"
+
+
+def test_back_fill_that_is_slower_than_told_corrects_the_prediction() -> None:
+    one = filled({3: 20 * MB})
+    there = {("t", 0): There(GB, {3: GB}), ("t", 1): There(3 * GB, {3: 0})}
+    look = Seen(101_000, set(), there)
+    found = progress(one, look)
+    assert found.fill_rate_bytes == 10 * MB
+    assert corrected(one, look, found) == (101.0, 10 * MB, 401.0)
+    early = Seen(6_000, set(), there)
+    assert progress(one, early).fill_rate_bytes is None, "it has just begun"
+    fast = Seen(51_000, set(), there)
+    assert corrected(one, fast, progress(one, fast)) is None, "it is as fast as it was told to be"
+    little = {("t", 0): There(GB, {3: GB // 2}), ("t", 1): There(3 * GB, {3: 0})}
+    segment = Seen(101_000, set(), little)
+    assert corrected(one, segment, progress(one, segment)) is None, "segments are still under way"
+    auto = replace(one, throttle=AUTO)
+    assert corrected(auto, fast, progress(auto, fast)) == (51.0, 20 * MB, 201.0)
+
+
+def test_batches_are_back_filled_one_after_the_other() -> None:
+    """Retention deletes what a batch lacks in an hour; each begins when the one before is whole."""
+    cluster = cluster_of([(1, 2)] * 2, [1, 2, 3], [GB, 3 * GB])
+    changed = {("t", 0): (1, 3), ("t", 1): (2, 3)}
+    filling = Filling(changed.keys(), {3: 0}, dict.fromkeys(changed, 3600.0))
+    one = record_of(cluster, changed, limit=Limit(partitions=1), filling=filling)
+    assert one.fill == Fill(4 * GB, 3602.0, 7202.0, 7202.0, {3: 0})
+    assert one.predicted_s == 7202.0
+    assert progress(one, Seen(0)).left_s == pytest.approx(7202.0, abs=2)
 
 
 # --- a cluster of known rates --------------------------------------------------------------------
@@ -232,7 +303,7 @@ class Copying:
             )
             for key in left
         }
-        self.looks.append(Seen(int(self.now_s * 1000), list(self.done), moving))
+        self.looks.append(Seen(int(self.now_s * 1000), frozenset(self.done), moving))
 
     def _is_whole(self, key: PartitionKey) -> bool:
         targets = self.record.entries[key].targets
@@ -276,8 +347,8 @@ def off(record: Record, cluster: Cluster, rate: float) -> tuple[float, float]:
             break
     assert better is not None
     assert better.after_s == pytest.approx(SURE_AFTER_S, abs=0.1)
-    assert record.predicted_s is not None
-    return record.predicted_s / took_s - 1, better.seconds / took_s - 1
+    first_s = math.inf if record.predicted_s is None else record.predicted_s
+    return first_s / took_s - 1, better.seconds / took_s - 1
 
 
 @pytest.mark.parametrize("rate", [12 * MB, 170 * MB])

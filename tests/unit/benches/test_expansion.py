@@ -14,7 +14,7 @@ from benches.expansion_figures import best_of_kafka, figures_of, row_of
 from benches.expansion_load import Request
 from benches.expansion_sampler import Sample
 from benches.expansion_side import NEW, SidePyrklog, Size, side
-from benches.expansion_ways import Trial, Way
+from benches.expansion_ways import NO_TIMES, Times, Trial, Way
 
 MB = 1_000_000
 BEGIN_S = 1_010.0
@@ -29,7 +29,7 @@ def sample(second: float, old_read: int, written: int, following: int, in_sync: 
     return Sample(second, reads, written, cpu_s, 2 * old_read, since / 4, following, in_sync)
 
 
-def trial(**more: float) -> Trial:
+def trial(record: Times = NO_TIMES, **more: float) -> Trial:
     """Two seconds until the new broker follows 3 of 4 partitions, ten until it is whole."""
     samples = [sample(1_000.0 + second / 2, 0, 0, 0) for second in range(21)]
     samples += [
@@ -41,7 +41,7 @@ def trial(**more: float) -> Trial:
         for number in range(2_000)
     ]
     times = 1_000.0, BEGIN_S, BEGIN_S + 10, BEGIN_S + 10
-    return Trial(samples, requests, *times, planned=3, **more)
+    return Trial(samples, requests, *times, planned=3, record=record, **more)
 
 
 def small() -> Size:
@@ -49,7 +49,7 @@ def small() -> Size:
 
 
 def test_figures_of_an_expansion() -> None:
-    row = row_of(trial(predicted_s=12.0, real_s=10.0), small())
+    row = row_of(trial(Times(12.0, 10.0, 9.0, 4.0)), small())
     assert row["quiet_p99.9_ms"] == pytest.approx(10)
     assert row["p99.9_ms"] == pytest.approx(30)
     assert row["growth"] == pytest.approx(3)
@@ -63,6 +63,8 @@ def test_figures_of_an_expansion() -> None:
     assert row["cpu_s"] == pytest.approx(5), "what the producers cost before is not the expansion's"
     assert row["cpu_s_per_gb"] == pytest.approx(25)
     assert row["off_percent"] == pytest.approx(20)
+    assert row["corrected_off_percent"] == pytest.approx(-10)
+    assert row["corrected_after_s"] == 4.0
 
 
 def test_what_was_not_whole_in_time_has_no_time() -> None:
@@ -124,6 +126,7 @@ def test_goals_are_those_of_what_was_measured() -> None:
     rows: dict[str, Row] = {
         "pyrklog-tail": {"more_until_tail_percent": 0.0, "growth": 1.0, "tail_s": 2.0},
         "pyrklog-fill-auto": {"growth": 1.2, "whole_s": 60.0, "off_percent": -25.0},
+        "pyrklog-copy": {"growth": 1.0, "off_percent": 70.0, "corrected_off_percent": 8.0},
         "kafka": {"growth": 1.05, "whole_s": 50.0, "tail_s": 40.0},
         "pyrklog-drain": {"handover_s": 1.4, "gone_s": 2.0, "handing_growth": 1.4, "growth": 9},
     }
@@ -136,6 +139,7 @@ def test_goals_are_those_of_what_was_measured() -> None:
         "pyrklog-drain: leaders handed over, s",
         "pyrklog-drain: p99.9, copies too / undisturbed",
     }
+    assert found["pyrklog-copy: duration by the measured speed off by, %"].median == 8.0
     assert found["tail: its share, s / Kafka without a throttle"].median == 0.05
     assert found["pyrklog-drain: from the command to the last leader, s"].verdict() == ""
     assert figures_of({}) == []
@@ -225,12 +229,16 @@ def test_a_plan_is_done_once_its_replicas_alone_are_in_sync(tmp_path: Path) -> N
 
 def test_a_record_tells_what_was_predicted(tmp_path: Path) -> None:
     path = tmp_path / "plan.json.progress.json"
-    assert expansion_ways.read_record(path) == (None, None)
-    record = {"predicted": {"seconds": 20.0}, "real": {"seconds": 21.5, "watched": True}}
+    assert expansion_ways.read_record(path) == NO_TIMES
+    record = {
+        "predicted": {"seconds": 20.0, "corrected": None},
+        "real": {"seconds": 21.5, "watched": True},
+    }
     path.write_text(json.dumps(record))
-    assert expansion_ways.read_record(path) == (20.0, 21.5)
-    path.write_text(json.dumps({**record, "real": None}))
-    assert expansion_ways.read_record(path) == (20.0, None)
+    assert expansion_ways.read_record(path) == Times(20.0, 21.5)
+    better = {"seconds": 20.0, "corrected": {"after_s": 10.5, "seconds": 22.0, "rate_bytes": 7}}
+    path.write_text(json.dumps({"predicted": better, "real": None}))
+    assert expansion_ways.read_record(path) == Times(20.0, None, 22.0, 10.5)
 
 
 def test_requests_are_read_as_they_were_written(tmp_path: Path) -> None:

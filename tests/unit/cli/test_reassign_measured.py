@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -9,8 +10,8 @@ import pytest
 from pyrklog.balance.filling import Fill
 from pyrklog.balance.model import PartitionKey
 from pyrklog.balance.prediction import Limit, RateFrom
-from pyrklog.balance.progress import MEASURED_AFTER_S, SURE_AFTER_S
-from pyrklog.cli import reassign_progress, reassign_record, reassign_run
+from pyrklog.balance.progress import MEASURED_AFTER_S, SURE_AFTER_S, Mark
+from pyrklog.cli import reassign_progress, reassign_record
 from pyrklog.cli.expansion import Start
 from pyrklog.cli.options import Settings
 from pyrklog.cli.reassign_planning import (
@@ -25,6 +26,7 @@ from pyrklog.protocol.reassignments import OngoingPartitionReassignment
 from tests.unit.cli.reassigning import NO_CONNECTION, FakeAdmin
 
 A, B = ("t", 0), ("t", 1)
+NOW_MS = reassign_record.now_ms
 MB = 10**6
 SIZE = 400 * MB
 CLOSE = 0.2
@@ -69,7 +71,7 @@ def timed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[int], Ti
     def make(rate: int) -> Timed:
         found = Timed(rate)
         monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-        monkeypatch.setattr(reassign_run.time, "sleep", found.pass_)
+        monkeypatch.setattr("pyrklog.cli.reassign_run.time.sleep", found.pass_)
         for module in (reassign_record, reassign_progress):
             monkeypatch.setattr(module, "now_ms", lambda: found.now_ms)
         monkeypatch.setattr("pyrklog.cli.reassign_planning.add_write_rates", lambda *_: {})
@@ -143,7 +145,7 @@ def test_back_fill_is_predicted_and_its_time_left_is_told(
     start = Start(frozenset(wanted), {}, {1: 5, 3: 20 * MB}, {"t": {}})
     first = first_record(admin, wanted, None, at_end=start.at_end)
     record, _ = begin_record(NO_CONNECTION, admin, first, Limit(partitions=2), start)
-    assert record.fill == Fill(2 * SIZE, 1.0, 40.0, None, {3: 20 * MB})
+    assert record.fill == Fill(2 * SIZE, 1.0, 41.0, None, {3: 20 * MB})
     assert record.predicted_s == 41.0
     admin.alter(wanted)
     admin.moving()
@@ -178,6 +180,40 @@ def test_back_fill_is_predicted_and_its_time_left_is_told(
     )
 
 
+def test_clock_that_is_set_changes_no_progress(
+    timed: Callable[[int], Timed], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = NOW_MS()
+    monkeypatch.setattr("pyrklog.cli.reassign_record.time.time_ns", lambda: 0)
+    assert before <= NOW_MS() < before + 60_000
+    # Another command's clock may be behind that of the one that began.
+    admin = timed(20 * MB)
+    first = first_record(admin, {A: (1, 3), B: (2, 3)}, None)
+    record, _ = begin_record(NO_CONNECTION, admin, first, Limit(partitions=2))
+    admin.alter({A: (1, 3), B: (2, 3)})
+    later = replace(record, begun_ms=record.begun_ms + 3_600_000)
+    looks = reassign_progress.Looks()
+    admin.moving()
+    reassign_progress.read_moves(admin, None, later, looks)
+    admin.pass_(SURE_AFTER_S + 0.5)
+    found = reassign_progress.read_moves(admin, None, later, looks).whole
+    assert found is not None
+    assert (found.rate_from, found.rate_bytes) == (
+        RateFrom.MEASURED,
+        pytest.approx(20 * MB, rel=CLOSE),
+    )
+    assert found.left_s == pytest.approx(30, rel=CLOSE)
+
+
+def test_few_looks_are_kept_however_long_a_plan_takes() -> None:
+    looks = reassign_progress.Looks()
+    for second in range(3600):
+        looks.add(Mark(1000 * second, {}, frozenset()))
+    assert len(looks.marks) <= reassign_progress.WINDOW_MS // 1000 + 3
+    assert looks.marks[0].at_ms == 0
+    assert looks.marks[-1].at_ms - looks.marks[1].at_ms >= reassign_progress.WINDOW_MS
+
+
 @pytest.mark.parametrize(
     ("fill", "told"),
     [
@@ -197,6 +233,10 @@ def test_back_fill_is_predicted_and_its_time_left_is_told(
         (
             Fill(4 * 10**9, 1.0, None, None, {3: 0}),
             " · 4 GB of older ones go by retention: whole never",
+        ),
+        (
+            Fill(4 * 10**9, 1.0, None, None, {3: 0, 4: 20 * MB}),
+            " · 4 GB of older ones follow at 20 MB/s: whole never",
         ),
     ],
 )

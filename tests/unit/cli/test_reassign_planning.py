@@ -237,7 +237,7 @@ def test_how_well_it_was_predicted() -> None:
 
 def test_progress_in_a_line_and_for_programs() -> None:
     found = record()
-    half = progress(found, Seen(found.begun_ms, [("t", 3)], {("t", 0): There(4 * GB, {3: 0})}))
+    half = progress(found, Seen(found.begun_ms, {("t", 3)}, {("t", 0): There(4 * GB, {3: 0})}))
     assert reassign_progress.line(half, found) == (
         "1 of 2 partitions done · 20 % · 4 GB left · about 40 s"
     )

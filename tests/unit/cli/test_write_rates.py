@@ -41,6 +41,8 @@ class FakeLogs:
             for key, end in ends.items()
         }
         self.slept_s = 0.0
+        self.fails: OSError | None = None
+        """How broker 1 answers the request that only pyrklog's know."""
 
     def sleep(self, seconds: float) -> None:
         self.slept_s += seconds
@@ -65,6 +67,8 @@ class FakeLogs:
 
     def ask(self, api: Any, version: int, request: PartitionOffsetsRequest) -> Any:
         assert request.back_ms == RATE_WINDOW_S * 1000
+        if self.fails is not None:
+            raise self.fails
         topics = []
         for topic in request.topics:
             results = []
@@ -100,7 +104,7 @@ def logs(monkeypatch: pytest.MonkeyPatch) -> Logs:
         found = FakeLogs(ends, rates)
         monkeypatch.setattr(write_rates, "offsets_at", found.offsets_at)
         monkeypatch.setattr(write_rates, "replica_bytes", found.replica_bytes)
-        monkeypatch.setattr(write_rates.time, "sleep", found.sleep)
+        monkeypatch.setattr("pyrklog.cli.write_rates.time.sleep", found.sleep)
         monkeypatch.setattr(write_rates, "is_ours", lambda _, number: number == 1)
         monkeypatch.setattr(
             write_rates,
@@ -149,11 +153,27 @@ def test_broker_without_histories_is_looked_at_twice(
     found = logs({A: 100_000, B: 100_000}, {A: 500})
     found.histories.clear()
     partitions = partitions_of({A: 1, B: 1}, 10_000_000)
-    monkeypatch.setattr(write_rates.time, "monotonic", lambda: found.slept_s)
+    monkeypatch.setattr("pyrklog.cli.write_rates.time.monotonic", lambda: found.slept_s)
     firsts = add_write_rates(CONNECTION, ADDRESSES, partitions, partitions.keys())
     assert firsts == {A: 70_000}
     assert partitions[A].rate_in == pytest.approx(500_000.0)
     assert {at for _, at in found.asked} == {EARLIEST, LATEST}
+
+
+def test_broker_from_before_the_request_is_asked_by_timestamps(logs: Logs) -> None:
+    found = logs({A: 100_000}, {A: 500})
+    found.fails = ConnectionResetError("the connection was closed")
+    partitions = partitions_of({A: 1}, 10_000_000)
+    assert add_write_rates(CONNECTION, ADDRESSES, partitions, partitions.keys()) == {A: 70_000}
+    assert partitions[A].rate_in == 500_000.0
+
+
+def test_broker_that_is_late_has_no_log_to_read(logs: Logs) -> None:
+    found = logs({A: 100_000, C: 100_000}, {A: 500, C: 50})
+    found.fails = TimeoutError("timed out")
+    partitions = partitions_of({A: 1, C: 2}, 10_000_000)
+    assert add_write_rates(CONNECTION, ADDRESSES, partitions, partitions.keys()) == {C: 97_000}
+    assert 1 not in {leader for leader, _ in found.asked}
 
 
 def test_what_a_log_has_grown_by() -> None:

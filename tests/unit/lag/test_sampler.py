@@ -45,6 +45,30 @@ async def test_followers_have_histories_too() -> None:
     assert [key.topic for key in broker.histories.by_key] == ["t"]
 
 
+async def test_leader_tells_what_was_written_since_it_leads() -> None:
+    """It has copied the log before."""
+    broker = Broker(node_id=2)
+    broker.image.put("t", {0: 1})
+    broker.plane.ends["t", 0] = 0
+    await broker.sampler.look()
+    for _ in range(10):
+        await broker.second(t=5000)
+    broker.lead("t", {0: 50_000})
+    await broker.second()
+    [told] = (await broker.led.answer({("t", 0): []}, back_ms=60_000)).values()
+    assert told.past == (0, 50_000)
+    for _ in range(20):
+        await broker.second(t=10)
+    [told] = (await broker.led.answer({("t", 0): []}, back_ms=60_000)).values()
+    assert told.past is not None
+    assert told.past.age_ms == pytest.approx(20_000, abs=1_000)
+    assert told.past.end == pytest.approx(50_000, abs=20)
+    broker.image.put("t", {0: 1})
+    await broker.second()
+    [name] = broker.histories.by_key
+    assert broker.sampler.led_since(name) is None
+
+
 async def test_a_topic_created_anew_begins_anew() -> None:
     broker = Broker()
     broker.lead("t", {0: 100})
