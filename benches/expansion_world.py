@@ -176,13 +176,15 @@ class World:
     def __post_init__(self) -> None:
         dice = random.Random(SEED)
         brokers, scale = self.scale.brokers, self.scale
+        # So that no partition comes around to its first broker.
+        steps = min(7, (brokers - 1) // (REPLICAS - 1))
         self.racks = {one: f"rack{one % RACKS}" for one in self.numbers}
         self.sizes: dict[PartitionKey, float] = {}
         self.rates: dict[PartitionKey, float] = {}
         replicas: dict[str, dict[int, Replicas]] = {}
         for index in range(scale.partitions):
             key = f"t{index // PARTITIONS_A_TOPIC}", index % PARTITIONS_A_TOPIC
-            first, step = index % brokers, 1 + index // brokers % 7
+            first, step = index % brokers, 1 + index // brokers % steps
             members = tuple((first + step * place) % brokers + 1 for place in range(REPLICAS))
             spread = dice.lognormvariate(-0.5, 1)
             self.sizes[key] = scale.mean_bytes * spread

@@ -1,3 +1,4 @@
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,3 +16,9 @@ def own_zookeeper(tmp_path: Path) -> Iterator[ZooKeeperServer]:
         yield server
     finally:
         server.kill()
+
+
+@pytest.fixture(autouse=True)
+def no_user_cache(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Commands leave nothing of these clusters in the user's home."""
+    monkeypatch.setenv("XDG_CACHE_HOME", f"{os.devnull}/cache")

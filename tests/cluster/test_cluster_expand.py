@@ -125,6 +125,7 @@ def test_new_broker_starts_at_the_ends_and_joins_when_retention_has_passed(
     words = ["expand", "--broker", str(NEW), "-t", topic]
     out, _ = command(cluster, *words, "--dry-run")
     assert out.count("from the end (not done)\n") == 2
+    assert " of older ones go by retention: whole in about " in out
     assert replicas(cluster, topic) == before
     out, told = command(cluster, *words, "--plan", str(plan))
     assert told == ""

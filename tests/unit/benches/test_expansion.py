@@ -147,6 +147,7 @@ def test_goals_are_those_of_what_was_measured() -> None:
     assert [line.split(" | ")[0] for line in table[2:]] == [
         "| pyrklog-tail",
         "| pyrklog-fill-auto",
+        "| pyrklog-copy",
         "| Kafka's tool",
     ]
 

@@ -6,10 +6,12 @@ from pathlib import Path
 import pytest
 
 from pyrklog.balance.model import Cluster, Goal, Obstacle, Partition, Placement, Wish
+from pyrklog.balance.filling import RETENTION_MS, Filling
 from pyrklog.balance.prediction import Prediction, RateFrom, in_batches, predict
 from pyrklog.balance.progress import Seen, There, progress
 from pyrklog.balance.record import Record
 from pyrklog.cli import reassign_progress, reassign_record
+from pyrklog.cli.expansion import Start
 from pyrklog.cli.failures import CliError, Exit
 from pyrklog.cli.options import OutputFormat
 from pyrklog.cli.output import render
@@ -19,6 +21,7 @@ from pyrklog.cli.reassign_planning import (
     Choice,
     Guess,
     _absent_notes,
+    filling_of,
     goals_of,
     new_record,
     numbers,
@@ -220,6 +223,23 @@ def test_where_nothing_can_be_written_nothing_is_kept(
     assert reassign_record.able(nowhere, None) is None
     assert "No such file or directory; what is predicted is not kept" in capsys.readouterr().err
     assert reassign_record.able(nowhere, "given") == nowhere, "its error comes with the writing"
+
+
+def test_throttle_is_that_of_back_fills_too() -> None:
+    start = Start(frozenset({("t", 0)}), {}, {3: 20, 4: 0}, {"t": {RETENTION_MS: "50000"}})
+    told = filling_of(start, cluster(), None, Guess(RATE, RateFrom.ASSUMED))
+    assert (told.rates, told.retention_s) == ({3: 20, 4: 0}, {("t", 0): 50.0})
+    given = filling_of(start, cluster(), "5MB/s", Guess(5_000_000, RateFrom.GIVEN))
+    assert given.rates == {3: 5_000_000, 4: 0}, "one that fills nothing goes on so"
+
+
+def test_plan_from_the_end_that_nothing_makes_whole() -> None:
+    changed = {("t", 0): (1, 3)}
+    filling = Filling(changed.keys(), {3: 0}, {("t", 0): None})
+    endless = prediction_of(cluster(), changed, None, Guess(RATE, RateFrom.ASSUMED), filling)
+    told = lines(cluster(), changed, endless, [1, 2, 3])
+    assert told[0].endswith("nothing ends it")
+    assert any(one.endswith("go by retention: whole never") for one in told)
 
 
 def test_how_well_it_was_predicted() -> None:
