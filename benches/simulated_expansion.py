@@ -76,14 +76,14 @@ class Simulation:
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "plan.progress.json"
             options = Settings("simulated:1", quiet=True)
-            for number in range(APPLIED_MAX):
+            for _ in range(APPLIED_MAX):
                 run = Run(NO_CONNECTION, self.admin, options, record, path)
                 codes, record = run.carry_out(None, watch=True), run.record
                 if all(code is Exit.OK for code in codes):
                     return record
                 print(f"after {duration(self.world.now_s)} a broker was away: `apply` again")
                 self.world.pass_(self.scale.dead_s)
-        raise SystemExit(f"it is not done after {number + 1} times")
+        raise SystemExit(f"it is not done after {APPLIED_MAX} times")
 
     def _tell(self, before: Cluster, done: Record, sure: Record) -> None:
         after = self.world.cluster()

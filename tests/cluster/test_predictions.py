@@ -132,8 +132,6 @@ def test_what_producers_write_is_known_without_reading_logs(
         assert producer.flush(60) == 0
         pause(seconds)
 
-    monkeypatch.setattr(write_rates, "offsets_at", offsets_at)
-    monkeypatch.setattr("pyrklog.cli.write_rates.time.sleep", writes_meanwhile)
     connection = Connection(Settings(cluster.bootstrap))
     addresses = {}
     for number, broker in cluster.brokers.items():
@@ -149,6 +147,9 @@ def test_what_producers_write_is_known_without_reading_logs(
         found = {key: partitions[key].rate_in for key in firsts}
         return found if found.get((topic, 1), 0) > 5_000 else None
 
-    found = wait_until(rates, "its rate is not known")
+    with monkeypatch.context() as patching:
+        patching.setattr(write_rates, "offsets_at", offsets_at)
+        patching.setattr("pyrklog.cli.write_rates.time.sleep", writes_meanwhile)
+        found = wait_until(rates, "its rate is not known")
     assert found[topic, 1] > 5 * max(found.get((topic, 0), 0), found.get((topic, 2), 0))
     assert set(asked) <= {EARLIEST, LATEST}, "these are in memory"

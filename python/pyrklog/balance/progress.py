@@ -18,7 +18,9 @@ End = tuple[str, int]
 MEASURED_AFTER_S = 3.0
 """Copying for so long tells a rate."""
 SURE_AFTER_S = 10.0
-"""So much later it tells whether a given rate is reached."""
+"""After so long a plan tells whether a given rate is reached."""
+SURE_WATCHED_S = 7.0
+"""The same since a look: the first seconds of a plan do not count then."""
 REACHED = 0.8
 """A given rate counts as reached from this share on: averages of throttles are rough."""
 FILLED_LEAST = 0.25
@@ -171,9 +173,9 @@ class Speed(NamedTuple):
 
 def measured(record: Record, seen: Seen, earlier: Mark | None = None) -> Speed | None:
     """None: too early to tell. Each batch has a busiest broker of its own."""
-    watched_s = _passed_s(record, seen)
+    watched_s, sure_s = _passed_s(record, seen), SURE_AFTER_S
     if earlier is not None:
-        watched_s = (seen.at_ms - earlier.at_ms) / 1000
+        watched_s, sure_s = (seen.at_ms - earlier.at_ms) / 1000, SURE_WATCHED_S
     total, begun = 0, 0
     for number, keys in enumerate(record.batches()):
         before: Mapping[End, int] | None = None
@@ -189,7 +191,7 @@ def measured(record: Record, seen: Seen, earlier: Mark | None = None) -> Speed |
     copied_s = watched_s - STEP_S * begun
     if copied_s < MEASURED_AFTER_S or total <= 0:
         return None
-    return Speed(int(total / copied_s) or 1, watched_s >= SURE_AFTER_S)
+    return Speed(int(total / copied_s) or 1, watched_s >= sure_s)
 
 
 class _Rate(NamedTuple):

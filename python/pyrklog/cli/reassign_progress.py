@@ -30,27 +30,31 @@ WINDOW_MS = 10_000
 """Over which the speed of a plan counts whose rate changes all the time."""
 
 
+WARM_MS = 3_000
+"""Since the begin of a plan, before its speed counts: page caches and throttles let the first bytes
+through faster."""
+
+
 @dataclass
 class Looks:
-    """What a command keeps of its looks at a plan while it watches."""
+    """What a command keeps of its looks at a plan while it watches. ``base``: the look since which
+    the speed counts. A plan that was begun before this command may have stood still for any time,
+    or by another clock."""
 
-    marks: list[Mark] = field(default_factory=list)
+    base: Mark | None = None
+    window: list[Mark] = field(default_factory=list)
 
-    def add(self, one: Mark) -> None:
-        self.marks.append(one)
-        # One look before the window stays, and the first one.
-        while len(self.marks) > 2 and one.at_ms - self.marks[2].at_ms >= WINDOW_MS:
-            del self.marks[1]
+    def add(self, record: Record, one: Mark) -> None:
+        if self.base is None and not 0 <= one.at_ms - record.begun_ms < WARM_MS:
+            self.base = one
+        self.window.append(one)
+        while len(self.window) > 1 and one.at_ms - self.window[1].at_ms >= WINDOW_MS:
+            del self.window[0]
 
     def earlier(self, record: Record) -> Mark | None:
-        """The look since which the speed counts; None: since the plan began. A plan that was begun
-        before this command may have stood still for any time, or by another clock."""
-        if not self.marks:
-            return None
-        if record.throttle == AUTO and len(self.marks) > 1:
-            return self.marks[1]
-        first = self.marks[0]
-        return None if 0 <= first.at_ms - record.begun_ms < WINDOW_MS else first
+        if record.throttle == AUTO and self.window:
+            return self.window[0]
+        return self.base
 
 
 @dataclass
@@ -117,7 +121,7 @@ def read_moves(
     seen = Seen(now_ms(), done, known, _fill_rates(admin, record))
     found = progress(record, seen, None if looks is None else looks.earlier(record))
     if looks is not None:
-        looks.add(mark_of(record, seen))
+        looks.add(record, mark_of(record, seen))
     return Moves(items, found, seen, record)
 
 

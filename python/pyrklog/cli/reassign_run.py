@@ -206,9 +206,8 @@ class Run:
             began = begin() if number == 1 else outlast(begin)
             codes += began
             self._mark_begun()
-            fill = self.record.fill
-            if fill is not None and number == 1 and len(wanted) == len(self.record.entries):
-                say(self._options, fill_line(fill))
+            if number == 1:
+                self._say_fill(wanted)
             if self._complete is not None:
                 self._measure(self._complete)
             if Exit.OK in began and (watch or number < len(batches)):
@@ -261,6 +260,12 @@ class Run:
         if not self.record.is_begun:
             self.record = replace(self.record, is_begun=True)
             reassign_record.keep(self._path, self.record)
+
+    def _say_fill(self, wanted: Placement) -> None:
+        """Unless a part of it was begun before: its time has passed."""
+        added = {key for key in self.record.at_end if self.record.entries[key].targets}
+        if self.record.fill is not None and added <= wanted.keys():
+            say(self._options, fill_line(self.record.fill))
 
     def _measure(self, complete: Callable[[Record], Record]) -> None:
         """Adds the prediction; the moves go on without it, too."""

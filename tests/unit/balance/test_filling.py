@@ -49,13 +49,13 @@ def test_when_retention_has_deleted_what_there_is(
 
 
 def test_brokers_fill_at_rates_of_their_own() -> None:
-    filling = Filling([A, B], {3: 10, 4: 1, 5: 7}, {A: None, B: 50.0})
+    filling = Filling([A, B], {3: 10, 4: 1, 5: 7}, {A: None, B: 60.0})
     lacks = [Lack(A, 3, 1000), Lack(A, 4, 10), Lack(B, 3, 500)]
     assert fill_of(lacks, filling, 1.0) == Fill(1510, 1.0, 151.0, None, {3: 10, 4: 1})
     by_both = fill_of(lacks[2:], filling, 1.0)
     assert (by_both.whole_s, by_both.is_by_retention) == (51.0, False)
     by_retention = fill_of([Lack(B, 9, 500)], filling, 1.0)
-    assert (by_retention.whole_s, by_retention.is_by_retention) == (51.0, True)
+    assert (by_retention.whole_s, by_retention.is_by_retention) == (61.0, True)
     assert fill_of([Lack(A, 9, 1)], filling, 1.0).whole_s is None, "it fills nothing"
     assert fill_of([Lack(A, 9, 0)], filling, 1.0).whole_s == 1.0, "it lacks nothing"
 

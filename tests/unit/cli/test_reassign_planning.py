@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from pyrklog.balance.model import Cluster, Goal, Obstacle, Partition, Placement, Wish
 from pyrklog.balance.filling import RETENTION_MS, Filling
+from pyrklog.balance.model import Cluster, Goal, Obstacle, Partition, Placement, Wish
 from pyrklog.balance.prediction import Prediction, RateFrom, in_batches, predict
 from pyrklog.balance.progress import Seen, There, progress
 from pyrklog.balance.record import Record
