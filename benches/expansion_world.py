@@ -316,7 +316,7 @@ class World:
             flows = {pair: keys for pair, keys in flows.items() if keys}
 
     def _take(self, keys: list[PartitionKey], target: int, share: float) -> float:
-        """Whoever has all is no longer among the keys. Returns what was taken."""
+        """What has all is no longer among the keys. Returns what was taken."""
         left = share
         while keys and left > 0:
             key = keys[-1]
