@@ -19,6 +19,8 @@ MEASURED_AFTER_S = 3.0
 """Copying for so long tells a rate."""
 SURE_AFTER_S = 10.0
 """After so long a plan tells whether a given rate is reached."""
+SURE_AUTO_S = 20.0
+"""The same of a throttle that follows the brokers: it rises until then."""
 SURE_WATCHED_S = 7.0
 """The same since a look: the first seconds of a plan do not count then."""
 REACHED = 0.8
@@ -191,7 +193,8 @@ def measured(record: Record, seen: Seen, earlier: Mark | None = None) -> Speed |
     copied_s = watched_s - STEP_S * begun
     if copied_s < MEASURED_AFTER_S or total <= 0:
         return None
-    return Speed(int(total / copied_s) or 1, watched_s >= sure_s)
+    is_rising = record.throttle == AUTO and _passed_s(record, seen) < SURE_AUTO_S
+    return Speed(int(total / copied_s) or 1, watched_s >= sure_s and not is_rising)
 
 
 class _Rate(NamedTuple):
@@ -321,7 +324,9 @@ def _filling(record: Record, seen: Seen) -> _Filling:
     rates: dict[int, float] = {**record.fill.rates, **(seen.fill_rates or {})}
     passed_s = _passed_s(record, seen) - STEP_S
     # In a batch some have nothing to fill for a while.
-    if passed_s < SURE_AFTER_S or len(record.batches()) > 1:
+    is_given = record.throttle != AUTO
+    sure_s = SURE_AFTER_S if is_given else SURE_AUTO_S
+    if passed_s < sure_s or len(record.batches()) > 1:
         return _Filling(rates)
     total: dict[int, float] = {}
     left: dict[int, float] = {}
@@ -331,7 +336,6 @@ def _filling(record: Record, seen: Seen) -> _Filling:
             total[broker] = total.get(broker, 0) + one.filled_bytes / len(one.targets)
         for broker, size in _fill_left(record, seen, key).items():
             left[broker] = left.get(broker, 0) + size
-    is_given = record.throttle != AUTO
     measured, is_early = [], False
     for broker, size in total.items():
         if left.get(broker, 0) <= 0:

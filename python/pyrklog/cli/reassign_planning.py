@@ -39,7 +39,7 @@ from pyrklog.cli.reassign_plan import AUTO, parse_limit, parse_rate, parse_throt
 from pyrklog.cli.reassign_progress import Moves, applied, largest
 from pyrklog.cli.reassign_run import arrow
 from pyrklog.cli.reassign_summary import lines, listing, obstacle_lines
-from pyrklog.cli.write_rates import add_write_rates
+from pyrklog.cli.write_rates import GOING_ON_S, add_write_rates
 
 DEFAULT_RATE_BYTES = 50_000_000
 _GOALS = {
@@ -306,7 +306,7 @@ def measured_record(
         key: Partition(before, sizes.get(key, 0), leader=leaders.get(key, -1))
         for key, before in record.before.items()
     }
-    add_write_rates(connection, addresses, partitions, partitions.keys())
+    add_write_rates(connection, addresses, partitions, partitions.keys(), GOING_ON_S)
     cluster = Cluster({number: Broker(number) for number in addresses}, partitions)
     found = Measured(cluster, record.cluster_id, addresses)
     known = new_record(found, record.after, limit, record.throttle, start)

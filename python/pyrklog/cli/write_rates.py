@@ -33,6 +33,8 @@ from pyrklog.protocol.lag import (
 )
 from pyrklog.protocol.list_offsets import EARLIEST, LATEST
 
+GOING_ON_S = 10
+"""What the last seconds brought is what goes on: a load may have ended within the minute."""
 LOOKS_APART_S = 2.0
 """Between two looks at sizes."""
 HISTORY_LEAST_MS = 5_000
@@ -41,6 +43,14 @@ _RETRY_PAUSE_S = 0.2
 
 Led = Mapping[PartitionKey, int]
 ByLeader = Mapping[int, Sequence[PartitionKey]]
+
+
+class _Cluster(NamedTuple):
+    """``window_s``: over which rates count."""
+
+    connection: Connection
+    addresses: Mapping[int, Address]
+    window_s: int
 
 
 class Look(NamedTuple):
@@ -55,7 +65,7 @@ class Look(NamedTuple):
 @dataclass
 class Growth:
     """What a log has grown by. ``records_per_s`` None: unknown. ``first``: the first offset of the
-    last minute."""
+    window."""
 
     start: int
     end: int
@@ -73,16 +83,18 @@ def add_write_rates(
     addresses: Mapping[int, Address],
     partitions: dict[PartitionKey, Partition],
     wanted: Collection[PartitionKey],
+    window_s: int = RATE_WINDOW_S,
 ) -> dict[PartitionKey, int]:
-    """Adds what the last minute brought. Returns that minute's first offset, of partitions that
-    were written to."""
+    """Adds what the last seconds brought. Returns their first offset, of partitions that were
+    written to."""
+    asked = _Cluster(connection, addresses, window_s)
     led = {
         key: partitions[key].leader_now
         for key in wanted
         if partitions[key].is_led and partitions[key].leader_now in addresses
     }
-    growths = _growths(connection, addresses, led)
-    # One that has not grown for a minute is not waited for.
+    growths = _growths(asked, led)
+    # One that has not grown is not waited for.
     growing = _by_leader({key: led[key] for key, one in growths.items() if one.is_growing})
     before = _looks(connection, addresses, growing)
     if before:
@@ -90,7 +102,8 @@ def add_write_rates(
     after = _looks(connection, addresses, growing) if before else {}
     found = {}
     for key in (key for keys in growing.values() for key in keys):
-        rates = rates_of(growths[key], before.get(key), after.get(key), partitions[key].size_bytes)
+        looks = before.get(key), after.get(key)
+        rates = rates_of(growths[key], *looks, partitions[key].size_bytes, window_s)
         if rates is None:
             continue
         found[key], rate_in = rates
@@ -99,9 +112,13 @@ def add_write_rates(
 
 
 def rates_of(
-    growth: Growth, before: Look | None, after: Look | None, size_bytes: int
+    growth: Growth,
+    before: Look | None,
+    after: Look | None,
+    size_bytes: int,
+    window_s: int = RATE_WINDOW_S,
 ) -> tuple[int, float] | None:
-    """A minute's first offset, and bytes a second; None: nothing is written, as far as is known.
+    """The window's first offset, and bytes a second; None: nothing is written, as far as is known.
 
     The mean size of a record is that between the looks; where they tell none, as nothing came or
     retention deleted, that of the whole log.
@@ -120,7 +137,7 @@ def rates_of(
         bytes_each = size_bytes / count if count > 0 else 0.0
     first = growth.first
     if first is None:
-        first = growth.end - round(records_per_s * RATE_WINDOW_S)
+        first = growth.end - round(records_per_s * window_s)
     return max(first, growth.start), records_per_s * bytes_each
 
 
@@ -131,37 +148,35 @@ def _by_leader(led: Led) -> dict[int, list[PartitionKey]]:
     return found
 
 
-def _growths(
-    connection: Connection, addresses: Mapping[int, Address], led: Led
-) -> dict[PartitionKey, Growth]:
+def _growths(asked: _Cluster, led: Led) -> dict[PartitionKey, Growth]:
     """Of partitions whose leaders answer."""
-    asked = _by_leader(led)
-    leaders = list(asked)
+    by_leader = _by_leader(led)
+    leaders = list(by_leader)
 
     def ask(broker: int) -> dict[PartitionKey, Growth] | None:
-        timeout_s = connection.settings.timeout_s
-        return _of_ours(addresses[broker], broker, asked[broker], timeout_s)
+        return _of_ours(asked, broker, by_leader[broker])
 
     told = dict(zip(leaders, in_parallel(ask, leaders), strict=True))
     found: dict[PartitionKey, Growth] = {}
     for growths in told.values():
         found |= growths or {}
     others = {key: leader for key, leader in led.items() if told[leader] is None}
-    return found | (_by_timestamps(connection, addresses, others) if others else {})
+    return found | (_by_timestamps(asked, others) if others else {})
 
 
 def _of_ours(
-    address: Address, broker: int, keys: Sequence[PartitionKey], timeout_s: float
+    asked: _Cluster, broker: int, keys: Sequence[PartitionKey]
 ) -> dict[PartitionKey, Growth] | None:
     """None: the broker does not know the request, as it is of another kind, or older. One that does
     not answer in time tells no more."""
     found: dict[PartitionKey, Growth] = {}
     try:
-        with BrokerConnection(address, min(ANSWER_S, timeout_s)) as asking:
+        timeout_s = min(ANSWER_S, asked.connection.settings.timeout_s)
+        with BrokerConnection(asked.addresses[broker], timeout_s) as asking:
             if not is_ours(asking, broker):
                 return None
             for some in _some_at_a_time(keys):
-                found |= growths_in(_ask(asking, some))
+                found |= growths_in(_ask(asking, some, asked.window_s))
     except TimeoutError:
         return found
     except (OSError, UnicodeError):
@@ -176,12 +191,14 @@ def _some_at_a_time(keys: Iterable[PartitionKey]) -> Iterator[list[PartitionKey]
         yield some
 
 
-def _ask(asking: BrokerConnection, keys: Iterable[PartitionKey]) -> PartitionOffsetsResponse:
+def _ask(
+    asking: BrokerConnection, keys: Iterable[PartitionKey], window_s: int
+) -> PartitionOffsetsResponse:
     topics: dict[str, list[PartitionOffsetsPartition]] = {}
     for topic, index in keys:
         topics.setdefault(topic, []).append(PartitionOffsetsPartition(index))
     request = PartitionOffsetsRequest(
-        [PartitionOffsetsTopic(*one) for one in topics.items()], RATE_WINDOW_S * 1000
+        [PartitionOffsetsTopic(*one) for one in topics.items()], window_s * 1000
     )
     deadline = time.monotonic() + ANSWER_S
     while True:
@@ -207,11 +224,10 @@ def growths_in(told: PartitionOffsetsResponse) -> dict[PartitionKey, Growth]:
     return found
 
 
-def _by_timestamps(
-    connection: Connection, addresses: Mapping[int, Address], led: Led
-) -> dict[PartitionKey, Growth]:
+def _by_timestamps(asked: _Cluster, led: Led) -> dict[PartitionKey, Growth]:
+    connection, addresses, window_s = asked
     states = TopicStates(None, addresses, {})
-    since_ms = time.time_ns() // 1_000_000 - RATE_WINDOW_S * 1000
+    since_ms = time.time_ns() // 1_000_000 - window_s * 1000
     firsts, starts, ends = in_parallel(
         lambda at: offsets_at(connection, states, led, at), [since_ms, EARLIEST, LATEST]
     )
@@ -221,7 +237,7 @@ def _by_timestamps(
         if start < 0 or end < 0:
             continue
         records = end - max(first, start) if first >= 0 else 0
-        found[key] = Growth(start, end, max(0, records) / RATE_WINDOW_S, max(first, start))
+        found[key] = Growth(start, end, max(0, records) / window_s, max(first, start))
     return found
 
 

@@ -130,6 +130,8 @@ def test_assumption_gives_way_after_seconds() -> None:
 
 def test_speed_since_an_earlier_look() -> None:
     one = replace(small(), throttle=AUTO, rate_from=RateFrom.ASSUMED)
+    soon = mark_of(one, at(1, 0))
+    assert measured(one, at(11, GB), soon) == (RATE * 10 // 9, False), "the rate rises still"
     first, last = mark_of(one, at(3600, GB)), at(3610, 2 * GB)
     assert measured(one, last, first) == (RATE, True)
     found = progress(one, last, first)

@@ -1,5 +1,6 @@
 """What producers write, and that no log is read for it where brokers keep histories."""
 
+import time
 from collections.abc import Callable, Collection, Mapping
 from types import SimpleNamespace
 from typing import Any, Self, cast
@@ -41,6 +42,7 @@ class FakeLogs:
             for key, end in ends.items()
         }
         self.slept_s = 0.0
+        self.back_ms = 0
         self.fails: OSError | None = None
         """How broker 1 answers the request that only pyrklog's know."""
 
@@ -66,7 +68,7 @@ class FakeLogs:
         return found, []
 
     def ask(self, api: Any, version: int, request: PartitionOffsetsRequest) -> Any:
-        assert request.back_ms == RATE_WINDOW_S * 1000
+        self.back_ms = request.back_ms
         if self.fails is not None:
             raise self.fails
         topics = []
@@ -129,6 +131,7 @@ def test_our_brokers_read_no_log_and_records_have_their_length_of_now(logs: Logs
     assert partitions[B].rate_in == 0.0
     assert {at for _, at in found.asked} == {EARLIEST, LATEST}, "these are in memory"
     assert found.slept_s == write_rates.LOOKS_APART_S
+    assert found.back_ms == RATE_WINDOW_S * 1000
 
 
 def test_idle_brokers_are_not_waited_for(logs: Logs) -> None:
@@ -158,6 +161,18 @@ def test_broker_without_histories_is_looked_at_twice(
     assert firsts == {A: 70_000}
     assert partitions[A].rate_in == pytest.approx(500_000.0)
     assert {at for _, at in found.asked} == {EARLIEST, LATEST}
+
+
+def test_what_goes_on_is_what_came_last(logs: Logs) -> None:
+    found = logs({A: 100_000, C: 100_000}, {A: 500, C: 50})
+    partitions = partitions_of({A: 1, C: 2}, 10_000_000)
+    began_ms = time.time_ns() // 1_000_000
+    window_s = write_rates.GOING_ON_S
+    add_write_rates(CONNECTION, ADDRESSES, partitions, partitions.keys(), window_s)
+    assert found.back_ms == window_s * 1000
+    [since_ms] = {at for _, at in found.asked if at not in (EARLIEST, LATEST)}
+    assert began_ms - since_ms <= window_s * 1000
+    assert partitions[C].rate_in == 50_000.0 * RATE_WINDOW_S / window_s, "the fake tells a minute's"
 
 
 def test_broker_from_before_the_request_is_asked_by_timestamps(logs: Logs) -> None:
