@@ -241,7 +241,7 @@ class Broker:
             nursery.start_soon(plane.run, events)
             nursery.start_soon(replication.run)
             observability.begin(
-                self._sources(member, metadata, plane, service, replication, events)
+                self._sources(member, metadata, plane, service, replication, controller, events)
             )
             nursery.start_soon(observability.run, self._loaded)
             if peers is not None:
@@ -448,6 +448,7 @@ class Broker:
         plane: Plane,
         service: ClusterService,
         replication: ReplicationDriver,
+        controller: ControllerDriver,
         events: EventHandler,
     ) -> Sources:
         return Sources(
@@ -461,10 +462,19 @@ class Broker:
             groups=lambda: self._groups,
             lag=lambda: self._lag.service,
             started_at=time.time() - banner.seconds_since_exec(),
+            is_told=lambda: (
+                self.config.zookeeper is None
+                or (member.is_registered and replication.replicas.is_told)
+            ),
             adding=replication.replicas.adding,
+            partial=replication.replicas.partial,
+            adding_changes=lambda: replication.replicas.adding_changes,
             store_clock=lambda: member.store_clock,
             clients=self._clients,
             client_metrics=service.client_metrics,
+            isr_changes=lambda: replication.isr_changes,
+            is_reassigned=replication.replicas.is_reassigned,
+            unclean_elections=lambda: controller.unclean_elections,
         )
 
     def _stage(self) -> Stage:

@@ -362,6 +362,37 @@ def test_following_a_topic_until_interrupted(bootstrap: str, run: Run, topic: st
             reader.kill()
 
 
+@pytest.mark.parametrize("is_busy", [False, True])
+def test_partitions_that_are_added_are_read(
+    bootstrap: str, run: Run, topic: str, *, is_busy: bool
+) -> None:
+    run("topic", "create", topic, "-p", "1")
+    command = [sys.executable, "-m", "pyrklog", "consume", topic, "-b", bootstrap]
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as reader:
+        try:
+            assert reader.stdout is not None
+            assert reader.stderr is not None
+            run("produce", topic, "old")
+            assert reader.stdout.readline() == "old\n"
+            run("topic", "add-partitions", topic, "--to", "3")
+            run("produce", topic, "new", "-p", "2")
+            os.set_blocking(reader.stdout.fileno(), False)
+            deadline = time.monotonic() + 60
+            while (line := reader.stdout.readline()) != "new\n":
+                assert line in ("", "tick\n")
+                assert time.monotonic() < deadline, "the new partition was not read"
+                if is_busy:
+                    run("produce", topic, "tick", "-p", "0")
+            reader.send_signal(signal.SIGINT)
+            assert reader.wait(60) == 130
+            told = f"note: 2 new partitions: {topic} [1], {topic} [2]\n"
+            assert reader.stderr.read() == told
+        finally:
+            reader.kill()
+
+
 def test_a_reader_that_goes_away_is_no_error(bootstrap: str, run: Run, topic: str) -> None:
     run("topic", "create", topic, "-p", "1")
     run("produce", topic, stdin="".join(f"{number}\n" for number in range(20_000)))

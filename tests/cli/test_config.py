@@ -263,7 +263,8 @@ def test_levels_that_are_refused(broker: Any) -> None:
     run = runner(broker.bootstrap)
     number = broker_number(run)
     alter = ["config", "alter", "broker-loggers", number]
-    assert "Valid log levels are DEBUG, ERROR" in run(*alter, "--set", "root=loud", code=1)
+    assert "levels: TRACE, DEBUG, INFO" in run(*alter, "--set", "root=loud", code=2)
+    assert f"loggers of broker {number}: admin, " in run(*alter, "--set", "zz=DEBUG", code=1)
     assert "did you mean groups?" in run(*alter, "--set", "group=DEBUG", code=1)
     assert "did you mean groups?" in run(*alter, "--unset", "group", code=1)
     assert "Removing the log level of the root" in run(*alter, "--unset", "root", code=1)
@@ -271,9 +272,10 @@ def test_levels_that_are_refused(broker: Any) -> None:
     assert "give --set groups=DEBUG" in run(*alter, "groups=DEBUG", code=2)
     describe = ["config", "describe", "broker-loggers"]
     told = run(*describe, "default", code=2)
-    assert "a broker's name is its number, not 'default'" in told
+    fix = f"brokers alive: {number}\n"
+    assert f"a broker's name is its number, not 'default'\n  fix: {fix}" in told
     assert "did you mean groups?" in run(*describe, number, "-k", "group", code=4)
-    assert "which broker?" in run(*describe, code=2)
+    assert f"which broker?\n  fix: name one or more; {fix}" in run(*describe, code=2)
 
 
 def test_wrong_client_metrics_are_refused(broker: Any, topic: str) -> None:

@@ -55,7 +55,7 @@ def test_a_broker_that_is_not_there_is_unhealthy(new_broker: NewBroker) -> None:
     code, told = doctor(stopped.bootstrap, "-o", "json")
     checks = found(told)
     assert (code, checks["port"]["status"], checks["cluster"]["status"]) == (8, "error", "unknown")
-    assert checks["port"]["fix"].startswith("start a broker")
+    assert checks["port"]["fix"].startswith("start one with `pyrklog serve`")
 
 
 def test_an_advertised_address_that_leads_nowhere(new_broker: NewBroker) -> None:

@@ -27,6 +27,7 @@ from tests.support.feature_table import NO, PARTLY, YES
 from tests.support.kafka_cluster import KafkaCluster
 from tests.support.kafka_tools import KafkaTools
 from tests.support.kcat import needs_kcat
+from tests.support.room import with_room
 from tests.support.waiting import PATIENCE_S, wait_until
 
 pytestmark = [pytest.mark.jvm, needs_kcat]
@@ -52,7 +53,7 @@ class Dev:
         return str(done.stdout)
 
     def full(self, *words: str) -> Any:
-        return CliRunner(env=self._environment).invoke(app, list(words))
+        return CliRunner(env=self._environment).invoke(app, with_room(words))
 
     def items(self, *words: str) -> list[dict[str, Any]]:
         found: list[dict[str, Any]] = json.loads(self(*words, "-o", "json"))["items"]

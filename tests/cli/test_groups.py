@@ -125,7 +125,8 @@ def test_groups_are_listed(run: Run, group: str, tells_seconds: bool) -> None:
 
     item = wait_until(told, "no seconds are told")
     assert (document["schema"], item["state"]) == ("pyrklog.groups/1", "Empty")
-    assert (item["type"], item["members"], item["lag"]) == ("Classic", 0, 5)
+    names = ("type", "members", "lag", "ahead")
+    assert [item[name] for name in names] == ["Classic", 0, 5, 0]
     assert (item["lag_s"] is not None) == tells_seconds
     assert group in run("group", "list", "--lag-over", "4,1h")
     assert group not in run("group", "list", "--lag-over", "5,1h")
@@ -284,6 +285,22 @@ def test_impossible_seeks_are_refused(run: Run, group: str, tmp_path: Path) -> N
     assert f"group {group}-x does not exist\n  fix: did you mean {group}" in told
     assert "to create it, name topics with --topic" in told
     assert "committed nothing" in run("group", "seek", group, "--to", "group:none", code=4)
+
+
+def test_where_nothing_is_committed_there_is_nothing_to_start_from(run: Run, group: str) -> None:
+    """Of three partitions the last one has no offset: it must not be read from its start."""
+    before = offsets(run, group)
+    assert (group, 2) not in before
+    new = f"{group}-new"
+    for to in ("current", "-1", "+1"):
+        shown = run("group", "seek", group, "--to", to, "--topic", group, "-o", "csv")
+        last = list(csv.reader(io.StringIO(shown)))[-1]
+        assert last == [group, "2", "", "", "left out: nothing is committed there"]
+        told = run("group", "seek", group, "--to", to, "--topic", f"{group}:2", code=4)
+        assert f"group {group} has committed nothing in {group}, so {to} leads nowhere" in told
+        run("group", "seek", new, "--to", to, "--topic", group, code=4)
+        assert "does not exist" in run("group", "describe", new, code=4)
+    assert offsets(run, group) == before
 
 
 def test_a_group_that_is_created_by_a_seek_is_told(run: Run, group: str, bootstrap: str) -> None:

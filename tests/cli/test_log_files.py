@@ -9,7 +9,9 @@ import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
+import confluent_kafka
 import pytest
 from typer.testing import CliRunner
 
@@ -85,6 +87,43 @@ def test_a_partition_is_shown_whole(partition: Path) -> None:
     assert entries
     assert all(positions[entry["position"]] == entry["offset"] for entry in entries)
     assert {row["file"] for row in rows} >= {SEGMENT, "partition.metadata"}
+
+
+def test_records_of_internal_topics_show_what_they_say(
+    new_broker: Callable[..., TestBroker],
+) -> None:
+    partitions = ("offsets.topic.num.partitions", "transaction.state.log.num.partitions")
+    broker = new_broker(options=dict.fromkeys(partitions, 1)).start()
+    run("-b", broker.bootstrap, "topic", "create", "t", "-p", "1")
+    settings = {"bootstrap.servers": broker.bootstrap, "transactional.id": "pay"}
+    producer = confluent_kafka.Producer(settings)
+    producer.init_transactions(30)
+    producer.begin_transaction()
+    producer.produce("t", "value", partition=0)
+    producer.commit_transaction(30)
+    run("-b", broker.bootstrap, "consume", "t", "-g", "billing", "-c", "1")
+    assert broker.stop() == 0
+
+    def said(topic: str) -> list[dict[str, Any]]:
+        place = (f"{topic}:0", "--data", broker.data)
+        out, _ = run("log", "dump", *place, "--records", "-o", "jsonl")
+        rows = [json.loads(line) for line in out.splitlines()]
+        assert all("decoded" in row for row in rows if row["kind"] == "record")
+        return [row["decoded"] for row in rows if row["kind"] == "record"]
+
+    offsets = said("__consumer_offsets")
+    # The record, and the mark behind it that it is committed.
+    [place] = [one for one in offsets if "topic" in one["key"]]
+    assert place["key"] == {"group": "billing", "topic": "t", "partition": 0}
+    assert place["value"]["offset"] in (1, 2)
+    groups = [one["value"] for one in offsets if one["key"] == {"group": "billing"}]
+    [member] = [member for one in groups for member in one["members"]][:1]
+    assert (member["subscription"], member["assignment"]) == (["t"], {"t": [0]})
+    transactions = said("__transaction_state")
+    assert {one["key"]["transactional_id"] for one in transactions} == {"pay"}
+    states = [one["value"]["state"] for one in transactions]
+    assert (states[0], states[-1]) == ("Empty", "CompleteCommit")
+    assert {"t": [0]} in [one["value"]["partitions"] for one in transactions]
 
 
 def test_the_folder_above_has_checkpoints_and_properties(partition: Path) -> None:

@@ -44,6 +44,7 @@ from tests.support.balancing import (
 from tests.support.cluster import BrokerCluster
 from tests.support.cluster_clients import consume, enlarge
 from tests.support.knowing import leaders_of, wait_until_each
+from tests.support.room import with_room
 from tests.support.waiting import PATIENCE_S, wait_until
 from tests.support.zookeeper_server import ZooKeeperServer
 
@@ -396,7 +397,7 @@ def test_apache_kafkas_brokers(zookeeper: ZooKeeperServer, topic: str, tmp_path:
         assert producer.flush(60) == 0
 
         def told(*arguments: str) -> str:
-            done = runner.invoke(app, ["-b", bootstrap, "cluster", *arguments])
+            done = runner.invoke(app, ["-b", bootstrap, *with_room(["cluster", *arguments])])
             assert done.exit_code == 0, f"{arguments}: {done.stdout}{done.stderr}{done.exception}"
             return done.stdout
 

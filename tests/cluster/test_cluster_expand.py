@@ -2,6 +2,9 @@
 
 import itertools
 import json
+import signal
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -15,6 +18,7 @@ from pyrklog.cli.app import app
 from pyrklog.cli.throttles import FILL_RATE
 from tests.support.cluster import BrokerCluster
 from tests.support.cluster_clients import consume, in_sync
+from tests.support.room import with_room
 from tests.support.waiting import PATIENCE_S, wait_until
 from tests.support.zookeeper_server import ZooKeeperServer
 
@@ -79,7 +83,8 @@ def make(cluster: BrokerCluster, admin: AdminClient, topic: str) -> Iterator[Mak
 
 def command(cluster: BrokerCluster, *arguments: str, code: int = 0) -> tuple[str, str]:
     """Standard output and error of a command that must end with ``code``."""
-    done = CliRunner().invoke(app, ["-b", cluster.bootstrap, "cluster", *arguments])
+    words = with_room(["cluster", *arguments])
+    done = CliRunner().invoke(app, ["-b", cluster.bootstrap, *words])
     assert done.exit_code == code, f"{arguments}: {done.stdout}{done.stderr}{done.exception}"
     return done.stdout, done.stderr
 
@@ -185,7 +190,7 @@ def test_a_cancellation_leaves_the_earlier_replicas(
         index: set(one) for index, one in before.items()
     }
     out, _ = command(cluster, "expand", "--broker", str(NEW), "--cancel")
-    assert out == "nothing moves\n"
+    assert out == "nothing moves to broker 4\n"
 
 
 @pytest.mark.parametrize(
@@ -238,17 +243,20 @@ def fill_rate(cluster: BrokerCluster) -> str | None:
     return found
 
 
+def set_fill_rate(cluster: BrokerCluster, rate: int) -> None:
+    changed = ["alter", "broker", str(NEW), "--set", f"{FILL_RATE}={rate}"]
+    done = CliRunner().invoke(app, ["-b", cluster.bootstrap, "config", *changed])
+    assert done.exit_code == 0, done.stdout + done.stderr
+    assert fill_rate(cluster) == str(rate)
+
+
 @pytest.mark.parametrize("throttle", ["500MB/s", "auto"])
 def test_throttle_is_that_of_back_fills_while_they_last(
     cluster: BrokerCluster, topic: str, make: Make, throttle: str
 ) -> None:
     make()
-    name = str(NEW)
-    changed = ["alter", "broker", name, "--set", f"{FILL_RATE}=1"]
-    done = CliRunner().invoke(app, ["-b", cluster.bootstrap, "config", *changed])
-    assert done.exit_code == 0, done.stdout + done.stderr
-    assert fill_rate(cluster) == "1"
-    words = ["expand", "--broker", name, "-t", topic, "--throttle", throttle, "-w"]
+    set_fill_rate(cluster, 1)
+    words = ["expand", "--broker", str(NEW), "-t", topic, "--throttle", throttle, "-w"]
     out, _ = command(cluster, *words)
     assert "from the end" in out
     assert "each broker copies at most" in out
@@ -257,6 +265,36 @@ def test_throttle_is_that_of_back_fills_while_they_last(
     assert fill_rate(cluster) is None
     count = PARTITIONS * RECORDS
     assert len(consume(cluster, topic, count, f"of {topic}")) == count
+
+
+def test_a_stopped_command_goes_on_and_a_look_takes_a_throttle_away(
+    cluster: BrokerCluster, topic: str, make: Make
+) -> None:
+    make()
+    set_fill_rate(cluster, 1)
+    words = ["expand", "--broker", str(NEW), "-t", topic, "-w", "--throttle"]
+    arguments = with_room(["cluster", *words, "10kB/s", "-b", cluster.bootstrap])
+    command_line = [sys.executable, "-m", "pyrklog", *arguments]
+    with subprocess.Popen(command_line, stderr=subprocess.PIPE, text=True) as started:
+        wait_until(lambda: fill_rate(cluster) == "10000", "it sets no rate", 2 * PATIENCE_S)
+        started.send_signal(signal.SIGINT)
+        _, told = started.communicate(timeout=2 * PATIENCE_S)
+    assert started.returncode == 130, told
+    assert f"`pyrklog cluster expand --broker {NEW} --cancel` ends it" in told
+    assert fill_rate(cluster) == "10000"
+    out, _ = command(cluster, *words, "500MB/s")
+    assert "each broker copies at most 500 MB/s\n" in out
+    assert [NEW in members for members in replicas(cluster, topic).values()].count(True) == 2
+    assert fill_rate(cluster) is None
+    # As a command leaves it that was killed when its moves had ended.
+    set_fill_rate(cluster, 1)
+
+    def is_told() -> bool:
+        out, _ = command(cluster, "expand", "--broker", str(NEW), "--status")
+        return f"{FILL_RATE} of broker {NEW} is that of its own options again\n" in out
+
+    wait_until(is_told, "the broker does not tell its rate")
+    assert fill_rate(cluster) is None
 
 
 def test_promotion_is_refused_with_reasons_until_nobody_needs_the_records(
@@ -312,6 +350,9 @@ def partial(cluster: BrokerCluster, topic: str) -> list[dict[str, Any]]:
     ("arguments", "code", "told"),
     [
         (["--broker", "9"], 4, "broker 9 is not there"),
+        (["--broker", "9", "--status"], 4, "broker 9 is not there"),
+        (["--broker", "9", "--cancel"], 4, "broker 9 is not there"),
+        (["--broker", "4", "--max-fill", "0.9"], 2, "--max-fill takes percents"),
         (["--broker", "x"], 2, "--broker takes numbers, not 'x'"),
         ([], 2, "no broker is named"),
         (["--cancel"], 2, "no broker is named"),

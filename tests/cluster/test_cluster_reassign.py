@@ -15,6 +15,7 @@ from tests.support import reassigning
 from tests.support.cluster import BrokerCluster
 from tests.support.cluster_clients import consume, create, produce
 from tests.support.knowing import told_by
+from tests.support.room import with_room
 from tests.support.waiting import PATIENCE_S, wait_until
 from tests.support.zookeeper_server import ZooKeeperServer
 
@@ -41,7 +42,8 @@ def run(
     cluster: BrokerCluster, *arguments: str, code: int = 0, bootstrap: str = ""
 ) -> tuple[str, str]:
     """Standard output and error of a command that must end with ``code``."""
-    command = ["-b", bootstrap or cluster.bootstrap, "cluster", "reassign", *arguments]
+    words = with_room(["cluster", "reassign", *arguments])
+    command = ["-b", bootstrap or cluster.bootstrap, *words]
     done = CliRunner().invoke(app, command)
     assert done.exit_code == code, f"{arguments}: {done.stdout}{done.stderr}{done.exception}"
     return done.stdout, done.stderr
@@ -162,7 +164,8 @@ def test_the_watch_outlives_the_controller_and_the_broker_that_was_named(
             cluster.brokers[controller].kill()
             wait_for_another_controller(cluster, controller, alive)
         out, _ = run(cluster, "apply", str(file), "--throttle", "500MB/s", bootstrap=alive)
-        assert out.endswith("each broker copies at most 500 MB/s\n"), "a second one at once"
+        assert "each broker copies at most 500 MB/s\n" in out, "a second one at once"
+        assert f"`pyrklog cluster reassign status {file}` shows how far it is" in out
         watching.communicate(timeout=2 * PATIENCE_S)
         assert watching.returncode == 0
     assert replicas(cluster, topic) == {"0": [third]}
@@ -184,6 +187,9 @@ def test_ongoing_reassignment_is_shown_and_cancelled(
         assert (item["topic"], item["adding"], item["removing"]) == (topic, [still], [old])
         assert item["bytes_left"] > 50_000
         assert item["percent"] == 0
+        listed = ["-b", bootstrap, "topic", "list", topic, "-o", "json"]
+        (told,) = json.loads(CliRunner().invoke(app, listed).stdout)["items"]
+        assert (told["replication_factor"], told["under_replicated"]) == (2, 0)
         out, _ = run(cluster, "cancel", "--all", "--dry-run", bootstrap=bootstrap)
         assert out == f"{topic}-0: would be cancelled\n"
         out, _ = run(cluster, "cancel", "--all", bootstrap=bootstrap)

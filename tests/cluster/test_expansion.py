@@ -16,6 +16,7 @@ from tests.support import reassigning
 from tests.support.cluster import BrokerCluster
 from tests.support.cluster_clients import consume, in_sync, produce
 from tests.support.cluster_load import Writer, check
+from tests.support.room import with_room
 from tests.support.waiting import PATIENCE_S, wait_until
 
 pytestmark = [pytest.mark.jvm, pytest.mark.timeout(600)]
@@ -182,7 +183,7 @@ def run(cluster: BrokerCluster, *words: str) -> None:
 
     def is_done() -> bool:
         nonlocal told
-        done = CliRunner().invoke(app, ["-b", cluster.bootstrap, *words])
+        done = CliRunner().invoke(app, ["-b", cluster.bootstrap, *with_room(words)])
         told = done.stdout + done.stderr
         return done.exit_code == 0
 

@@ -9,6 +9,7 @@ from pyrklog.testing import TestBroker
 from pyrklog.testing.broker import free_port
 from tests.service import scraping
 from tests.service.watched import ODD, OTHER, Watched
+from tests.support.cluster_clients import in_sync
 from tests.support.faults.disks import Disk
 from tests.support.faults.driver import FaultDriver
 from tests.support.waiting import wait_until
@@ -115,6 +116,28 @@ def leaders_stay_moved(watched: Watched) -> Iterator[None]:
     """A restart, and nobody elects the preferred leaders."""
     watched.restart(OTHER)
     yield
+
+
+@contextmanager
+def unclean_election(watched: Watched) -> Iterator[None]:
+    """Of a topic that allows it. The follower does not reach its leader alone, so that all other
+    partitions have in-sync replicas still. The controller's count ends with its process: with it
+    the alert would go on for as long as that is young."""
+    controller, network = watched.cluster.controller(), watched.cluster.network
+    leader, follower = watched.cluster.others(controller)
+    risky = watched.topic("risky", [[leader, follower]], unclean_leader_election_enable="true")
+    with risky:
+        wire = [(follower, leader)]
+        network.cut(wire)
+        try:
+            wait_until(
+                lambda: in_sync(watched.admin, "risky")[0] == {leader}, "it stays in sync", 60
+            )
+            with _fault(watched, "kill", leader):
+                yield
+        finally:
+            network.join(wire)
+        watched.restart(controller)
 
 
 @contextmanager

@@ -75,6 +75,13 @@ FAULTS = (
         alerts("BrokerDown", "PartitionsUnderReplicated"),
     ),
     Fault(
+        "unclean-election",
+        "a follower is cut off until it is out of sync, then its leader is killed",
+        broker_faults.unclean_election,
+        alerts("UncleanElection"),
+        RESTARTED | alerts("PartitionsUnderMinIsr"),
+    ),
+    Fault(
         "clock-ahead",
         "a broker's clock is three seconds ahead when it registers",
         broker_faults.clock_ahead,

@@ -25,6 +25,10 @@ NEEDS_A_FAULT = {
     ("pyrklog-cluster", "Findings"): "brokers that are well find nothing wrong with themselves",
 }
 """Panels that are empty where all is well, by dashboard and title, and why."""
+MAY_BE_EMPTY = {
+    ("pyrklog-brokers", "Reads by readers, the mean"): "the block cache may have all that is read",
+}
+"""Panels that are empty by the load."""
 
 
 class PanelQuery(NamedTuple):

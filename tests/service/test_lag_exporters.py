@@ -152,12 +152,15 @@ def over_http(place: Place, group: str, topic: str) -> Look:
         found = lag_exporters.samples(text, name, group, topic)
         return {int(labels["partition"]): value for labels, value in found}
 
-    committed = by_partition("kafka_consumergroup_current_offset")
+    # Both are -1 where nothing is committed.
+    offsets = by_partition("kafka_consumergroup_current_offset")
+    committed = {partition: round(value) for partition, value in offsets.items() if value >= 0}
+    lags = lag_exporters.exported_lags(text, group, topic)
     return Look(
         asked,
         answered,
-        lag_exporters.exported_lags(text, group, topic),
-        {partition: round(value) for partition, value in committed.items()},
+        {partition: lag for partition, lag in lags.items() if partition in committed},
+        committed,
         by_partition("pyrklog_group_partition_lag_seconds"),
     )
 

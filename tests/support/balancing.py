@@ -17,6 +17,7 @@ from tests.support import reassigning
 from tests.support.cluster import BrokerCluster
 from tests.support.cluster_clients import produce
 from tests.support.knowing import leaders_of, wait_until_each
+from tests.support.room import with_room
 from tests.support.waiting import PATIENCE_S, wait_until
 
 PATIENT = {"zookeeper.session.timeout.ms": 30_000}
@@ -30,7 +31,7 @@ def run(
     cluster: BrokerCluster, *arguments: str, code: int = 0, bootstrap: str = ""
 ) -> tuple[str, str]:
     """Standard output and error of `pyrklog cluster ...`, which must end with ``code``."""
-    command = ["-b", bootstrap or cluster.bootstrap, "cluster", *arguments]
+    command = ["-b", bootstrap or cluster.bootstrap, *with_room(["cluster", *arguments])]
     done = CliRunner().invoke(app, command)
     assert done.exit_code == code, f"{arguments}: {done.stdout}{done.stderr}{done.exception}"
     return done.stdout, done.stderr
@@ -107,7 +108,8 @@ def killed_when_it_moves(
     cluster: BrokerCluster, topic: str, partitions: int, *arguments: str
 ) -> Iterator[None]:
     """Runs a command, and kills it (-9) once so many partitions of the topic move."""
-    command = [sys.executable, "-m", "pyrklog", "cluster", *arguments, "-b", cluster.bootstrap]
+    words = with_room(["cluster", *arguments])
+    command = [sys.executable, "-m", "pyrklog", *words, "-b", cluster.bootstrap]
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as started:
         try:
             wait_until(

@@ -6,7 +6,6 @@ import math
 from collections.abc import Mapping
 
 from pyrklog.balance.model import (
-    FILL_MAX,
     Broker,
     Cluster,
     LogDir,
@@ -32,7 +31,7 @@ def choose(cluster: Cluster, changed: Placement) -> dict[tuple[PartitionKey, int
     places: dict[int, _Places] = {}
     found = {}
     for negative, key, number in sorted(arrives):
-        own = places.setdefault(number, _Places(cluster.brokers[number]))
+        own = places.setdefault(number, _Places(cluster.brokers[number], cluster.fill_max))
         found[key, number] = own.take(-negative)
     return found
 
@@ -40,15 +39,14 @@ def choose(cluster: Cluster, changed: Placement) -> dict[tuple[PartitionKey, int
 class _Places:
     """The directories of a broker while replicas arrive."""
 
-    def __init__(self, broker: Broker) -> None:
+    def __init__(self, broker: Broker, fill_max: float) -> None:
         self._dirs = broker.log_dirs
         self._used = {one.path: one.used_bytes for one in broker.log_dirs}
         self._room: list[float] = []
         """Of each volume."""
         self._volume: dict[str, int] = {}
         for at, volume in enumerate(broker.volumes()):
-            one = volume[0]
-            self._room.append((one.free_bytes or 0) - (1 - FILL_MAX) * (one.total_bytes or 0))
+            self._room.append(volume[0].room(fill_max))
             self._volume |= {each.path: at for each in volume}
 
     def take(self, size: int) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
+from pyrklog.balance.amounts import amount
 from pyrklog.balance.model import (
     Cluster,
     Obstacle,
@@ -85,7 +86,7 @@ def replace(
     """The plan by which ``by`` has the replicas of ``broker``, in their places. A partition that
     ``by`` has a replica of goes elsewhere. ``moving``: as for :func:`drain`."""
     plan = Plan()
-    rooms = cluster.brokers[by].rooms()
+    rooms = cluster.rooms(by)
     elsewhere = []
     for key in on_broker(cluster, broker, moving):
         one = cluster.partitions[key]
@@ -98,8 +99,9 @@ def replace(
             why = "it has no leader, so nothing can be copied"
             plan.obstacles.append(Obstacle(key, why))
         elif not rooms.fit(one.size_bytes):
-            why = f"broker {by} has no room for its {one.size_bytes} bytes"
-            plan.obstacles.append(Obstacle(key, why))
+            full = rooms.full(by)
+            why = f"it has {amount(one.size_bytes)}" + ("" if full is None else f"; {full.text}")
+            plan.obstacles.append(Obstacle(key, why, is_room=True))
         else:
             rooms.take(one.size_bytes)
             plan.changed[key] = tuple(by if one == broker else one for one in one.replicas)
@@ -116,7 +118,7 @@ def without_crowding(cluster: Cluster, plan: Plan) -> Plan:
     racks = cluster.racks
     if not racks:
         return plan
-    kept = Plan(obstacles=list(plan.obstacles))
+    kept = Plan(obstacles=list(plan.obstacles), full=plan.full)
     for key, replicas in plan.changed.items():
         before = {racks[one] for one in cluster.partitions[key].replicas if one in racks}
         after = {racks[one] for one in replicas if one in racks}

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import NamedTuple
+
+from pyrklog.balance.amounts import amount, percent
 
 PartitionKey = tuple[str, int]
 """Topic and partition."""
@@ -15,7 +18,7 @@ Placement = Mapping[PartitionKey, Replicas]
 TOLERANCE = 0.05
 """A broker within so much of the mean is balanced: nothing moves for it."""
 FILL_MAX = 0.9
-"""Share of a disk that a plan fills at most."""
+"""Share of a volume that a plan fills at most, unless it is told otherwise."""
 
 
 class Goal(StrEnum):
@@ -38,6 +41,37 @@ class LogDir:
     total_bytes: int | None = None
     free_bytes: int | None = None
 
+    def room(self, fill_max: float) -> int:
+        """What may be added before its volume is fuller than ``fill_max``; less than 0 where it is
+        fuller already."""
+        total = self.total_bytes or 0
+        return (self.free_bytes or 0) - total + round(fill_max * total)
+
+    @property
+    def fill(self) -> float:
+        """The share of its volume that is taken; 0 where that is unknown."""
+        total = self.total_bytes or 0
+        return 1 - (self.free_bytes or 0) / total if total else 0.0
+
+
+class Full(NamedTuple):
+    """A broker that lacks room for a replica. ``path``: a directory of its emptiest volume, of
+    which the share ``fill`` is taken. ``room_bytes``: what may come, besides running moves and the
+    plan, until it is ``fill_max``."""
+
+    broker: int
+    path: str
+    fill: float
+    room_bytes: int
+    fill_max: float
+
+    @property
+    def text(self) -> str:
+        room = f"room for {amount(self.room_bytes)} more" if self.room_bytes > 0 else "no room"
+        told = f"{self.path} is {percent(self.fill)} full"
+        limit = f"the limit is {percent(self.fill_max)} (--max-fill)"
+        return f"broker {self.broker} has {room}: {told}, {limit}"
+
 
 SAME_VOLUME_BYTES = 64 << 20
 """Directories of a volume tell its free bytes one after the other, while it is written to."""
@@ -46,12 +80,13 @@ SAME_VOLUME_BYTES = 64 << 20
 class Rooms:
     """What the volumes of one broker can take still; each replica lies on one of them."""
 
-    def __init__(self, bytes_left: Sequence[int] | None) -> None:
-        """None: unknown, so unbounded."""
-        self._left = None if bytes_left is None else list(bytes_left)
+    def __init__(self, volumes: Sequence[LogDir], fill_max: float) -> None:
+        """``volumes``: a directory of each. None: unknown, so unbounded."""
+        self._volumes, self._fill_max = volumes, fill_max
+        self._left = [max(0, one.room(fill_max)) for one in volumes] or None
 
     def fit(self, size: int) -> bool:
-        return self._left is None or size <= max(self._left, default=0)
+        return self._left is None or size <= max(self._left)
 
     def take(self, size: int) -> None:
         """On the emptiest volume."""
@@ -60,7 +95,15 @@ class Rooms:
 
     @property
     def largest(self) -> int | None:
-        return None if self._left is None else max(self._left, default=0)
+        return None if self._left is None else max(self._left)
+
+    def full(self, broker: int) -> Full | None:
+        """What to tell of the broker that has them; None if its room is unknown."""
+        if self._left is None:
+            return None
+        at = self._left.index(max(self._left))
+        one = self._volumes[at]
+        return Full(broker, one.path, one.fill, self._left[at], self._fill_max)
 
 
 @dataclass(frozen=True)
@@ -93,13 +136,9 @@ class Broker:
                 found.append([one])
         return found
 
-    def rooms(self) -> Rooms:
-        """What may be added before a volume is fuller than :data:`FILL_MAX`."""
-        left = [
-            max(0, int((one.free_bytes or 0) - (1 - FILL_MAX) * (one.total_bytes or 0)))
-            for one, *_ in self.volumes()
-        ]
-        found = Rooms(left or None)
+    def rooms(self, fill_max: float = FILL_MAX) -> Rooms:
+        """What may be added before a volume is fuller than ``fill_max``."""
+        found = Rooms([one for one, *_ in self.volumes()], fill_max)
         for size in sorted(self.arriving, reverse=True):
             found.take(size)
         return found
@@ -140,10 +179,15 @@ class Partition:
 
 @dataclass(frozen=True)
 class Cluster:
-    """Live brokers by number, and all partitions."""
+    """Live brokers by number, and all partitions. ``fill_max``: share of a volume that plans fill
+    at most."""
 
     brokers: Mapping[int, Broker]
     partitions: Mapping[PartitionKey, Partition]
+    fill_max: float = FILL_MAX
+
+    def rooms(self, number: int) -> Rooms:
+        return self.brokers[number].rooms(self.fill_max)
 
     @property
     def placement(self) -> dict[PartitionKey, Replicas]:
@@ -195,10 +239,11 @@ class Wish:
 
 @dataclass(frozen=True)
 class Obstacle:
-    """Why a partition cannot be placed as wished."""
+    """Why a partition cannot be placed as wished. ``is_room``: for lack of room."""
 
     key: PartitionKey
     why: str
+    is_room: bool = False
 
     @property
     def name(self) -> str:
@@ -208,10 +253,17 @@ class Obstacle:
 @dataclass
 class Plan:
     """``changed``: partitions with other replicas, or in another order. ``obstacles``: what must
-    move, and cannot."""
+    move, and cannot. ``full``: brokers that would get more, were there room, so that brokers end
+    uneven."""
 
     changed: dict[PartitionKey, Replicas] = field(default_factory=dict)
     obstacles: list[Obstacle] = field(default_factory=list)
+    full: list[Full] = field(default_factory=list)
+
+    @property
+    def lacks_room(self) -> bool:
+        """Whether it would move more, were there room."""
+        return bool(self.full) or any(one.is_room for one in self.obstacles)
 
 
 def too_few(replicas: int, brokers: int) -> str:

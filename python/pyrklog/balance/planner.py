@@ -44,6 +44,8 @@ def make_plan(cluster: Cluster, wish: Wish) -> Plan:
     if wish.goals:
         Search(working).run()
         Leaders(working).run()
+    found = [working.rooms[one].full(working.numbers[one]) for one in working.held_back()]
+    plan.full = [one for one in found if one is not None]
     for at, key in enumerate(working.keys):
         replicas = working.result(at)
         if replicas != working.before[at]:

@@ -114,9 +114,10 @@ def progress(record: Record, seen: Seen, earlier: Mark | None = None) -> Progres
     filling = _filling(record, seen)
     left_s: float | None = 0.0
     if len(seen.done) < len(record.entries):
-        left_s = (
-            _left_s(record, seen, rate.rate_bytes, filling.rates) if record.is_measured else None
-        )
+        # A file of an older version tells nothing of back-fills.
+        is_filled = record.fill is not None or all(key in seen.done for key in record.at_end)
+        goes_on = record.is_measured and is_filled and record.cancelled_ms is None
+        left_s = _left_s(record, seen, rate.rate_bytes, filling.rates) if goes_on else None
     fills = record.fill_bytes
     has_tail = all(key in seen.done or _has_started(record, seen, key) for key in record.at_end)
     return Progress(

@@ -80,6 +80,8 @@ class Record:
     corrected: Corrected | None = None
     real_tail_s: float | None = None
     """When all new replicas that started at the end were seen to have what was written since."""
+    cancelled_ms: int | None = None
+    """When what it moved was cancelled; what had ended by then is there."""
 
     @property
     def total_bytes(self) -> int:
@@ -140,6 +142,13 @@ class Record:
         for key, one in self.entries.items():
             found.setdefault(one.batch, []).append(key)
         return [found[batch] for batch in sorted(found)]
+
+    def marked_cancelled(self, at_ms: int) -> Record:
+        return replace(self, cancelled_ms=at_ms)
+
+    def begun_again(self, at_ms: int) -> Record:
+        """Of a plan that was cancelled: the time in between is not its own."""
+        return replace(self, cancelled_ms=None, begun_ms=at_ms, corrected=None, real_tail_s=None)
 
     def finished(self, at_ms: int, real_bytes: int, *, is_watched: bool) -> Record:
         return replace(self, finished_ms=at_ms, real_bytes=real_bytes, is_watched=is_watched)
@@ -214,6 +223,7 @@ def to_json(record: Record) -> str:
                 "begun_ms": record.begun_ms,
                 "finished_ms": record.finished_ms,
                 "begun": record.is_begun,
+                "cancelled_ms": record.cancelled_ms,
                 "throttle": record.throttle,
                 "predicted": {
                     "rate_bytes": record.rate_bytes,
@@ -309,6 +319,7 @@ def _record(told: Mapping[str, Any]) -> Record:
         _fill(predicted.get("fill")),
         _corrected(predicted.get("corrected")),
         _seconds(told.get("real_tail_seconds")),
+        None if told.get("cancelled_ms") is None else int(told["cancelled_ms"]),
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import heapq
 
+from pyrklog.balance.amounts import amount
 from pyrklog.balance.model import Goal, Obstacle, too_few
 from pyrklog.balance.working import OF_REPLICAS, Working, by_size
 
@@ -63,7 +64,7 @@ class Settling:
         while len(working.replicas[at]) < working.wanted[at]:
             chosen = self._lightest(at)
             if chosen is None:
-                self.obstacles.append(Obstacle(working.keys[at], self._why(at)))
+                self.obstacles.append(self._obstacle(at))
                 return
             working.add(at, chosen)
             self._changed(chosen)
@@ -101,15 +102,21 @@ class Settling:
                 free[rack] = True
         return min((counts[rack] for rack in counts if free[rack]), default=0)
 
-    def _why(self, at: int) -> str:
+    def _obstacle(self, at: int) -> Obstacle:
         working = self._working
+        key = working.keys[at]
         others = [one for one in range(len(working.numbers)) if one not in working.replicas[at]]
         if others and not any(working.is_open[one] for one in others):
-            return "each broker that may get its replica has one already"
+            return Obstacle(key, "each broker that may get its replica has one already")
         if not others:
-            return too_few(working.wanted[at], len(working.numbers))
+            return Obstacle(key, too_few(working.wanted[at], len(working.numbers)))
         where = " outside the racks of its other replicas" if working.rack else ""
-        return f"no broker{where} has room for its {working.size[at]} bytes"
+        why = f"no broker{where} has room for its {amount(working.size[at])}"
+        most = self._least_crowd(at)
+        able = [one for one in others if working.is_open[one] and working.crowd(at, one) <= most]
+        best = max(able, key=lambda one: (working.rooms[one].largest or 0, -one), default=None)
+        full = None if best is None else working.rooms[best].full(working.numbers[best])
+        return Obstacle(key, why if full is None else f"{why}; {full.text}", is_room=True)
 
     def _part_racks(self, at: int) -> None:
         """Moves replicas out of crowded racks while another rack has fewer by two."""
@@ -124,6 +131,8 @@ class Settling:
             # Apart from itself: a rack with as many others gains nothing.
             target = self._lightest(at, crowd_below=crowd)
             if target is None:
+                full = [one for one in working.full if one not in working.replicas[at]]
+                working.crowding |= {one for one in full if working.crowd(at, one) < crowd}
                 return
             working.move(at, crowded, target)
             self._changed(crowded)

@@ -6,10 +6,11 @@ gives the same plan.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from pyrklog.balance.model import Cluster, Goal, PartitionKey, Replicas, Wish
 
+SLACK = 1e-9
 OF_REPLICAS = (Goal.BYTES, Goal.IN, Goal.REPLICAS)
 """Goals that each replica counts for; the others are the leader's."""
 
@@ -49,7 +50,11 @@ class Working:
         """Whether a broker gets replicas at all."""
         self.takes = [number in targets & takers for number in self.numbers]
         """Whether it gets replicas for balance."""
-        self.rooms = [cluster.brokers[number].rooms() for number in self.numbers]
+        self.full: set[int] = set()
+        """Those that lacked room for a replica which would have come otherwise."""
+        self.crowding: set[int] = set()
+        """Those of them for lack of whose room two replicas share a rack."""
+        self.rooms = [cluster.rooms(number) for number in self.numbers]
         self.load = {goal: [0.0] * len(self.numbers) for goal in Goal}
         self._weigh(cluster)
         self.mean: dict[Goal, float] = {}
@@ -143,7 +148,10 @@ class Working:
         is_back = self.numbers[broker] in self.before[at]
         if not (is_back or self.is_open[broker]):
             return False
-        return is_back or self.rooms[broker].fit(self.size[at])
+        if is_back or self.rooms[broker].fit(self.size[at]):
+            return True
+        self.full.add(broker)
+        return False
 
     def crowd(self, at: int, broker: int, without: int = -1) -> int:
         """How many replicas, apart from that on ``without``, share the broker's rack."""
@@ -182,6 +190,21 @@ class Working:
         if load > self.upper[goal]:
             return (load - self.upper[goal]) / mean
         return max(0.0, self.lower[goal] - load) / mean
+
+    def held_back(self) -> Iterator[int]:
+        """Brokers that lack room for what would part racks, or bring a goal nearer to its
+        bounds."""
+        goals = [goal for goal in self.goals if goal in OF_REPLICAS]
+        for broker in sorted(self.full):
+            if broker in self.crowding or any(self._would_take(goal, broker) for goal in goals):
+                yield broker
+
+    def _would_take(self, goal: Goal, broker: int) -> bool:
+        """Whether it has less than others, and it or one of these is outside the bounds."""
+        load, mean = self.load[goal], self.mean[goal]
+        least = SLACK * mean
+        is_outside = load[broker] < self.lower[goal] - least or max(load) > self.upper[goal] + least
+        return load[broker] < mean - least and is_outside
 
     # --- result ------------------------------------------------------------------------------
 

@@ -201,16 +201,30 @@ CLUSTER: Mapping[Problem, Explanation] = {
         "racks or less room than it needs. Nothing was changed.",
         (
             "too few other brokers: each replica of a partition is on another one",
-            "the other brokers' disks would be fuller than 90 %",
+            "the other brokers' disks would be fuller than `--max-fill`, 90 % without it",
             "the broker is the last one of its rack",
             "the partition has no leader, so nothing can be copied",
             "another replica of the partition is on a broker that is down",
         ),
         (
-            "add a broker, or space",
+            "add a broker, or space, or fill disks further with `--max-fill`",
             "`pyrklog cluster reassign plan --rf N` lowers the number of replicas",
             "--no-rack-aware accepts fewer racks",
             "`pyrklog cluster health` tells why a partition has no leader",
+        ),
+    ),
+    Problem.NO_ROOM: Explanation(
+        "Brokers are uneven, or one is to have nothing, and no replica fits where it would go. "
+        "Nothing is moved.",
+        (
+            "the disks of the brokers that have least would be fuller than `--max-fill`, 90 % "
+            "without it",
+            "running moves bring what fills them",
+            "Apache Kafka's brokers count what the file system keeps for root as taken",
+        ),
+        (
+            "make space, or add a disk or a broker",
+            "fill disks further: `--max-fill 95%`",
         ),
     ),
 }

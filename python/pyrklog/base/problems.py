@@ -110,6 +110,7 @@ class Problem(Enum):
     NO_LEADER = (80, Exit.TIMED_OUT, "partitions have no leader")
     PROMOTION_REFUSED = (86, Exit.DIFFERS, "new replicas cannot be promoted early")
     WOULD_BREAK_A_MINIMUM = (92, Exit.FAILED, "replicas cannot leave a broker")
+    NO_ROOM = (104, Exit.DIFFERS, "no disk has room for what would move")
 
     # --- mirror and redrive ---
     MIRROR_STOPPED = (81, Exit.FAILED, "the mirror cannot go on")

@@ -16,6 +16,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from pyrklog.base.librdkafka import RECONNECT, once_logger
 from pyrklog.benchmark.load import Load, Mode
 from pyrklog.benchmark.result import PERCENTILES, Progress, Result
 
@@ -138,9 +139,9 @@ class Run:
 
 def configuration(load: Load, **more: Any) -> dict[str, Any]:
     """The user's properties override ours."""
-    return {"client.id": "pyrklog-bench", **more, **load.properties} | {
-        "bootstrap.servers": load.bootstrap
-    }
+    logger = once_logger("pyrklog.benchmark.librdkafka")
+    ours = {"client.id": "pyrklog-bench", **RECONNECT, "logger": logger}
+    return {**ours, **more, **load.properties, "bootstrap.servers": load.bootstrap}
 
 
 def values(size: int) -> list[bytes]:

@@ -118,6 +118,20 @@ def signs_of(healths: Mapping[int, BrokerHealth]) -> list[Reason]:
     return [*doubled_controllers(claims), *own, *peer_clocks(clocks)]
 
 
+def away_of(healths: Mapping[int, BrokerHealth]) -> dict[int, float]:
+    """For how many seconds brokers have been away: one that started later has seen less."""
+    found: dict[int, float] = {}
+    for health in healths.values():
+        for one in health.response.away or ():
+            found[one.broker] = max(found.get(one.broker, 0.0), one.away_ms / 1000)
+    return found
+
+
+def leaving_of(healths: Mapping[int, BrokerHealth]) -> list[int]:
+    """Brokers that are ending."""
+    return [number for number, one in sorted(healths.items()) if one.response.stage == "ending"]
+
+
 def with_reassignments(state: ClusterState, timeout_s: float) -> ClusterState:
     """Tells the partitions that are not whole which replicas are being added to them."""
     if all(len(one.isr) >= len(one.replicas) for one in state.partitions):

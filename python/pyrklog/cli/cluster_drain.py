@@ -14,6 +14,7 @@ from pyrklog.cli.admin_common import confirm, connect, say
 from pyrklog.cli.failures import CliError, Exit, counted, exit_with, tell
 from pyrklog.cli.options import (
     INT32_MAX,
+    MaxFill,
     OnlySaid,
     Output,
     OutputFormat,
@@ -52,6 +53,7 @@ class How(NamedTuple):
     yes: bool
     dry_run: bool
     output: OutputFormat
+    max_fill: str | None
 
 
 def drain(
@@ -68,6 +70,7 @@ def drain(
     rack_aware: bool = option(
         "--rack-aware/--no-rack-aware", "Refuse what would put replicas on fewer racks.", True
     ),
+    max_fill: MaxFill = None,
     watch: bool = option("-w, --watch", "Wait until the broker has nothing.", False),
     yes: Yes = False,
     dry_run: OnlySaid = False,
@@ -81,7 +84,7 @@ def drain(
     from pyrklog.balance import draining
     from pyrklog.cli.reassign_planning import numbers
 
-    how = How(throttle, batch, plan, rack_aware, watch, yes, dry_run, output)
+    how = How(throttle, batch, plan, rack_aware, watch, yes, dry_run, output, max_fill)
 
     def planned(found: "Measured") -> "Plan":
         cluster = found.cluster
@@ -112,6 +115,7 @@ def replace(
     rack_aware: bool = option(
         "--rack-aware/--no-rack-aware", "Refuse what would put replicas on fewer racks.", True
     ),
+    max_fill: MaxFill = None,
     watch: bool = option("-w, --watch", "Wait until the broker has nothing.", False),
     yes: Yes = False,
     dry_run: OnlySaid = False,
@@ -123,7 +127,7 @@ def replace(
     """
     from pyrklog.balance import draining
 
-    how = How(throttle, batch, plan, rack_aware, watch, yes, dry_run, output)
+    how = How(throttle, batch, plan, rack_aware, watch, yes, dry_run, output, max_fill)
     if broker == by:
         raise CliError(Problem.ARGUMENTS_DISAGREE, f"broker {broker} cannot replace itself")
 
@@ -143,11 +147,12 @@ def replace(
 
 class _Emptying:
     def __init__(self, options: Settings, broker: int, how: How) -> None:
-        from pyrklog.cli.reassign_plan import check_throttle, parse_limit
+        from pyrklog.cli.reassign_plan import check_throttle, parse_fill, parse_limit
         from pyrklog.cli.reassign_run import heard
 
         check_throttle(how.throttle)
         self._limit: Limit = parse_limit(how.batch)
+        self._fill_max = parse_fill(how.max_fill)
         self._options = heard(options, how.output)
         self._broker = broker
         # The throttle goes at the end, which somebody has to see.
@@ -163,7 +168,7 @@ class _Emptying:
         how, broker = self._how, self._broker
         connection = connect(self._options)
         admin = ReassignmentAdmin(connection)
-        found = measure(connection, admin, without_silent=True)
+        found = measure(connection, admin, without_silent=True, fill_max=self._fill_max)
         is_known = broker in found.cluster.brokers or bool(on_broker(found.cluster, broker))
         leaves = any(broker in one.replicas for one in admin.moving().values())
         # One that was replaced may be dead, and has nothing then.
@@ -219,6 +224,8 @@ class _Emptying:
         count = counted(len(plan.obstacles), "partition")
         what = f"{count} cannot leave broker {self._broker}; nothing was changed"
         fix = "add a broker or space, or lower the replicas: `pyrklog cluster reassign plan --rf`"
+        if any(one.is_room for one in plan.obstacles):
+            fix += "; --max-fill fills disks further"
         raise CliError(Problem.WOULD_BREAK_A_MINIMUM, what, fix)
 
     def _finish(

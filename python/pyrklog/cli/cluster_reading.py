@@ -17,7 +17,7 @@ def read_state(
     connection: Connection, matters: Matters = lambda _: False, *, log_dirs: bool = False
 ) -> ClusterState:
     """See :func:`.read_plain_state`. With encryption or authentication librdkafka chooses the
-    broker, and log directories stay unknown."""
+    broker, and log directories and reassignments stay unknown."""
     if is_plain(connection.settings):
         return read_plain_state(connection.settings, matters, log_dirs=log_dirs)
     return _by_librdkafka(connection, matters)
@@ -37,7 +37,9 @@ def _by_librdkafka(connection: Connection, matters: Matters) -> ClusterState:
         for name, topic in sorted(metadata.topics.items())
         for one in sorted(topic.partitions.values(), key=lambda one: one.id)
     ]
-    state = ClusterState(metadata.cluster_id, brokers, metadata.controller_id, partitions)
+    state = ClusterState(
+        metadata.cluster_id, brokers, metadata.controller_id, partitions, knows_moves=False
+    )
     asked = topics_of(state, matters)
     # A topic may go between the two requests.
     options = describe_configs(connection, asked, skips_missing=True) if asked else {}

@@ -31,9 +31,10 @@ def restart_page(found: Restart) -> str:
         return "yes, with a warning: " + "; ".join(one.what for one in found.reasons) + "\n"
     rows = [one.item() for one in found.blockers]
     page = ""
+    ending = "".join(f"; {one.what}" for one in found.reasons if one.kind == "ending")
     for one in found.reasons:
         if one.severity == "error":
-            in_the_way = f", {counted(len(rows), 'partition')} in the way"
+            in_the_way = f", {counted(len(rows), 'partition')} in the way{ending}"
             page += f"no{in_the_way if one.kind == 'in_the_way' else f': {one.what}'}\n"
     if any(one.kind == "in_the_way" for one in found.reasons):
         page += plain_table(BLOCKER_COLUMNS, rows)

@@ -14,7 +14,13 @@ from typing import Any, NamedTuple
 from pyrklog.base.problems import Problem
 from pyrklog.cli.bootstrap import addresses
 from pyrklog.cli.broker_connection import BrokerConnection
-from pyrklog.cli.broker_healths import ask_healths, signs_of, with_reassignments
+from pyrklog.cli.broker_healths import (
+    ask_healths,
+    away_of,
+    leaving_of,
+    signs_of,
+    with_reassignments,
+)
 from pyrklog.cli.cluster_state import cause
 from pyrklog.cli.failures import CliError
 from pyrklog.cli.in_parallel import in_parallel
@@ -68,11 +74,14 @@ def read_plain_state(
     state = _state(view.metadata, silent)
     if log_dirs:
         timeout_s = _timeout_s(settings)
+        healths = ask_healths(state, timeout_s)
         state = replace(
             state,
             log_dirs=unable_log_dirs(state, timeout_s),
             without_store=without_store(state, timeout_s),
-            signs=signs_of(ask_healths(state, timeout_s)),
+            signs=signs_of(healths),
+            away=away_of(healths),
+            leaving=leaving_of(healths),
         )
         state = with_reassignments(state, timeout_s)
     asked = topics_of(state, matters)

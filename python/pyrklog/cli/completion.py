@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from pyrklog.base.internal_topics import is_internal
 from pyrklog.base.problems import Problem
 from pyrklog.cli.failures import CliError, guarded
 from pyrklog.cli.options import argument
@@ -140,7 +141,7 @@ def proposals(asked: "Question", environ: Mapping[str, str]) -> dict[str, str]:
     """Whole words with their help."""
     found = {}
     for name, about in _names(asked, environ).items():
-        is_visible = not name.startswith("__") or asked.start.startswith("_")
+        is_visible = not is_internal(name) or asked.start.startswith("_")
         if name.startswith(asked.start) and name.isprintable() and is_visible:
             found[asked.before + name] = about[:HELP_CHARACTERS_MAX]
         if len(found) == SHOWN_MAX:

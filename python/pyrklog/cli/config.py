@@ -4,7 +4,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
@@ -93,7 +93,7 @@ def describe(
 
     _refuse_empty(names or [], only)
     if not names and kind is not Kind.CLIENT_METRICS:
-        raise CliError(Problem.ARGUMENT_MISSING, f"which {_noun(kind)}?", "name one or more")
+        _refuse_nameless(options, kind)
     from pyrklog.cli.config_cluster import with_unset
 
     loggers = kind is Kind.BROKER_LOGGERS
@@ -130,6 +130,15 @@ def describe(
         _refuse_missing(kind, found, wanted)
 
 
+def _refuse_nameless(options: Settings, kind: Kind) -> NoReturn:
+    """Brokers are few: the error names them."""
+    fix = "name one or more"
+    if kind in OF_ONE_BROKER:
+        with _admin(options, kind) as admin:
+            fix = f"{fix}; {admin.brokers_alive}"
+    raise CliError(Problem.ARGUMENT_MISSING, f"which {_noun(kind)}?", fix)
+
+
 def _noun(kind: Kind) -> str:
     """What the names of this kind stand for."""
     return Kind.BROKER.value if kind is Kind.BROKER_LOGGERS else kind.value
@@ -147,6 +156,7 @@ def _refuse_empty(names: Sequence[str], only: Sequence[str] | None = None) -> No
 
 def _refuse_missing(kind: Kind, found: "dict[str, list[Entry]]", only: Sequence[str]) -> None:
     """Brokers leave unknown options out."""
+    from pyrklog.cli.config_loggers import like_or_all
     from pyrklog.cli.option_advice import explained, like_option
     from pyrklog.config import client_metrics
     from pyrklog.config.broker import OPTIONS
@@ -159,6 +169,9 @@ def _refuse_missing(kind: Kind, found: "dict[str, list[Entry]]", only: Sequence[
         missing = [one for one in only if all(one != entry.name for entry in entries)]
         if missing and name != ALL_BROKERS:
             what = f"{kind} {name} has no option {missing[0]}"
+            if loggers:
+                listed = like_or_all(missing, known, name)
+                raise CliError(Problem.OPTION_NOT_FOUND, what, listed)
             fix = like_option(missing, known) or explained(missing[:1])
             raise CliError(
                 Problem.OPTION_NOT_FOUND,
@@ -198,6 +211,7 @@ def alter(
     names = list(dict.fromkeys(names))
     from pyrklog.cli.config_cluster import altered_lines, refuse_unknown
     from pyrklog.cli.config_effect import remarks
+    from pyrklog.cli.config_loggers import like_or_all
     from pyrklog.cli.option_advice import advice, parted
 
     with _admin(options, kind) as admin:
@@ -214,9 +228,12 @@ def alter(
         for name, error in admin.alter(names, operations, dry_run=dry_run).items():
             codes.append(Exit.OK if error is None else error.code)
             if error is not None:
-                given = (one.option for one in operations)
+                given = [one.option for one in operations]
                 error.what, proposed = parted(error.what)
                 known = list(before[name])
+                unknown = [one for one in given if one not in known]
+                if kind is Kind.BROKER_LOGGERS and unknown:
+                    error.fix = like_or_all(unknown, known, name)
                 error.fix = error.fix or proposed or advice(error.what, given, known)
                 tell(error)
                 continue

@@ -14,7 +14,7 @@ from pyrklog.cli.cluster_requests import (
 )
 from pyrklog.cli.config_effect import broker_option, default_of
 from pyrklog.cli.config_kinds import ALL_BROKERS, OF_ONE_BROKER, Kind
-from pyrklog.cli.config_loggers import level_after, with_inherited
+from pyrklog.cli.config_loggers import level_after, like_or_all, with_inherited
 from pyrklog.cli.connection import missing_topic
 from pyrklog.cli.failures import CliError
 from pyrklog.cli.option_advice import like_option, like_or_listed
@@ -142,6 +142,11 @@ class ConfigAdmin:
     def broker_names(self) -> list[str]:
         return [str(number) for number in sorted(self._brokers)]
 
+    @property
+    def brokers_alive(self) -> str:
+        """For the fix of an error."""
+        return f"brokers alive: {', '.join(self.broker_names)}"
+
     def is_pyrklog(self) -> bool | None:
         """Whether a broker has an option that no other Kafka has; None if it does not answer."""
         if not self._brokers:
@@ -268,12 +273,10 @@ class ConfigAdmin:
         if str(number) != name:
             or_all = f", or {ALL_BROKERS}" if self._kind is Kind.BROKER else ""
             what = f"a broker's name is its number{or_all}, not {name!r}"
-            raise CliError(Problem.ARGUMENT_VALUE, what)
+            raise CliError(Problem.ARGUMENT_VALUE, what, self.brokers_alive)
         if number not in self._brokers:
-            known = ", ".join(self.broker_names)
-            raise CliError(
-                Problem.BROKER_NOT_FOUND, f"no broker {number} is alive", f"brokers alive: {known}"
-            )
+            what = f"no broker {number} is alive"
+            raise CliError(Problem.BROKER_NOT_FOUND, what, self.brokers_alive)
         return self._brokers[number]
 
     def _refusal(self, name: str, code: ErrorCode, message: str | None) -> CliError:
@@ -464,8 +467,7 @@ def refuse_unknown(
             continue
         if one.number == DELETE and one.option not in before:
             what = f"{kind} {name} has no option {one.option}"
-            raise CliError(
-                Problem.OPTION_NOT_CHANGED,
-                what,
-                like_or_listed(one.option, list(before), kind.value, name),
-            )
+            fix = like_or_listed(one.option, list(before), kind.value, name)
+            if kind is Kind.BROKER_LOGGERS:
+                fix = like_or_all([one.option], list(before), name)
+            raise CliError(Problem.OPTION_NOT_CHANGED, what, fix)

@@ -5,7 +5,7 @@ No sentence has a value of the file: it may be a password.
 
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -18,7 +18,7 @@ from pyrklog.config.broker import Given
 from pyrklog.config.convert import known_option, to_properties, to_toml
 from pyrklog.config.given_counts import Effect, effect_of
 from pyrklog.config.instead import instead_of
-from pyrklog.config.load import ENVIRONMENT_PREFIX, OF_COMMANDS, load_config, verdict_on
+from pyrklog.config.load import ENVIRONMENT_PREFIX, OF_COMMANDS, verdict_on, wrong_options
 from pyrklog.config.properties import PropertiesError, parse_properties
 from pyrklog.config.providers import PROVIDERS, is_definition
 from pyrklog.config.toml_file import SUFFIX, is_toml, parse_toml
@@ -80,8 +80,9 @@ def converted(path: Path, there: str) -> Told:
     except PropertiesError as error:
         raise CliError(Problem.FILE_CONTENT, f"{path}: {error}") from None
     given = {one.key: Given(one.value, f"{path.name} line {one.line}") for one in found}
-    refused = dict(_refusals(path, given))
-    return Told(after, _notes(given, refused), list(refused.values()))
+    refused = _refusals(path, given)
+    sentences = list(dict.fromkeys(sentence for _, sentence in refused))
+    return Told(after, _notes(given, {name for name, _ in refused}), sentences)
 
 
 def _read(path: Path) -> str:
@@ -108,26 +109,21 @@ def _write(source: Path, out: Path, text: str) -> None:
 
 
 def _refusals(path: Path, given: Mapping[str, Given]) -> list[tuple[str, str]]:
-    """Options with which a broker does not start, each with a sentence; "" for the first other
-    reason."""
+    """Options with which a broker does not start, each with a sentence; "" for several that do not
+    go together."""
     found = []
     for name, value in given.items():
         error = verdict_on(name, value, given)
         if error is not None:
             found.append((name, sentence(error, given)))
-    if found:
-        return found
     # Values may name variables of the environment, which gives no options here.
     environ = {
         name: text
         for name, text in os.environ.items()
         if not name.startswith(ENVIRONMENT_PREFIX) or name in OF_COMMANDS
     }
-    try:
-        load_config(file=path, environ=environ)
-    except ConfigError as error:
-        return [("", sentence(error, given))]
-    return []
+    wrong = wrong_options(path, environ, [name for name, _ in found])
+    return [*found, *((name, sentence(error, given)) for name, error in wrong)]
 
 
 def sentence(error: ConfigError, given: Mapping[str, Given]) -> str:
@@ -145,7 +141,7 @@ def _is_secret(name: str) -> bool:
     return is_secret(name) or (option is not None and option.is_secret)
 
 
-def _notes(given: Mapping[str, Given], refused: Mapping[str, str]) -> list[str]:
+def _notes(given: Mapping[str, Given], refused: Collection[str]) -> list[str]:
     by_effect: dict[Effect, list[str]] = {one: [] for one in Effect}
     for name in given:
         if name not in refused:

@@ -5,10 +5,15 @@ from typing import TYPE_CHECKING
 
 from pyrklog.base.problems import Problem
 from pyrklog.cli.failures import CliError
+from pyrklog.cli.option_advice import like_option
 
 if TYPE_CHECKING:
     from pyrklog.cli.config_cluster import Entry, Operation
 
+LEVELS = ("TRACE", "DEBUG", "INFO", "WARN", "ERROR", "FATAL")
+"""Kafka's."""
+LISTED_MAX = 40
+"""Loggers that a sentence names; Kafka has hundreds."""
 ROOT = "root"
 """The logger whose level others have that have none of their own."""
 
@@ -42,12 +47,27 @@ def level_after(name: str, before: Mapping[str, "Entry"], given: Sequence["Opera
 
 def spelled(operations: Sequence["Operation"]) -> list["Operation"]:
     """With levels in capitals, as brokers want them. Raises :class:`CliError` for what no level
-    can have."""
+    can have, and for levels that there are not."""
     listed = next((one for one in operations if one.value is not None and one.is_of_list), None)
     if listed is not None:
         what = f"the level of {listed.option} is no list"
         raise CliError(Problem.ARGUMENTS_DISAGREE, what, "give --set LOGGER=LEVEL")
-    return [
+    found = [
         one if one.value is None else one._replace(value=one.value.strip().upper())
         for one in operations
     ]
+    for one in found:
+        if one.value is not None and one.value not in LEVELS:
+            what = f"{one.value} is no level of a logger ({one.option})"
+            raise CliError(Problem.ARGUMENT_VALUE, what, f"levels: {', '.join(LEVELS)}")
+    return found
+
+
+def like_or_all(loggers: Sequence[str], known: Sequence[str], broker: str) -> str:
+    """About loggers that a broker does not have."""
+    like = like_option(loggers, known)
+    if like is not None:
+        return like
+    if len(known) <= LISTED_MAX:
+        return f"loggers of broker {broker}: {', '.join(known)}"
+    return f"see `pyrklog config describe broker-loggers {broker}`"

@@ -5,17 +5,27 @@ import re
 import socket
 from collections import deque
 from collections.abc import Collection
-from typing import Any
+from typing import Any, NamedTuple
 
+from pyrklog.base.librdkafka import RECONNECT, kind_of
 from pyrklog.base.problems import Problem
 from pyrklog.cli.bootstrap import addresses
 from pyrklog.cli.failures import CliError, Exit, cli_error
 from pyrklog.cli.interrupts import waited_for
 from pyrklog.cli.options import Settings
-from pyrklog.cli.peer_protocol import WITHOUT_TLS, fix_for, foreign, is_without_tls
+from pyrklog.cli.peer_protocol import HTTP, WITHOUT_TLS, fix_for, foreign, is_without_tls
 
 PartitionKey = tuple[str, int]
 """Topic and partition."""
+
+
+class Other(NamedTuple):
+    """What answers at an address instead of a broker. ``what`` follows the address."""
+
+    what: str
+    fix: str
+    why: str | None = None
+
 
 PROBE_TIMEOUT_S = 3.0
 SAID_MAX = 20
@@ -55,12 +65,8 @@ def _as_given(error: CliError, settings: Settings) -> CliError:
 
 def _probe(settings: Settings) -> None:
     reasons: list[str] = []
-    is_foreign = True
-    fix = "start one with `pyrklog serve`, or name another with -b HOST:PORT"
-    if settings.is_profiles_broker and settings.profile is not None:
-        name, is_dev = settings.profile.name, settings.profile.dev is not None
-        start = "`pyrklog dev start`" if is_dev else "start it"
-        fix = f"{start}: profile {name} names it; or give -b HOST:PORT, or another -p PROFILE"
+    is_foreign, why = True, None
+    fix = start_fix(settings)
     for host, port in addresses(settings.bootstrap):
         where = f"{host}:{port}"
         try:
@@ -72,16 +78,42 @@ def _probe(settings: Settings) -> None:
             continue
         if found is None:
             return
-        reasons.append(f"{where} {found}")
-        is_foreign = is_foreign and found != WITHOUT_TLS  # that one is a broker
-        fix = fix_for(found, settings.properties.get("security.protocol", ""))
+        reasons.append(f"{where} {found.what}")
+        is_foreign = is_foreign and found.what != WITHOUT_TLS  # that one is a broker
+        fix, why = found.fix, found.why
     problem = Problem.NOT_KAFKA if is_foreign else Problem.NO_BROKER
-    raise CliError(problem, f"no broker reached ({', '.join(reasons)})", fix)
+    raise CliError(problem, f"no broker reached ({', '.join(reasons)})", fix, why=why)
 
 
-def what_answers(address: tuple[str, int], settings: Settings) -> str | None:
+def start_fix(settings: Settings, address: str | None = None) -> str:
+    """About a broker that does not run: the one at this address, or any."""
+    profile = settings.profile
+    if not settings.is_profiles_broker or profile is None:
+        return "start one with `pyrklog serve`, or name another with -b HOST:PORT"
+    start = "start it"
+    if profile.dev is not None:
+        from pyrklog.cli.dev_profile import start_command
+
+        start = f"`{start_command(profile.dev, address)}`"
+    return f"{start}: profile {profile.name} names it; or give -b HOST:PORT, or another -p PROFILE"
+
+
+def what_answers(address: tuple[str, int], settings: Settings) -> Other | None:
     """What answers instead of a broker with these settings. Raises OSError."""
     timeout_s = min(PROBE_TIMEOUT_S, settings.timeout_s)
+    found = _protocol(address, settings, timeout_s)
+    if found == HTTP:
+        from pyrklog.cli.http_port import WHY, http_port, kafka_port_fix
+
+        ours = http_port(address, timeout_s)
+        if ours is not None:
+            return Other(ours.what, kafka_port_fix(address, timeout_s), WHY)
+    if found is None:
+        return None
+    return Other(found, fix_for(found, settings.properties.get("security.protocol", "")))
+
+
+def _protocol(address: tuple[str, int], settings: Settings, timeout_s: float) -> str | None:
     if settings.security_protocol in ("ssl", "sasl_ssl"):
         return WITHOUT_TLS if is_without_tls(address, timeout_s) else None
     with socket.create_connection(address, timeout=timeout_s) as connection:
@@ -120,13 +152,15 @@ class Connection:
             "logger": quiet_logger(),
             "error_cb": self._on_error,
             "log.connection.close": False,
+            **RECONNECT,
             **more,
             **self.settings.properties,
             "bootstrap.servers": self.settings.bootstrap,
         }
 
     def _on_error(self, error: Any) -> None:
-        self._said.append(error.str())
+        if kind_of(error.str()) not in map(kind_of, self._said):
+            self._said.append(error.str())
         if error.name() == "_ALL_BROKERS_DOWN":
             self.is_cut_off = True
 
@@ -247,15 +281,19 @@ class Connection:
     def topic_partitions(self, names: list[str], fix: str | None = None) -> dict[str, list[int]]:
         """Partitions of each topic. Raises :class:`CliError` for a missing one, with ``fix`` unless
         a similar name exists."""
+        return {name: sorted(found) for name, found in self.topic_leaders(names, fix).items()}
+
+    def topic_leaders(self, names: list[str], fix: str | None = None) -> dict[str, dict[int, int]]:
+        """As :meth:`topic_partitions`, each with its leader (-1: none)."""
         topics = self.metadata().topics
-        found: dict[str, list[int]] = {}
+        found: dict[str, dict[int, int]] = {}
         for name in names:
             topic = topics.get(name)
             if topic is None:
                 raise missing_topic(name, list(topics), fix)
             if topic.error is not None:
                 raise cli_error(topic.error, f"topic {name}", topic=name)
-            found[name] = sorted(topic.partitions)
+            found[name] = {one.id: one.leader for _, one in sorted(topic.partitions.items())}
         return found
 
 

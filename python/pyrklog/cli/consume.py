@@ -107,8 +107,8 @@ def consume(
             _tell_awaited(reading)
         is_bounded = exit_at_end or wanted.stop is not None
         read = _copy(reading, decode, write, conditions, count, exit_at_end, is_bounded)
-        if read_committed and not options.quiet and reading.finished(exit_at_end):
-            _tell_held_back(reading)
+        if reading.finished(exit_at_end):
+            _tell_unread(reading, read == count, read_committed and not options.quiet)
     except RangeError as error:
         raise CliError(Problem.OUTSIDE_THE_LOG, str(error), "give another -o") from None
     finally:
@@ -132,12 +132,16 @@ def _tell_awaited(reading: "RecordConsumer") -> None:
         typer.echo(f"note: {what}: waiting for records; -e stops at the end", err=True)
 
 
-def _tell_held_back(reading: "RecordConsumer") -> None:
+def _tell_unread(reading: "RecordConsumer", is_enough: bool, tells: bool) -> None:
+    """Once it has finished. Raises :class:`CliError` for what was left out, unless so many records
+    as were asked for were read."""
     from pyrklog.cli.held_back import sentence, where_seen
 
-    held = reading.held_back()
+    held = reading.held_back() if tells else {}
     if held:
         typer.echo(f"note: {sentence(held)}; {where_seen(held)}", err=True)
+    if not is_enough:
+        reading.check_whole()
 
 
 def _reading(

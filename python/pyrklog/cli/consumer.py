@@ -1,6 +1,6 @@
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -14,7 +14,7 @@ from pyrklog.cli.interrupts import held
 from pyrklog.cli.options import Settings
 from pyrklog.cli.record_format import Bounds
 from pyrklog.cli.topic_details import query_offsets
-from pyrklog.cli.topic_watch import TopicWatch, topic_ids
+from pyrklog.cli.topic_watch import TopicWatch, see_topics
 
 BOUNDS_AGE_MAX_S = 1.0
 FETCH_WAIT_MS = 100
@@ -31,6 +31,8 @@ class RecordConsumer(ABC):
     """Where records that were to be read are deleted."""
     _follows_new_topics = False
     """Whether reading goes on in a topic that was deleted and created anew."""
+    _takes_more = False
+    """Whether partitions that come while it reads matter."""
 
     def __init__(self, settings: Settings, topics: Sequence[str], *, read_committed: bool) -> None:
         self._settings = settings
@@ -50,9 +52,10 @@ class RecordConsumer(ABC):
     def _connect(self) -> None:
         self._connection = Connection(self._settings)
 
-    def _existing_topics(self) -> dict[str, list[int]]:
-        found = self._connection.topic_partitions(self._topics, self._fix_of_missing)
-        look = partial(topic_ids, self._connection, self._topics)
+    def _existing_topics(self) -> dict[str, dict[int, int]]:
+        """Partitions with their leaders (-1: none)."""
+        found = self._connection.topic_leaders(self._topics, self._fix_of_missing)
+        look = partial(see_topics, self._connection, self._topics)
         self._watch = TopicWatch(look, follows=self._follows_new_topics)
         return found
 
@@ -94,22 +97,38 @@ class RecordConsumer(ABC):
         """Messages and events of the consumer. Notes unreachable brokers once."""
         with held:
             found: list[Any] = self._consumer.consume(limit, wait_s)
-        if any(map(_is_answer, found)):
+        is_busy = any(map(_is_answer, found))
+        if is_busy:
             self._heard_at = time.monotonic()
         else:
             self._pace(found, wait_s)
-        if self._connection.is_cut_off and any(map(_is_answer, found)):
+        if self._connection.is_cut_off and is_busy:
             # librdkafka reports unreachable brokers once; this message may have come before.
             self._connection.check_cut_off()
         if not self._connection.is_cut_off:
             self._is_waiting = False
-            if self._watch is not None and not any(map(_is_answer, found)):
-                self._watch.check_now_and_then()
+            self._look(is_busy)
         elif not self._is_waiting:
             self._is_waiting = True
             if not self._settings.quiet:
                 typer.echo("note: no broker can be reached; trying again", err=True)
         return found
+
+    def _look(self, is_busy: bool) -> None:
+        if self._watch is None or (is_busy and not self._takes_more):
+            return
+        watch = self._watch
+        seen = watch.look_now_and_then() if is_busy else watch.check_now_and_then()
+        if seen and self._takes_more:
+            self._on_look(seen)
+
+    def _on_look(self, seen: Mapping[PartitionKey, bool]) -> None:
+        """Partitions that there are now, and whether each has a leader."""
+        return
+
+    def check_whole(self) -> None:
+        """Once it has finished: raises :class:`CliError` for partitions that were left out."""
+        return
 
     def _pace(self, found: Sequence[Any], wait_s: float) -> None:
         """Waits after errors: librdkafka may repeat them quickly."""

@@ -111,7 +111,8 @@ def start(
 
 def _tell_start(options: Settings, cluster: "Cluster", output: OutputFormat) -> None:
     brokers, servers = counted(len(cluster.brokers), "broker"), len(cluster.zookeepers)
-    what = f"{brokers} and {counted(servers, 'ZooKeeper server')}, from {cluster.bootstrap}"
+    first = cluster.address_of(cluster.brokers[0])
+    what = f"{brokers} and {counted(servers, 'ZooKeeper server')}, from {first}"
 
     @telling
     def tell(options: Settings, dry_run: bool) -> None:
@@ -417,5 +418,5 @@ def _print_started(
         say(
             options,
             f"ready in {seconds_since_exec():.1f} s",
-            f"try: {own_command()} topic list -b {cluster.bootstrap}",
+            f"try: {own_command()} topic list -b {cluster.address_of(cluster.brokers[0])}",
         )

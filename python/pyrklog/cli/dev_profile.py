@@ -50,6 +50,24 @@ def write(cluster: str, bootstrap: str, *, select: bool) -> list[str]:
     return [f"profile {name} is in use{instead}; `pyrklog profile use` chooses another"]
 
 
+def start_command(cluster: str, address: str | None = None) -> str:
+    """What brings the broker at this address back, or any of the cluster."""
+    from pyrklog.dev.errors import DevError
+    from pyrklog.dev.state import Place, dev_command, dev_root
+
+    try:
+        found = Place(dev_root(os.environ), cluster).load()
+    except DevError:
+        return dev_command(cluster, "start")
+    if not found.running():
+        return dev_command(cluster, "start")
+    away = [one for one in found.brokers if found.state_of(one) in ("dead", "stopped")]
+    wanted = [one for one in away if address in (None, found.address_of(one))]
+    if not wanted:
+        return dev_command(cluster, "status")
+    return dev_command(cluster, "restart", wanted[0].name)
+
+
 def remove(cluster: str) -> list[str]:
     """Sentences about what was done."""
     from pyrklog.cli import profile_file

@@ -5,12 +5,13 @@ from pyrklog.cli.output import Listing, columns
 from pyrklog.dev.brokers import cluster_id
 from pyrklog.dev.state import Cluster, Node, Place
 
-STATUS_COLUMNS = columns("node, role, address, pid>, state, rack*, directory, log*")
-STARTED_COLUMNS = columns("node, kafka, pid>, data")
+STATUS_COLUMNS = columns("node, role, address, http, pid>, state, rack*, directory, log*")
+STARTED_COLUMNS = columns("node, kafka, http, pid>, data")
 
 
 def listing(place: Place, cluster: Cluster) -> Listing:
-    """One item for each process. ``pid`` is null without one, ``isolated`` for brokers only."""
+    """One item for each process. ``pid`` is null without one, ``http`` is of brokers only, and so
+    is ``isolated``."""
     items = [_item(place, cluster, node) for node in _in_order(cluster)]
     return Listing("pyrklog.dev/1", STATUS_COLUMNS, items, _cluster_id(place, cluster))
 
@@ -20,6 +21,7 @@ def started_listing(place: Place, cluster: Cluster) -> Listing:
         {
             "node": node.name,
             "kafka": cluster.address_of(node) if node.role == "broker" else None,
+            "http": cluster.http_of(node),
             "pid": None if node.process is None else node.process.pid,
             "data": short(place.node_folder(cluster, node)),
         }
@@ -43,6 +45,7 @@ def _item(place: Place, cluster: Cluster, node: Node) -> dict[str, Any]:
         "node": node.name,
         "role": node.role,
         "address": cluster.address_of(node),
+        "http": cluster.http_of(node),
         "pid": node.process.pid if node.process is not None and node.is_running else None,
         "state": cluster.state_of(node),
         "isolated": node.role == "broker" and node.number in cluster.isolated,

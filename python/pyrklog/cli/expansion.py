@@ -8,7 +8,7 @@ from collections.abc import Collection, Mapping
 from typing import Any, NamedTuple
 
 from pyrklog.balance.filling import CLEANUP_POLICY, OPTIONS, RETENTION_BYTES, RETENTION_MS
-from pyrklog.balance.model import Cluster, Goal, Placement, Replicas, Wish, arriving
+from pyrklog.balance.model import Cluster, Goal, Placement, Plan, Wish, arriving
 from pyrklog.balance.planner import make_plan
 from pyrklog.base.problems import Problem
 from pyrklog.cli.connection import PartitionKey
@@ -36,22 +36,24 @@ _ANY_REPLICA = -2
 _OFFSETS_VERSION = 1
 _CONFIGS_VERSION = 1
 _TOPIC, _BROKER = 2, 4
+_DYNAMIC_BROKER = 2
+"""Source of an option: the broker's own, set at run time."""
 
 Options = Mapping[str, Mapping[str, str | None]]
 """Options of topics."""
 
 
-def choose(
-    cluster: Cluster, fresh: Collection[int], chosen: Collection[PartitionKey]
-) -> dict[PartitionKey, Replicas]:
+def choose(cluster: Cluster, fresh: Collection[int], chosen: Collection[PartitionKey]) -> Plan:
     """Those of the ``chosen`` partitions that give a replica to one of the ``fresh`` brokers, so
     that brokers end alike. The others exchange nothing, and keep their orders."""
     wish = Wish(sorted(cluster.brokers), GOALS, chosen, targets=fresh)
-    return {
+    plan = make_plan(cluster, wish)
+    changed = {
         key: after
-        for key, after in make_plan(cluster, wish).changed.items()
+        for key, after in plan.changed.items()
         if (added := arriving(cluster.partitions[key].replicas, after)) and set(added) <= set(fresh)
     }
+    return Plan(changed, full=[one for one in plan.full if one.broker in fresh])
 
 
 def why_copied(options: Mapping[str, str | None], *, is_filled: bool) -> str | None:
@@ -266,6 +268,25 @@ def fill_rates(admin: ReassignmentAdmin, brokers: Collection[int]) -> dict[int, 
         options = {one.name: one.value for resource in told.results for one in resource.configs}
         found[broker] = options.get(FILL_RATE)
     return found
+
+
+def rates_at_run_time(admin: ReassignmentAdmin, brokers: Collection[int]) -> dict[int, str]:
+    """The rates of back-fills that were set on brokers themselves while they run, by a throttled
+    plan or by hand; without those of 0, which no plan sets."""
+    requests = {
+        broker: DescribeConfigsRequest([DescribeConfigsResource(_BROKER, str(broker), [FILL_RATE])])
+        for broker in sorted(brokers)
+    }
+    return {
+        broker: option.value
+        for broker, told in admin.ask_each(DESCRIBE_CONFIGS, _CONFIGS_VERSION, requests).items()
+        for resource in told.results
+        for option in resource.configs
+        if option.name == FILL_RATE
+        and option.config_source == _DYNAMIC_BROKER
+        and option.value is not None
+        and option.value != "0"
+    }
 
 
 def log_starts(

@@ -84,8 +84,8 @@ def describe(
     """Show a group's members and its progress, partition by partition.
 
     LAG_S: how long ago the first unread record was appended; >N: at least so long; -: the
-    coordinator does not tell. TREND is that of the last minute. -o wide adds LOST: records that
-    retention deleted unread.
+    coordinator does not tell. TREND is that of the last minute. A LAG below 0 is an offset beyond
+    the log end. -o wide adds LOST: records that retention deleted unread.
     """
     from pyrklog.cli import group_state, group_tables
 
@@ -163,7 +163,10 @@ def seek(
     dry_run: DryRun = False,
     output: Output = OutputFormat.TABLE,
 ) -> None:
-    """Move a group's committed offsets. Refused while the group has members."""
+    """Move a group's committed offsets. Refused while the group has members.
+
+    current, +N and -N leave out partitions in which the group has committed nothing.
+    """
     from pyrklog.cli import group_seek, group_state, group_tables
 
     _refuse_empty(name)

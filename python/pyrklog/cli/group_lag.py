@@ -22,11 +22,14 @@ from pyrklog.cli.lag_runs import sparkline as bars
 from pyrklog.cli.options import OutputFormat
 from pyrklog.cli.output import Item, Listing, cell, columns
 from pyrklog.cli.told_lag import told_past
+from pyrklog.observability.health_rules import span
 
 COLUMNS = columns("at TIME, lag>, lag_s>")
 TABLE_ROWS_MAX = 40
 ROWS_MAX = 100_000
 SINCE_MAX_S = 14 * 86_400.0
+BEGIN_TOLERANCE_S = 2.0
+"""Points are a second apart, and are told a little later than they were asked for."""
 _TABLES = (OutputFormat.TABLE, OutputFormat.WIDE)
 
 
@@ -39,18 +42,30 @@ def print_past(
     output: OutputFormat,
 ) -> None:
     """Raises :class:`CliError` if nothing is known of that time."""
-    since_s = min(parse_seconds(since, "--since"), SINCE_MAX_S)
+    wanted_s = parse_seconds(since, "--since")
+    since_s = min(wanted_s, SINCE_MAX_S)
     every_s = _step_s(every, since_s, output)
     group = existing_group(connection, name)
     runs, now_s = _ask_all(connection, name, topic, since_s)
     if not runs:
         raise _unknown(name, topic, since, is_told=group.coordinator is not None)
+    if not connection.settings.quiet:
+        _tell_beginning(name, runs[0][0].at_s, now_s, wanted_s)
     found = points(runs) if every_s is None else at_steps(runs, every_s, now_s)
     if output is OutputFormat.TABLE and colour.is_for_people(sys.stdout):
         typer.echo(_head(name, topic, runs, found))
     items = [_item(one) for one in found]
     cluster_id = connection.metadata().cluster_id
     show(Listing("pyrklog.group-lag/1", COLUMNS, items, cluster_id), output)
+
+
+def _tell_beginning(name: str, begin_s: float, now_s: float, wanted_s: float) -> None:
+    """A shorter history than was asked for must not look like a whole one."""
+    if begin_s <= now_s - wanted_s + BEGIN_TOLERANCE_S:
+        return
+    kept = "; brokers keep 14 days" if wanted_s > SINCE_MAX_S else ""
+    what = f"the history of group {name} begins at {_utc(begin_s)}, {span(now_s - begin_s)} ago"
+    typer.echo(f"note: {what}{kept}", err=True)
 
 
 def _step_s(every: str | None, since_s: float, output: OutputFormat) -> float | None:
@@ -107,12 +122,16 @@ def _lag_text(every: Sequence[Point]) -> str:
 
 
 def _item(one: Point) -> Item:
-    at = datetime.fromtimestamp(one.at_s, UTC).isoformat(timespec="milliseconds")
     return {
-        "at": at.replace("+00:00", "Z").replace(".000Z", "Z"),
+        "at": _utc(one.at_s),
         "lag": None if one.lag is None else round(one.lag),
         "lag_s": None if one.lag_s is None else round(one.lag_s, 1),
     }
+
+
+def _utc(at_s: float) -> str:
+    at = datetime.fromtimestamp(at_s, UTC).isoformat(timespec="milliseconds")
+    return at.replace("+00:00", "Z").replace(".000Z", "Z")
 
 
 def _unknown(name: str, topic: str | None, since: str, *, is_told: bool) -> CliError:

@@ -23,6 +23,7 @@ from pyrklog.cli.topic_details import query_offsets
 INT64_MAX = 2**63 - 1
 HEADING = ("topic", "partition", "offset")
 TARGETS = "start, end, an offset, +N, -N, @TIME, current, FILE (see `group export`) or group:OTHER"
+NOT_COMMITTED = "left out: nothing is committed there"
 _NO_SUCH_FILE = "there is no such file"
 _LIKE, _BEGUN_MIN = 0.75, 2
 _SHOWN = {BEGINNING: "start", END: "end"}
@@ -30,10 +31,12 @@ _SELECTION = re.compile(r"([^:]+)(?::([\d,]+))?")
 
 
 class Move(NamedTuple):
+    """``after`` None: it stays as it is, and the remark says why."""
+
     topic: str
     partition: int
     before: int | None
-    after: int
+    after: int | None
     remark: str = ""
 
 
@@ -155,7 +158,9 @@ def plan(
 ) -> list[Move]:
     """Plans ``group seek --to TARGET``; changes nothing.
 
-    An offset outside the log becomes its nearer end, with a remark. Raises :class:`CliError`.
+    An offset outside the log becomes its nearer end, with a remark. ``current``, ``+N`` and ``-N``
+    leave out partitions without a committed offset, with a remark. Raises :class:`CliError`, also
+    where nothing is left.
     """
     from confluent_kafka.admin import OffsetSpec
 
@@ -174,10 +179,15 @@ def plan(
     lows = query_offsets(connection, keys, OffsetSpec.earliest())
     highs = query_offsets(connection, keys, OffsetSpec.latest())
     wanted = _targets(connection, target, keys, given, committed, lows, highs, now_ms)
+    if not wanted:
+        where = ", ".join(dict.fromkeys(topic for topic, _ in keys))
+        what = f"group {group} has committed nothing in {where}, so {target} leads nowhere"
+        raise CliError(Problem.NO_OFFSETS, what, "give --to start, end, an offset or @TIME")
     return [
         _bounded(key, committed.get(key), wanted[key], lows[key], highs[key])
-        for key in keys
         if key in wanted
+        else Move(*key, None, None, NOT_COMMITTED)
+        for key in keys
     ]
 
 
@@ -281,7 +291,7 @@ def _targets(
     if target.startswith("@"):
         return _at_time(connection, target, keys, highs, now_ms)
     if target[0] in "+-":
-        return {key: committed.get(key, lows[key]) + int(target) for key in keys}
+        return {key: committed[key] + int(target) for key in keys if key in committed}
     if target.isdecimal():
         return dict.fromkeys(keys, int(target))
     ends = lows if WORDS.get(target) is BEGINNING else highs
@@ -307,7 +317,11 @@ def _at_time(
 def apply(connection: Connection, group: str, moves: Sequence[Move]) -> None:
     from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException, TopicPartition
 
-    wanted = [TopicPartition(move.topic, move.partition, move.after) for move in moves]
+    wanted = [
+        TopicPartition(move.topic, move.partition, move.after)
+        for move in moves
+        if move.after is not None
+    ]
 
     def ask() -> Any:
         futures = connection.admin.alter_consumer_group_offsets(

@@ -1,5 +1,5 @@
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -68,10 +68,17 @@ class PartitionLag:
 
     @property
     def lag(self) -> int | None:
-        """Unread records; None without a committed offset."""
+        """Unread records, as Kafka's tool tells them: below 0 where the committed offset is beyond
+        the log end. None without a committed offset."""
         if self.committed is None or self.end is None:
             return None
-        return max(0, self.end - self.committed)
+        return self.end - self.committed
+
+    @property
+    def ahead(self) -> int | None:
+        """By how many records the committed offset is beyond the log end: after an unclean election
+        or a truncation, or in a topic that was made anew."""
+        return None if self.lag is None else max(0, -self.lag)
 
 
 @dataclass(frozen=True)
@@ -82,7 +89,16 @@ class GroupLag:
 
     @property
     def lag(self) -> int | None:
-        return total(one.lag for one in self.partitions)
+        """Of the partitions that lag: others that are ahead take nothing away."""
+        return total_lag(one.lag for one in self.partitions)
+
+    @property
+    def ahead(self) -> int | None:
+        return total(one.ahead for one in self.partitions)
+
+
+def total_lag(values: Iterable[int | None]) -> int | None:
+    return total(None if value is None else max(0, value) for value in values)
 
 
 def total(values: Iterable[int | None]) -> int | None:
@@ -206,8 +222,17 @@ def missing_group(connection: Connection, name: str, otherwise: str = "") -> Cli
 
 def all_partitions(connection: Connection) -> list[Key]:
     """Of the cluster. Brokers delete the offsets of a topic with it."""
+    return list(_leaders(connection))
+
+
+def _leaders(connection: Connection) -> dict[Key, int]:
+    """Of all partitions; -1 for none."""
     topics = connection.metadata().topics
-    return [(name, number) for name, topic in topics.items() for number in topic.partitions]
+    return {
+        (name, number): partition.leader
+        for name, topic in topics.items()
+        for number, partition in topic.partitions.items()
+    }
 
 
 def committed_offsets(
@@ -232,11 +257,11 @@ def committed_offsets(
 
 
 def standing(connection: Connection, group: ConsumerGroup) -> GroupLag:
-    there = all_partitions(connection)
-    offsets = committed_offsets(connection, group.name, there)
+    leaders = _leaders(connection)
+    offsets = committed_offsets(connection, group.name, leaders)
     owners = {key: member for member in group.members for key in member.partitions}
     keys = sorted({*offsets, *owners})
-    ends = _ends(connection, keys, there)
+    ends = _ends(connection, keys, leaders)
     told = told_group(connection, group.coordinator, group.name) if offsets else None
     partitions = [
         PartitionLag(
@@ -253,11 +278,12 @@ def standing(connection: Connection, group: ConsumerGroup) -> GroupLag:
 
 
 def _ends(
-    connection: Connection, keys: Sequence[Key], there: Iterable[Key]
+    connection: Connection, keys: Sequence[Key], leaders: Mapping[Key, int]
 ) -> dict[Key, int | None]:
+    """None without a leader: librdkafka would ask none of the others until it has one."""
     from confluent_kafka.admin import OffsetSpec
 
     ends: dict[Key, int | None] = dict.fromkeys(keys)
-    existing = sorted(ends.keys() & set(there))
-    ends.update(query_offsets(connection, existing, OffsetSpec.latest()))
+    led = [key for key in sorted(ends) if leaders.get(key, -1) >= 0]
+    ends.update(query_offsets(connection, led, OffsetSpec.latest()))
     return ends

@@ -9,16 +9,23 @@ from pyrklog.base.problems import Problem
 from pyrklog.cli.connection import Connection
 from pyrklog.cli.failures import CliError
 from pyrklog.cli.group_seek import Move
-from pyrklog.cli.group_state import GroupLag, PartitionLag, describe_group, standing, total
+from pyrklog.cli.group_state import (
+    GroupLag,
+    PartitionLag,
+    describe_group,
+    standing,
+    total,
+    total_lag,
+)
 from pyrklog.cli.group_state import list_groups as find_groups
 from pyrklog.cli.options import OutputFormat
 from pyrklog.cli.output import Listing, columns, plain_table, print_listing
 from pyrklog.cli.told_lag import UNTOLD, ToldGroup, ToldGroups, ToldLag, told_groups
 
 LIST_COLUMNS = columns("name, state, type*")
-LAG_COLUMNS = (*LIST_COLUMNS, *columns("members>, lag>, lag_s>"))
+LAG_COLUMNS = (*LIST_COLUMNS, *columns("members>, lag>, lag_s>, ahead>*"))
 PARTITION_COLUMNS = columns(
-    "topic, partition> PART, committed>, end>, lag>, lag_s>, trend, member, lost>*, note*"
+    "topic, partition> PART, committed>, end>, lag>, lag_s>, trend, member, ahead>*, lost>*, note*"
 )
 FLAT_COLUMNS = (*columns("group"), *PARTITION_COLUMNS)
 MOVE_COLUMNS = columns("topic, partition> PART, before>, after>, remark")
@@ -65,9 +72,10 @@ def list_groups(
         if one is None and told.silent:
             one = _untold(connection, item["name"], limits, told.silent)
         if one is not None:
-            items.append({**item, "members": one.members, **_lag_of(one.lag, one.whole)})
+            lag_of = _lag_of(one.lag, one.whole)
+            items.append({**item, "members": one.members, **lag_of, "ahead": one.ahead})
         elif limits == Limits():
-            items.append({**item, "members": None, **_lag_of(None, UNTOLD)})
+            items.append({**item, "members": None, **_lag_of(None, UNTOLD), "ahead": None})
     return Listing("pyrklog.groups/1", LAG_COLUMNS, items, cluster_id)
 
 
@@ -85,7 +93,7 @@ def _untold(
         is_over |= (one.told.lag_s or 0) > limits.seconds
     if limits != Limits() and not is_over:
         return None
-    return ToldGroup(len(group.members), one.lag, one.told)
+    return ToldGroup(len(group.members), one.lag, one.told, ahead=one.ahead)
 
 
 def _tell_unknown(told: ToldGroups, limits: Limits) -> None:
@@ -143,6 +151,7 @@ def _item(one: GroupLag, earlier: Mapping[tuple[str, str, int], int | None]) -> 
         "coordinator": group.coordinator,
         **_lag_of(one.lag, one.told),
         "trend": one.told.trend,
+        "ahead": one.ahead,
         "lost": one.told.lost,
         "members": [
             {
@@ -170,6 +179,7 @@ def _row(part: PartitionLag, lag_before: int | None) -> dict[str, Any]:
         **_lag_of(part.lag, part.told),
         "trend": part.told.trend or trend(lag_before, part.lag),
         "member": part.member,
+        "ahead": part.ahead,
         "lost": part.told.lost,
         "note": part.note,
     }
@@ -206,6 +216,8 @@ def _head(one: GroupLag, item: Mapping[str, Any]) -> str:
         parts.append(f"lag {item['lag']:,}{age}")
     if item["trend"] is not None:
         parts.append(_TRENDS[item["trend"]])
+    if item["ahead"]:
+        parts.append(f"ahead {item['ahead']:,} of the log end")
     if item["lost"]:
         parts.append(f"lost {item['lost']:,} to retention")
     return "  ".join(parts)
@@ -223,18 +235,19 @@ def _totals(rows: Sequence[Mapping[str, Any]]) -> Iterable[dict[str, Any]]:
                 "partition": "total",
                 "committed": "",
                 "end": "",
-                "lag": total(row["lag"] for row in own),
+                "lag": total_lag(row["lag"] for row in own),
                 "lag_s": longest.get("lag_s"),
                 "lag_s_is_least": longest.get("lag_s_is_least"),
                 "trend": "",
                 "member": "",
+                "ahead": total(row["ahead"] for row in own),
                 "lost": total(row["lost"] for row in own),
                 "note": "",
             }
 
 
 def _grouped(row: Mapping[str, Any]) -> dict[str, Any]:
-    keys = ("committed", "end", "lag", "lost")
+    keys = ("committed", "end", "lag", "ahead", "lost")
     shown = {
         key: f"{value:,}" if key in keys and isinstance(value, int) else value
         for key, value in row.items()

@@ -264,6 +264,9 @@ def _add_hint(error: Any) -> None:
     if extra is not None and path == "serve":
         advise(error, "serve takes --config FILE, and --data DIR")
         return
+    if type(error).__name__ == "MissingParameter" and path == "config alter":
+        advise(error, "a topic has its name, a broker its number: `pyrklog config alter broker 1`")
+        return
     unknown = _NO_COMMAND.match(message)
     if unknown is not None:
         found = command_hint(path, unknown[1], getattr(context.command, "commands", {}))

@@ -1,26 +1,22 @@
-"""Kafka's internal topics, whose records brokers write. Pure."""
+"""What becomes of Kafka's internal topics, whose records brokers write. Pure."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
-HELD: Mapping[str, str] = {
-    "__consumer_offsets": "the committed offsets of all groups",
-    "__transaction_state": "the state of all transactional ids",
-    "__share_group_state": "how far all share groups have read",
-}
-"""What each holds. The partition for a name depends on their number of partitions."""
+from pyrklog.base.internal_topics import OF_KAFKA
+
 TAKES_NO_RECORDS = "an internal topic takes no records of clients"
 
 
 def internal_of(names: Iterable[str]) -> list[str]:
-    return [name for name in names if name in HELD]
+    return [name for name in names if name in OF_KAFKA]
 
 
 def renumbered(name: str) -> str:
     """What more partitions do."""
-    what = f"what {name} holds ({HELD[name]}) is found by its number of partitions"
+    what = f"what {name} holds ({OF_KAFKA[name]}) is found by its number of partitions"
     return f"{what}: with more of them it is lost"
 
 
 def deleted(name: str) -> str:
     """What a deletion does."""
-    return f"deleting {name} loses {HELD[name]}"
+    return f"deleting {name} loses {OF_KAFKA[name]}"

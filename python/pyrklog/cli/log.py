@@ -8,7 +8,7 @@ import typer
 
 from pyrklog.base.problems import Problem
 from pyrklog.cli.deeds import tell_done, telling
-from pyrklog.cli.failures import CliError, counted, guarded, tell
+from pyrklog.cli.failures import CliError, counted, tell
 from pyrklog.cli.options import (
     CONNECTION,
     Output,
@@ -29,9 +29,9 @@ def log() -> None:
     """Look into log files, compare replicas, merge state-change logs."""
 
 
-@app.command("dump")
-@guarded
+@command(app, "dump", "profile")
 def dump(
+    options: Settings,
     paths: list[str] = argument("PATH...", "Files, folders, or partitions as TOPIC:P."),
     records: bool = option("--records", "Each record of each batch too.", False),
     index: bool = option(
@@ -39,6 +39,11 @@ def dump(
     ),
     verify: bool = option(
         "--verify/--no-verify", "Check every checksum, and indexes against their segment.", True
+    ),
+    decode: str | None = option(
+        "--decode KIND",
+        "With --records what they say: offsets, transactions, raw; default: by the topic.",
+        None,
     ),
     data: Path | None = option("--data DIR", "Where TOPIC:P is: as given to pyrklog serve.", None),
     config: Path | None = option("--config FILE", "The same, by the broker's options.", None),
@@ -48,18 +53,26 @@ def dump(
     """Print segments, indexes, snapshots and checkpoints of files, folders or partitions.
 
     TOPIC:P is found in the directories of a broker on this machine, which may run: its files are
-    only read, and what it writes meanwhile is no damage. If something is damaged, names the byte,
-    and ends with exit code 8.
+    only read, and what it writes meanwhile is no damage. With the profile of a cluster of `pyrklog
+    dev` its brokers' directories come first. If something is damaged, names the byte, and ends with
+    exit code 8.
     """
+    from pyrklog.cli.log_decode import decoder, refuse_kind
     from pyrklog.cli.log_dump import Printer, files, rows
     from pyrklog.cli.log_places import LivePartition, found_paths
 
-    given = found_paths(paths, data, config, set_ or ())
+    refuse_kind(decode, records=records)
+    dev = None if options.profile is None else options.profile.dev
+    given, notes = found_paths(paths, data, config, set_ or (), dev)
+    for note in () if options.quiet else notes:
+        typer.echo(f"note: {note}", err=True)
     printer = Printer(output, lines=records)
     for path in files(given, only_indexes=index):
         printer.begin(path)
         live = LivePartition(path)
-        for row in live.settled(rows, rows(path, records=records, verify=verify), verify=verify):
+        how = decoder(path, decode)
+        found = rows(path, records=records, verify=verify, decode=how)
+        for row in live.settled(rows, found, verify=verify):
             printer.add(row)
         printer.end()
     printer.finish()

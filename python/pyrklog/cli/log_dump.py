@@ -1,4 +1,5 @@
 import base64
+import json
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -8,8 +9,9 @@ import typer
 
 from pyrklog.base.problems import Problem
 from pyrklog.cli.failures import CliError, counted
+from pyrklog.cli.log_decode import Decode, decoded
 from pyrklog.cli.options import OutputFormat
-from pyrklog.cli.output import Column, Listing, as_json, print_listing, text
+from pyrklog.cli.output import Column, Listing, as_json, cell, print_listing, text
 
 Row = dict[str, Any]
 
@@ -63,13 +65,16 @@ def _is_ours(path: Path) -> bool:
     return path.suffix in _SUFFIXES or path.name in _NAMES
 
 
-def rows(path: Path, *, records: bool, verify: bool) -> Iterator[Row]:
-    """The rows of a file, with JSON's types only."""
+def rows(path: Path, *, records: bool, verify: bool, decode: Decode | None = None) -> Iterator[Row]:
+    """The rows of a file, with JSON's types only. ``decode`` adds what records say."""
     from pyrklog.plane.offline import dump_file
 
     try:
         for row in dump_file(str(path), records=records, verify=verify):
-            yield {"file": path.name, **{name: _json(value) for name, value in row.items()}}
+            shown = {name: _json(value) for name, value in row.items()}
+            told = None if decode is None else decoded(decode, dict(row))
+            more = {} if told is None else {"decoded": _json(told)}
+            yield {"file": path.name, **shown, **more}
     except ValueError as error:
         raise CliError(Problem.FILE_CONTENT, str(error)) from None
     except OSError as error:
@@ -87,6 +92,8 @@ def _json(value: Any) -> Any:
             return {"base64": base64.b64encode(value).decode()}
     if isinstance(value, list | tuple):
         return [_json(inner) for inner in value]
+    if isinstance(value, dict):
+        return {name: _json(inner) for name, inner in value.items()}
     return value
 
 
@@ -153,7 +160,7 @@ class Printer:
         if self._is_for_people():
             self._flush()
             sys.stdout.flush()
-        typer.echo(f"damaged: {self._path}: {where}: {row['message']}", err=True)
+        typer.echo(f"damaged: {self._path}: {where}: {cell(row['message'])}", err=True)
 
     def _flush(self) -> None:
         waiting, self._waiting = self._waiting, []
@@ -182,11 +189,16 @@ class Printer:
 
 def _line(row: Row) -> str:
     indent = "  " if row["kind"] == "record" else ""
+    told = row.get("decoded", {})
     values = " ".join(
-        f"{name}={_word(value)}" for name, value in row.items() if name not in ("file", "kind")
+        f"{name}={_word(told.get(name, value))}"
+        for name, value in row.items()
+        if name not in ("file", "kind", "decoded")
     )
     return f"{indent}{row['kind']} {values}\n"
 
 
 def _word(value: Any) -> str:
-    return as_json(value) if isinstance(value, str | list) else text(value)
+    told = as_json(value) if isinstance(value, str | list) else text(value)
+    # What is in a record must not move the cursor.
+    return "".join(one if one.isprintable() else json.dumps(one)[1:-1] for one in told)

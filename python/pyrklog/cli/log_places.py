@@ -21,23 +21,52 @@ _SEGMENT = re.compile(r"[0-9]{20}\.")
 
 
 def found_paths(
-    texts: Sequence[str], data: Path | None, config: Path | None, overrides: Sequence[str]
-) -> list[Path]:
-    """Paths as they are, and the folders of partitions. Raises :class:`CliError`."""
+    texts: Sequence[str],
+    data: Path | None,
+    config: Path | None,
+    overrides: Sequence[str],
+    dev: str | None = None,
+) -> tuple[list[Path], list[str]]:
+    """Paths as they are, and the folders of partitions; notes about other replicas of them.
+
+    ``dev`` is the cluster of ``pyrklog dev`` whose brokers are looked at first, unless one is
+    named. Raises :class:`CliError`.
+    """
     log_dirs: list[Path] | None = None
-    found = list[Path]()
+    found, notes = list[Path](), list[str]()
+    is_named = data is not None or config is not None or bool(overrides)
     for text in texts:
         place = None if Path(text).exists() else _PLACE.fullmatch(text)
         if place is None:
             found.append(Path(text))
             continue
         if log_dirs is None:
-            log_dirs = _log_dirs(data, config, overrides)
-        found.append(_folder(log_dirs, place["topic"], int(place["partition"])))
-    if log_dirs is None and (data is not None or config is not None or overrides):
+            of_dev = [] if dev is None or is_named else _dev_log_dirs(dev)
+            log_dirs = [*of_dev, *_log_dirs(data, config, overrides)]
+        folders = _folders(log_dirs, place["topic"], int(place["partition"]))
+        found.append(folders[0])
+        if len(folders) > 1:
+            others = ", ".join(map(str, folders[1:]))
+            notes.append(f"this is {folders[0]}; {text} is also {others}")
+    if log_dirs is None and is_named:
         what = "--data, --config and --set say where TOPIC:P is, and only paths are given"
         raise CliError(Problem.ARGUMENTS_DISAGREE, what, "name a partition, such as orders:0")
-    return found
+    return found, notes
+
+
+def _dev_log_dirs(name: str) -> list[Path]:
+    """Of all brokers of a cluster of ``pyrklog dev``; none where it was purged."""
+    from pyrklog.dev.brokers import CONFIG_FILE
+    from pyrklog.dev.errors import DevError
+    from pyrklog.dev.state import Place, dev_root
+
+    place = Place(dev_root(os.environ), name)
+    try:
+        cluster = place.load()
+    except DevError:
+        return []
+    files = (place.node_folder(cluster, node) / CONFIG_FILE for node in cluster.brokers)
+    return [one for file in files if file.exists() for one in _log_dirs(None, file, ())]
 
 
 def _log_dirs(data: Path | None, config: Path | None, overrides: Sequence[str]) -> list[Path]:
@@ -56,11 +85,11 @@ def _log_dirs(data: Path | None, config: Path | None, overrides: Sequence[str]) 
     return list(settings.log_dirs)
 
 
-def _folder(log_dirs: Sequence[Path], topic: str, partition: int) -> Path:
+def _folders(log_dirs: Sequence[Path], topic: str, partition: int) -> list[Path]:
     name = f"{topic}-{partition}"
-    for one in log_dirs:
-        if (one / name).is_dir():
-            return one / name
+    found = [one / name for one in dict.fromkeys(log_dirs) if (one / name).is_dir()]
+    if found:
+        return found
     looked = ", ".join(map(str, log_dirs))
     what = f"there is no partition {topic}:{partition} in {looked}"
     fix = "name the broker's directory with --data, or its options with --config or --set"

@@ -114,6 +114,10 @@ Output = Annotated[
 ]
 DryRun = Annotated[bool, option("--dry-run", "Let the broker check it, but change nothing.")]
 OnlySaid = Annotated[bool, option("--dry-run", "Only say what would be done; send nothing.")]
+MaxFill = Annotated[
+    str | None,
+    option("--max-fill PERCENT", "Copy nothing to a disk that would be fuller; default: 90%."),
+]
 Yes = Annotated[bool, option("-y, --yes", "Do not ask.")]
 Filters = Annotated[
     list[str] | None,

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Literal
 
+from pyrklog.base.json_text import without_controls
 from pyrklog.cli import colour
 from pyrklog.cli.options import OutputFormat
 
@@ -81,9 +82,10 @@ def render(listing: Listing, output: OutputFormat) -> str:
 
 
 def as_json(value: Any, *, indent: int | None = None) -> str:
-    """Escapes what is not ASCII where the output's encoding may lack it: programs get all."""
+    """Escapes what is not ASCII where the output's encoding may lack it, and controls of terminals:
+    programs get all."""
     is_unicode = str(sys.stdout.encoding or "utf").lower().startswith("utf")
-    return json.dumps(value, indent=indent, ensure_ascii=not is_unicode)
+    return without_controls(json.dumps(value, indent=indent, ensure_ascii=not is_unicode))
 
 
 def envelope(listing: Listing) -> dict[str, Any]:

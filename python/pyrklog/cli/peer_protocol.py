@@ -3,6 +3,7 @@ import struct
 
 ANSWER_TIMEOUT_S = 3.0
 WITHOUT_TLS = "speaks PLAINTEXT, without TLS"
+HTTP = "speaks HTTP, not Kafka's protocol"
 _API_VERSIONS = 18
 _CORRELATION_ID = 1
 _CLIENT_ID = b"pyrklog-cli"
@@ -103,7 +104,7 @@ def _protocol_of(head: bytes) -> str | None:
     if head[0] == _TLS_ALERT and head[1:2] == bytes([_TLS_MAJOR]):
         return "speaks TLS"
     if head.startswith(b"HTTP"):
-        return "speaks HTTP, not Kafka's protocol"
+        return HTTP
     if head.startswith(b"SSH-"):
         return "speaks SSH, not Kafka's protocol"
     if len(head) == _HEAD_BYTES:

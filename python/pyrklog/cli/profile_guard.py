@@ -34,6 +34,7 @@ READING = frozenset(
         "group history",
         "group lag",
         "group list",
+        "log dump",
         "log merge-state",
         "log verify",
         "topic describe",

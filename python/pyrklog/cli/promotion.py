@@ -104,9 +104,10 @@ def objections(
             found.append(f"broker {reader.broker} {reader.why}")
         elif reader.lowest < one.start:
             below = f"{one.start - reader.lowest} below {one.start}"
-            within = f"within the last {reader.window_ms / 1000:g} s"
+            window = f"{reader.window_ms / 1000:g} s"
             fetched = f"a consumer has fetched {reader.lowest} from broker {reader.broker}"
-            found.append(f"{fetched} {within}, {below}")
+            told = f"{fetched} within the last {window}, {below}"
+            found.append(f"{told}; it counts for {window} at most, if none fetches there again")
     return found
 
 
@@ -193,7 +194,8 @@ def _reader(broker: int, told: tuple[int, int] | None, window_ms: int | None) ->
         return Reader(broker, None, why="does not tell where consumers read")
     code, offset = told
     if code == ErrorCode.OFFSET_NOT_AVAILABLE:
-        why = f"has not looked at consumers for {window_ms / 1000:g} s yet"
+        window = f"{window_ms / 1000:g} s"
+        why = f"has not looked at consumers for {window} yet; that takes {window} more at most"
         return Reader(broker, None, window_ms, why)
     if code:
         why = f"does not tell where consumers read: {ErrorCode(code).name}"

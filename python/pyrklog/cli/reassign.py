@@ -12,6 +12,7 @@ from pyrklog.cli.deeds import telling
 from pyrklog.cli.failures import CliError, Exit, unread
 from pyrklog.cli.options import (
     CONNECTION,
+    MaxFill,
     OnlySaid,
     Output,
     OutputFormat,
@@ -56,6 +57,7 @@ def plan(
     minimize: Minimize | None = option(
         "--minimize", "bytes: move only what must move, balance nothing.", None
     ),
+    max_fill: MaxFill = None,
     rate: str | None = option(
         "--rate RATE",
         "For the estimate of the time; default: what the last plan copied, or 50MB/s.",
@@ -73,7 +75,10 @@ def plan(
     from pyrklog.cli.reassign_planning import Choice, Shown, print_plan
 
     names = _topics(topics, topics_file)
-    choice = Choice(by, brokers, add, exclude, replication_factor, rack_aware, minimize is not None)
+    only_needed = minimize is not None
+    choice = Choice(
+        by, brokers, add, exclude, replication_factor, rack_aware, only_needed, max_fill
+    )
     print_plan(options, names, choice, Shown(rate, batch, from_end, explained, write, output))
 
 
@@ -233,11 +238,10 @@ def cancel(
         raise CliError(Problem.ARGUMENTS_DISAGREE, "--rollback needs the plan, not --all")
     named = None if file is None else parse_plan(_read(file), file)
     back = Back(file, progress, throttle, watch) if rollback and file is not None else None
-    earlier = None
+    earlier, path = None, reassign_record.path_of(file, progress)
     if named is not None:
-        kept = reassign_record.load(reassign_record.path_of(file, progress))
-        earlier = reassign_record.of_plan(kept, named)
-    cancel_moves(options, named, back, dry_run=dry_run, earlier=earlier)
+        earlier = reassign_record.of_plan(reassign_record.load(path), named)
+    cancel_moves(options, named, back, dry_run=dry_run, earlier=earlier, path=path)
 
 
 @command(app, "auto", *CONNECTION, "quiet")
@@ -253,6 +257,7 @@ def auto(
         "--hours FROM-TO", "Move only then, by this machine's clock, such as 22-6.", None
     ),
     most: str = option("--most N|BYTES", "Move at most so much at a time.", "10GB"),
+    max_fill: MaxFill = None,
     throttle: str = option("--throttle RATE|auto", "As of `apply`.", "auto"),
     rounds: int = option("--rounds N", "End after so many looks; 0: never.", 0, min=0),
     dry_run: OnlySaid = False,
@@ -261,7 +266,7 @@ def auto(
     from pyrklog.balance.automatic import Watcher
     from pyrklog.cli.durations import parse_seconds
     from pyrklog.cli.reassign_auto import Rules, parse_hours, run_rounds
-    from pyrklog.cli.reassign_plan import check_throttle, parse_limit
+    from pyrklog.cli.reassign_plan import check_throttle, parse_fill, parse_limit
     from pyrklog.cli.reassign_planning import Choice, goals_of
 
     check_throttle(throttle)
@@ -269,7 +274,8 @@ def auto(
     watcher = Watcher(over, parse_seconds(persists, "--for"), allowed)
     every_s, limit = max(1.0, parse_seconds(every, "--every")), parse_limit(most)
     goals = goals_of(Choice(by))
-    run_rounds(options, Rules(goals, watcher, every_s, limit, throttle, rounds, dry_run))
+    rules = Rules(goals, watcher, every_s, limit, throttle, rounds, dry_run, parse_fill(max_fill))
+    run_rounds(options, rules)
 
 
 def _read(file: str) -> str:

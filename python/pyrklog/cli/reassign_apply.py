@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import NamedTuple
 
@@ -16,6 +17,7 @@ from pyrklog.cli.failures import CliError, Exit, exit_with, missing_partition, t
 from pyrklog.cli.options import OutputFormat, Settings
 from pyrklog.cli.reassign_cluster import ReassignmentAdmin
 from pyrklog.cli.reassign_plan import (
+    AUTO,
     check_throttle,
     parse_limit,
     parse_log_dirs,
@@ -87,13 +89,30 @@ def apply_plan(options: Settings, text: str, how: How) -> None:
         tell_copied(start)
         first = first_record(cluster, wanted, how.throttle, at_end=start.at_end)
         record, complete = begin_record(connection, cluster, first, limit, start)
+    elif record.cancelled_ms is not None:
+        record = record.begun_again(reassign_record.now_ms())
     if how.rollback is not None:
         _write_rollback(how.rollback, record, changed)
     limits = Limits(changed, None, how.additional)
     run = Run(connection, cluster, options, record, path, how.output, directories, complete, limits)
     codes = run.carry_out(how.throttle, watch=how.watch)
     run.show_all()
+    is_watched = how.watch or how.throttle == AUTO
+    is_throttled = how.throttle is not None and not is_watched
+    if is_throttled and (Exit.OK in codes or cluster.moving().keys() & wanted.keys()):
+        say_status(heard(options, how.output), how.file, how.progress)
     exit_with(codes)
+
+
+def say_status(options: Settings, file: str | None, progress: str | None = None) -> None:
+    """What is to be done about a throttle that nobody waits for."""
+    if file is None or file == reassign_record.STANDARD_INPUT:
+        fix = "`pyrklog cluster reassign cancel --all` takes the throttle away once nothing moves"
+        say(options, fix)
+        return
+    words = shlex.join([file, *([] if progress is None else ["--progress", progress])])
+    command = f"`pyrklog cluster reassign status {words}`"
+    say(options, f"{command} shows how far it is, and takes the throttle away at the end")
 
 
 def _going_on(

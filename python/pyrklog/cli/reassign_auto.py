@@ -11,7 +11,7 @@ import typer
 from pyrklog.balance.automatic import MINUTES_OF_DAY, Decision, Hours, Watcher
 from pyrklog.balance.directories import choose
 from pyrklog.balance.explaining import explain
-from pyrklog.balance.model import Goal, Wish, skews
+from pyrklog.balance.model import FILL_MAX, Goal, Wish, skews
 from pyrklog.balance.planner import make_plan
 from pyrklog.balance.prediction import Limit, in_batches
 from pyrklog.base.problems import Problem
@@ -23,6 +23,7 @@ from pyrklog.cli.reassign_cluster import ReassignmentAdmin
 from pyrklog.cli.reassign_measure import Measured, measure
 from pyrklog.cli.reassign_planning import new_record
 from pyrklog.cli.reassign_run import Run, arrow
+from pyrklog.cli.reassign_summary import room_lines
 from pyrklog.cli.throttles import Throttles
 
 _HOURS = re.compile(r"(\d\d?)(?::(\d\d))?-(\d\d?)(?::(\d\d))?")
@@ -38,6 +39,7 @@ class Rules(NamedTuple):
     throttle: str
     rounds: int
     dry_run: bool
+    fill_max: float = FILL_MAX
 
 
 def parse_hours(text: str) -> Hours:
@@ -92,7 +94,8 @@ def _look(
     """``unfinished``: what a round has begun before the cluster was out of reach."""
     admin = ReassignmentAdmin(connection)
     needs_rates = Goal.IN in rules.goals
-    found = measure(connection, admin, rates_of=None if needs_rates else ())
+    rates_of = None if needs_rates else ()
+    found = measure(connection, admin, rates_of=rates_of, fill_max=rules.fill_max)
     if unfinished and not unfinished & found.moving:
         Throttles(connection, admin).end(unfinished)
         unfinished.clear()
@@ -123,8 +126,10 @@ def _balance(
     cluster = found.cluster
     plan = make_plan(cluster, Wish(sorted(cluster.brokers), rules.goals))
     batches = in_batches(cluster, plan.changed, rules.limit)
+    say(options, *[f"held back: {one}" for one in room_lines(plan.full)])
     if not batches:
-        say(options, "no move would help")
+        is_full = bool(plan.full)
+        say(options, "no disk has room for a move" if is_full else "no move would help")
         rules.watcher.acted()
         return
     changed = {key: plan.changed[key] for key in batches[0]}

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from pathlib import Path
 from typing import NamedTuple
+
+import typer
 
 from pyrklog.balance.model import Placement
 from pyrklog.balance.prediction import Limit
@@ -12,6 +15,7 @@ from pyrklog.base.problems import Problem
 from pyrklog.cli import reassign_past, reassign_record
 from pyrklog.cli.admin_common import connect, say
 from pyrklog.cli.connection import Connection, PartitionKey
+from pyrklog.cli.expansion import rates_at_run_time
 from pyrklog.cli.failures import CliError, Exit, counted, exit_with, tell
 from pyrklog.cli.options import Settings
 from pyrklog.cli.reassign_cluster import ReassignmentAdmin, target_of
@@ -52,8 +56,9 @@ def cancel_moves(
     *,
     dry_run: bool,
     earlier: Record | None = None,
+    path: Path | None = None,
 ) -> None:
-    """``named``: only these; None: all. ``earlier``: what is kept of the plan."""
+    """``named``: only these; None: all. ``earlier``: what is kept of the plan, in ``path``."""
     if back is not None:
         check_throttle(back.throttle)
     record = None if back is None else back.record(named)
@@ -90,13 +95,39 @@ def cancel_moves(
     throttles.end(None if named is None else named.keys() - kept)
     if not kept:
         end_fills(throttles, known)
+    if named is None:
+        fresh = {broker for place in chosen for broker in moving[place].adding_replicas}
+        throttles.set_fill_rate(rates_at_run_time(cluster, fresh), None)
     if record is not None and back is not None:
         # Brokers hear of a cancelled move a moment later.
         settled(cluster, {place: record.before[place] for place in chosen})
         codes += _move_back(connection, cluster, options, record, back, stays)
         if going and (back.watch or back.throttle == AUTO):
             throttles.end(going)
+    elif earlier is not None:
+        _restore_orders(cluster, earlier, chosen)
+        if earlier.finished_ms is None and not kept:
+            reassign_record.keep(path, earlier.marked_cancelled(reassign_record.now_ms()))
     exit_with(codes)
+
+
+def _restore_orders(cluster: ReassignmentAdmin, record: Record, chosen: list[PartitionKey]) -> None:
+    """A cancelled move leaves the earlier replicas in the order of its target. The order of before
+    copies nothing."""
+    before = {key: record.handed_over.get(key, record.before[key]) for key in chosen}
+    now = settled(cluster, before)
+    other = {
+        key: one
+        for key, one in before.items()
+        if now.get(key, one) != one and set(now[key]) == set(one)
+    }
+    results = cluster.alter(other) if other else {}
+    left = [key for key, (code, _) in results.items() if code]
+    if left:
+        told = (
+            f"{counted(len(left), 'partition')} left in another order, such as {name_of(left[0])}"
+        )
+        typer.echo(f"note: {told}", err=True)
 
 
 class _Why(NamedTuple):

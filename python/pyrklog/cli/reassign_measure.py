@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 
-from pyrklog.balance.model import Broker, Cluster, LogDir, Partition, PartitionKey
+from pyrklog.balance.model import FILL_MAX, Broker, Cluster, LogDir, Partition, PartitionKey
 from pyrklog.base.problems import Problem
 from pyrklog.cli.cluster_requests import Address, ClusterRequests
 from pyrklog.cli.cluster_views import read_plain_state
@@ -47,8 +47,10 @@ def measure(
     *,
     rates_of: Collection[str] | None = (),
     without_silent: bool = False,
+    fill_max: float = FILL_MAX,
 ) -> Measured:
-    """``rates_of``: topics whose rates are read; None: all. Raises :class:`CliError` if a live
+    """``rates_of``: topics whose rates are read; None: all. ``fill_max``: share of a volume that
+    plans fill at most. Raises :class:`CliError` if a live
     broker does not tell its bytes, unless ``without_silent``."""
     state, moving = _consistent(connection, admin)
     addresses = {one.number: (one.host, one.port) for one in state.brokers}
@@ -85,7 +87,7 @@ def measure(
         )
         for one in state.brokers
     }
-    cluster = Cluster(brokers, partitions)
+    cluster = Cluster(brokers, partitions, fill_max)
     return Measured(cluster, state.cluster_id, addresses, set(moving), sizes)
 
 

@@ -140,7 +140,8 @@ def why_throttled(
     if kept is not None and not reassign_record.is_of(kept, cluster_id):
         return f"{path} is of another cluster, so no throttle goes here: check -b"
     record = reassign_record.of_plan(kept, wanted)
-    if record is not None and record.finished_ms is None:
+    is_cancelled = record is not None and record.cancelled_ms is not None
+    if record is not None and record.finished_ms is None and not is_cancelled:
         fix = "`apply` goes on; its throttle stays until then, or until `cancel`"
         if not record.is_begun:
             return f"its moves are about to begin, or a command ended before they did: {fix}"

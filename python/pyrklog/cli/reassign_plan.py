@@ -5,7 +5,9 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from pyrklog.balance.amounts import amount as amount
 from pyrklog.balance.directories import Directories
+from pyrklog.balance.model import FILL_MAX
 from pyrklog.balance.model import Placement as Placement
 from pyrklog.balance.prediction import Limit
 from pyrklog.balance.throttle import AUTO as AUTO
@@ -22,6 +24,7 @@ INT32_MAX = 2**31 - 1
 _ANY_LOG_DIR = "any"
 """What plans say of replicas that move between brokers only."""
 _RATE = re.compile(r"(\d+(?:\.\d+)?)\s*([kMGT]?i?)B?(?:/s)?")
+_PERCENT = re.compile(r"(\d+(?:\.\d+)?)\s*%?")
 _FACTORS = {"": 1, "k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
 _BINARY = {"ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40}
 
@@ -52,6 +55,18 @@ def check_throttle(text: str | None) -> None:
         parse_throttle(text)
 
 
+def parse_fill(text: str | None) -> float:
+    """Parses percents, ``90`` or ``90%``, to a share."""
+    if text is None:
+        return FILL_MAX
+    found = _PERCENT.fullmatch(text.strip())
+    percent = float(found[1]) if found else 0
+    if not 1 <= percent <= 100:
+        what = f"--max-fill takes percents from 1 to 100, not {text!r}"
+        raise CliError(Problem.ARGUMENT_VALUE, what, "write 90, or 90%")
+    return percent / 100
+
+
 def parse_limit(text: str | None) -> Limit:
     """``50`` is partitions, ``10GB`` bytes."""
     if text is None:
@@ -65,15 +80,6 @@ def parse_limit(text: str | None) -> Limit:
     except CliError:
         what = f"--batch {text!r} is neither a number of partitions nor bytes"
         raise CliError(Problem.ARGUMENT_VALUE, what, "write 50, or 10GB") from None
-
-
-def amount(count: float) -> str:
-    """Bytes for people."""
-    for unit in ("B", "kB", "MB", "GB"):
-        if count < 1000:
-            return f"{count:.0f} {unit}"
-        count /= 1000
-    return f"{count:.1f} TB"
 
 
 def duration(seconds: float) -> str:

@@ -13,7 +13,7 @@ import typer
 from pyrklog.balance.directories import choose
 from pyrklog.balance.explaining import explain
 from pyrklog.balance.filling import NO_FILLING, Filling, retention_s
-from pyrklog.balance.model import Broker, Cluster, Goal, Partition, Placement, Wish
+from pyrklog.balance.model import Broker, Cluster, Goal, Partition, Placement, Plan, Wish
 from pyrklog.balance.planner import make_plan
 from pyrklog.balance.prediction import (
     STEP_S,
@@ -35,10 +35,23 @@ from pyrklog.cli.failures import CliError, counted
 from pyrklog.cli.options import OutputFormat, Settings
 from pyrklog.cli.reassign_cluster import ReassignmentAdmin
 from pyrklog.cli.reassign_measure import Measured, measure
-from pyrklog.cli.reassign_plan import AUTO, parse_limit, parse_rate, parse_throttle, render_plan
+from pyrklog.cli.reassign_plan import (
+    AUTO,
+    parse_fill,
+    parse_limit,
+    parse_rate,
+    parse_throttle,
+    render_plan,
+)
 from pyrklog.cli.reassign_progress import Moves, applied, largest
 from pyrklog.cli.reassign_run import arrow
-from pyrklog.cli.reassign_summary import lines, listing, obstacle_lines
+from pyrklog.cli.reassign_summary import (
+    lines,
+    listing,
+    obstacle_lines,
+    refuse_without_room,
+    room_lines,
+)
 from pyrklog.cli.write_rates import GOING_ON_S, add_write_rates
 
 DEFAULT_RATE_BYTES = 50_000_000
@@ -60,6 +73,7 @@ class Choice(NamedTuple):
     replication_factor: int | None = None
     rack_aware: bool = True
     only_needed: bool = False
+    max_fill: str | None = None
 
 
 class Shown(NamedTuple):
@@ -82,6 +96,7 @@ def print_plan(
     rate, batch, is_from_end, explained, write, output = shown
     given = None if rate is None else parse_rate(rate)
     limit, goals = parse_limit(batch), goals_of(choice)
+    fill_max = parse_fill(choice.max_fill)
     if write is None and output is not OutputFormat.TABLE:
         what = "-o needs --write FILE: standard output has the plan"
         raise CliError(Problem.ARGUMENTS_DISAGREE, what)
@@ -90,7 +105,8 @@ def print_plan(
     everything, _ = admin.placement()
     check_names(topics, everything)
     names = set(topics) or {topic for topic, _ in everything}
-    found = measure(connection, admin, rates_of=names if Goal.IN in goals else ())
+    rates_of = names if Goal.IN in goals else ()
+    found = measure(connection, admin, rates_of=rates_of, fill_max=fill_max)
     # Who is there is judged by one view, that of the plan.
     wish = wish_of(choice, found.cluster.brokers, goals)
     chosen = {
@@ -114,11 +130,20 @@ def print_plan(
     else:
         write_plan(write, text)
         show(listing(found.cluster, plan.changed, prediction, used, found.cluster_id), output)
-    if options.quiet:
-        return
+    if not options.quiet:
+        _tell(found, plan, wish, prediction, explained=explained)
+    refuse_without_room(found.cluster, plan)
+
+
+def _tell(
+    found: Measured, plan: Plan, wish: Wish, prediction: Prediction, *, explained: bool
+) -> None:
+    """On standard error: what the plan costs, and what it leaves alone."""
+    used = set(found.cluster.brokers)
     told = lines(found.cluster, plan.changed, prediction, used)
     typer.echo("\n".join(told[:2]) + " · nothing changed yet", err=True)
     notes = told[2:] + [f"stays: {one}" for one in obstacle_lines(plan.obstacles)]
+    notes += [f"held back: {one}" for one in room_lines(plan.full)]
     if explained:
         reasons = explain(found.cluster, plan.changed, wish.allowed)
         before = found.cluster.placement

@@ -11,7 +11,7 @@ from pyrklog.balance.progress import Mark, Progress, Seen, There, mark_of, progr
 from pyrklog.balance.record import Record, fill_item
 from pyrklog.balance.throttle import AUTO
 from pyrklog.cli.connection import PartitionKey
-from pyrklog.cli.expansion import bytes_of, fill_rates, lacking
+from pyrklog.cli.expansion import BACK_FILL, bytes_of, fill_rates, lacking
 from pyrklog.cli.output import Listing, columns
 from pyrklog.cli.reassign_cluster import ReassignmentAdmin, ReplicaSizes
 from pyrklog.cli.reassign_plan import amount, duration
@@ -23,6 +23,7 @@ COLUMNS = columns(
     "eta_s> ETA S, lacks"
 )
 
+_AT_END = "what starts at its leader's end copies nothing, and waits for back-fill or retention"
 APPLIED = columns("topic, partition>, before, after, batch>, moving, error")
 
 
@@ -103,7 +104,7 @@ def read_moves(
                 "replicas": list(one.replicas),
                 "adding": list(adding),
                 "removing": list(one.removing_replicas),
-                "percent": int(100 * there / (size * len(adding))) if size and adding else 100,
+                "percent": _percent(there, size * len(adding), lacks.get(place, {})),
                 "bytes_left": size * len(adding) - there,
                 "eta_s": None,
                 **lacks.get(place, {}),
@@ -130,6 +131,14 @@ def _fill_rates(admin: ReassignmentAdmin, record: Record) -> dict[int, int] | No
     if record.fill is None:
         return None
     return bytes_of(fill_rates(admin, record.fill.rates))
+
+
+def _percent(there: int, whole: int, lacks: Mapping[str, Any]) -> int | None:
+    """None where nothing is copied: retention makes the new replicas whole."""
+    partial = lacks.get("partial") or ()
+    if partial and all(one["by"] != BACK_FILL for one in partial):
+        return None
+    return int(100 * there / whole) if whole else 100
 
 
 def largest(sizes: ReplicaSizes) -> dict[PartitionKey, int]:
@@ -215,16 +224,19 @@ def line(whole: Progress, record: Record) -> str:
     told = verdict(record)
     if told is not None:
         return told
-    parts = [
-        f"{whole.partitions_done} of {whole.partitions} partitions done",
-        f"{whole.percent:.0f} %",
-        f"{amount(whole.left_bytes)} left",
-    ]
-    if whole.fill_total_bytes:
+    parts = [f"{whole.partitions_done} of {whole.partitions} partitions done"]
+    if whole.total_bytes or not record.at_end:
+        parts += [f"{whole.percent:.0f} %", f"{amount(whole.left_bytes)} left"]
+    if record.cancelled_ms is not None:
+        parts.append("cancelled: `apply` begins the rest again")
+    elif whole.fill_total_bytes:
         what = "all" if whole.fill_left_bytes == whole.left_bytes else amount(whole.fill_left_bytes)
-        parts[-1] += f", {what} of it back-fill"
+        is_deleted = record.fill is not None and record.fill.is_by_retention
+        parts[-1] += f", {what} of it " + ("goes by retention" if is_deleted else "back-fill")
         if whole.has_tail:
             parts.append("new records arrive")
+    elif record.at_end:
+        parts.append(_AT_END)
     if whole.left_s is not None and whole.partitions_done < whole.partitions:
         parts.append(f"about {duration(whole.left_s)}{_by_rate(whole)}")
     return " · ".join(parts)

@@ -44,6 +44,7 @@ SETTLED_S = 10.0
 """Longest wait until brokers tell that replicas have gone."""
 SETTLED_PAUSE_S = 0.1
 NO_RESULT = ErrorCode.UNKNOWN_SERVER_ERROR, "the controller tells nothing of it"
+HOW_TO_END = "the same command again goes on, `pyrklog cluster reassign cancel` ends it"
 _TABLES = (OutputFormat.TABLE, OutputFormat.WIDE)
 
 
@@ -89,6 +90,7 @@ class Run:
         self._rate: Rate | None = None
         self._errors = dict(self._limits.changed)
         self.record = record
+        self.how_to_end = HOW_TO_END
 
     @property
     def _mine(self) -> set[PartitionKey]:
@@ -139,8 +141,8 @@ class Run:
             self._end(codes, is_throttled, watch)
         except BaseException:
             if is_throttled:
-                fix = "the same command again goes on, `pyrklog cluster reassign cancel` ends it"
-                typer.echo(f"note: what moves, moves on, and its throttle stays; {fix}", err=True)
+                told = "what moves, moves on, and its throttle stays"
+                typer.echo(f"note: {told}; {self.how_to_end}", err=True)
             raise
         if watch and (Exit.OK in codes or not codes):
             codes.append(outlast(lambda: self.conclude(is_watched=True)))

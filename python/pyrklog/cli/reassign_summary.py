@@ -8,16 +8,19 @@ from typing import Any
 from pyrklog.balance.filling import Fill
 from pyrklog.balance.model import (
     Cluster,
+    Full,
     Goal,
     Obstacle,
     Placement,
+    Plan,
     arriving,
     copied_bytes,
     loads,
     skews,
 )
 from pyrklog.balance.prediction import Prediction, RateFrom
-from pyrklog.cli.failures import counted
+from pyrklog.base.problems import Problem
+from pyrklog.cli.failures import CliError, counted
 from pyrklog.cli.output import Listing, columns
 from pyrklog.cli.reassign_plan import amount, duration
 
@@ -121,6 +124,21 @@ def obstacle_lines(obstacles: Sequence[Obstacle]) -> list[str]:
     told = [f"{one.name}: {one.why}" for one in obstacles[:OBSTACLES_SHOWN]]
     more = len(obstacles) - len(told)
     return [*told, f"and {counted(more, 'partition')} more"] if more else told
+
+
+def room_lines(full: Sequence[Full]) -> list[str]:
+    """The first brokers that lack room, and how many there are."""
+    told = [one.text for one in full[:OBSTACLES_SHOWN]]
+    more = len(full) - len(told)
+    return [*told, f"and {counted(more, 'broker')} more"] if more else told
+
+
+def refuse_without_room(cluster: Cluster, plan: Plan) -> None:
+    """Raises :class:`CliError` if a plan moves nothing, and would were there room."""
+    before = cluster.placement
+    if plan.lacks_room and all(set(one) == set(before[key]) for key, one in plan.changed.items()):
+        what = "nothing is moved: no disk has room for what would move"
+        raise CliError(Problem.NO_ROOM, what, "make space, or fill disks further: --max-fill")
 
 
 def listing(

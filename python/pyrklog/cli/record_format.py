@@ -25,13 +25,12 @@ it makes of them; ``{hex}``, ``{base64}`` and lengths are always of the bytes. `
 """
 
 import base64
-import json
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from operator import attrgetter
 from typing import NamedTuple
 
-from pyrklog.cli.records import Record, json_value
+from pyrklog.cli.records import Record, json_of
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 NULL = b"NULL"
@@ -221,7 +220,7 @@ _BOUNDS = {"[": "start", "|": "last_stable", "]": "high_watermark"}
 _ENCODERS: dict[str, Encoder] = {
     "hex": lambda data: (data or b"").hex().encode(),
     "base64": lambda data: base64.b64encode(data or b""),
-    "json": lambda data: json.dumps(json_value(data), ensure_ascii=False).encode(),
+    "json": json_of,
 }
 
 

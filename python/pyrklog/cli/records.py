@@ -14,6 +14,8 @@ import json
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from pyrklog.base.json_text import without_controls
+
 Headers = tuple[tuple[str, bytes | None], ...]
 
 
@@ -84,7 +86,8 @@ def to_json(record: Record) -> bytes:
         "leader_epoch": record.leader_epoch,
         "headers": [{"key": name, "value": json_value(value)} for name, value in record.headers],
     }
-    parts = [json.dumps(fields, ensure_ascii=False, separators=(",", ":")).encode()[:-1]]
+    told = json.dumps(fields, ensure_ascii=False, separators=(",", ":"))
+    parts = [without_controls(told).encode()[:-1]]
     parts += _members("key", record.key, record.key_json, record.has_key_schema)
     parts += _members("value", record.value, record.value_json, record.has_value_schema)
     return b",".join(parts) + b"}\n"
@@ -97,8 +100,11 @@ def _members(name: str, data: bytes | None, shown: bytes | None, has_schema: boo
     if has_schema and data is not None:
         raw = b'"%s_base64":"%s"' % (name.encode(), base64.b64encode(data))
         return [b'"%s":null' % name.encode(), raw]
-    told = json.dumps(json_value(data), ensure_ascii=False).encode()
-    return [b'"%s":%s' % (name.encode(), told)]
+    return [b'"%s":%s' % (name.encode(), json_of(data))]
+
+
+def json_of(data: bytes | None) -> bytes:
+    return without_controls(json.dumps(json_value(data), ensure_ascii=False)).encode()
 
 
 def json_value(data: bytes | None) -> str | dict[str, str] | None:

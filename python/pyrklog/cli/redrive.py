@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from pyrklog.base.internal_topics import is_internal
 from pyrklog.base.problems import Problem
 from pyrklog.cli.admin_common import connect, show
 from pyrklog.cli.failures import CliError, counted, refuse_empty
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
 
 MAX_REDRIVES = 3
 HEADER = "header:"
-INTERNAL_PREFIX = "__"
 GROUP_PREFIX = "redrive."
 """Of the group that keeps what is redriven, unless ``-g`` names one."""
 
@@ -120,7 +120,7 @@ def _target(to: str | None, source: str) -> tuple[str | None, str | None]:
         raise CliError(
             Problem.ARGUMENTS_DISAGREE, f"{to} cannot be redriven to itself", "name another topic"
         )
-    if to.startswith(INTERNAL_PREFIX):
+    if is_internal(to):
         raise CliError(Problem.INTERNAL_TOPIC, f"{to} is an internal topic", "name another topic")
     return to, None
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple
 
+from pyrklog.base.internal_topics import is_internal
 from pyrklog.cli.record_filter import Condition, all_hold, last_header
 from pyrklog.cli.records import Headers, InputRecord, Record
 
@@ -17,7 +18,6 @@ COUNT_HEADER = "pyrklog.redrive.count"
 FROM_HEADER = "pyrklog.redrive.from"
 """Where it was: ``TOPIC:PARTITION@OFFSET``."""
 OURS = (COUNT_HEADER, FROM_HEADER)
-INTERNAL_PREFIX = "__"
 NAME_MAX = 249
 """Characters of a topic's name."""
 _COUNT_DIGITS_MAX = 9
@@ -129,7 +129,7 @@ class Rules:
             return Left(Reason.NO_HEADER)
         if topic == self.source:
             return Left(Reason.SAME_TOPIC, topic)
-        if topic.startswith(INTERNAL_PREFIX):
+        if is_internal(topic):
             return Left(Reason.INTERNAL)
         if topic not in self.partitions:
             return Left(Reason.NO_TOPIC, topic if len(topic) <= NAME_MAX else None)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import typer
 
+from pyrklog.base.json_text import without_controls
 from pyrklog.base.problems import Problem
 from pyrklog.cli.failures import CliError, counted, unread
 from pyrklog.cli.options import option
@@ -19,6 +21,8 @@ if TYPE_CHECKING:
     from pyrklog.cli.records import Record
     from pyrklog.serdes.codec import Decoder
 
+_ADDRESS = re.compile(r"[\w.-]+:[0-9]+(#.*)?", re.ASCII)
+"""HOST:PORT, which is no file."""
 ON_BAD = ("fail", "raw", "drop")
 TOLD_MAX = 10
 """Bad records whose places are told; of others the number."""
@@ -58,25 +62,25 @@ class RecordDecoder:
         self._on_bad = on_bad
         self._is_quiet = is_quiet
         self._bad = 0
-        self._sides: list[tuple[str, str, Decoder]] = []
+        self._sides: list[tuple[str, str, str, Decoder]] = []
         for name, given, text in (("key", "--key-schema", key), ("value", "--schema", value)):
             if text is not None:
-                self._sides.append((name, given, _decoder(given, text, timeout_s)))
+                self._sides.append((name, given, text, _decoder(given, text, timeout_s)))
 
     def kinds(self) -> Kinds:
         from pyrklog.cli.record_format import ANY, Kinds
 
-        return Kinds(**{name: decoder.kind or ANY for name, _, decoder in self._sides})
+        return Kinds(**{name: decoder.kind or ANY for name, *_, decoder in self._sides})
 
     def __call__(self, record: Record) -> Record | None:
         """None for a record that is left out. Raises :class:`CliError`."""
-        for name, given, decoder in self._sides:
+        for name, given, text, decoder in self._sides:
             data = record.key if name == "key" else record.value
             shown: bytes | None = None
             if data is not None:
                 try:
-                    with _explained(given):
-                        shown = decoder.decode(data)
+                    with _explained(given, text):
+                        shown = without_controls(decoder.decode(data).decode()).encode()
                 except BadLineError as error:
                     self._note(record, name, data, str(error))
                     if self._on_bad == "drop":
@@ -88,8 +92,11 @@ class RecordDecoder:
         return record
 
     def _note(self, record: Record, name: str, data: bytes, reason: str) -> None:
+        from pyrklog.cli.output import cell
+
         self._bad += 1
-        what = f"{record.topic} [{record.partition}] at offset {record.offset}: {name}: {reason}"
+        where = f"{record.topic} [{record.partition}] at offset {record.offset}"
+        what = f"{where}: {name}: {cell(reason)}"
         if self._on_bad == "fail":
             fix = "`--on-bad raw` prints such records as they are, `--on-bad drop` leaves them out"
             if data[:1] == b"\0" and not reason.startswith("the registry"):
@@ -113,7 +120,7 @@ def _decoder(given: str, text: str, timeout_s: float) -> Decoder:
 
 
 @contextmanager
-def _explained(given: str) -> Iterator[None]:
+def _explained(given: str, text: str) -> Iterator[None]:
     """Data that do not fit are a :class:`BadLineError`."""
     from pyrklog.serdes.codec import DataError
     from pyrklog.serdes.registry import RegistryError
@@ -123,7 +130,7 @@ def _explained(given: str) -> Iterator[None]:
     except DataError as error:
         raise BadLineError(str(error)) from None
     except RegistryError as error:
-        raise _away(given, error) from None
+        raise _away(given, text, error) from None
 
 
 def _encoder(
@@ -135,7 +142,7 @@ def _encoder(
     from pyrklog.serdes.codec import DataError
     from pyrklog.serdes.source import encoder_of
 
-    with _usable(given, text):
+    with _usable(given, text, register):
         found = encoder_of(text, timeout_s, subject, register)
 
     def encode(value: Any) -> bytes:
@@ -178,6 +185,9 @@ def encoders_of(
     """Raises :class:`CliError`."""
     if register is not None and value is None and key is None:
         raise CliError(Problem.ARGUMENT_MISSING, "--register of which file?", "give --schema FILE")
+    if register is not None and _ADDRESS.fullmatch(register):
+        what = f"--register takes the URL of a registry, not {register}"
+        raise CliError(Problem.ARGUMENT_VALUE, what, f"--register http://{register}")
     return Encoders(
         _encoder("--key-schema", key, timeout_s, f"{topic}-key", register),
         _encoder("--schema", value, timeout_s, f"{topic}-value", register),
@@ -195,8 +205,9 @@ def _of_text(encode: Encode | None, text: bytes, subject: str) -> bytes:
 
 
 @contextmanager
-def _usable(given: str, text: str) -> Iterator[None]:
-    """What a schema's source can raise, as :class:`CliError`."""
+def _usable(given: str, text: str, register: str | None = None) -> Iterator[None]:
+    """What a schema's source can raise, as :class:`CliError`. ``register``: the registry that
+    gets it."""
     from pyrklog.serdes.codec import SchemaError
     from pyrklog.serdes.protobuf import PROTOC, CompilerMissingError
     from pyrklog.serdes.registry import RegistryError, SchemaMissingError, SchemaRefusedError
@@ -213,21 +224,29 @@ def _usable(given: str, text: str) -> Iterator[None]:
         fix = "name another one as URL#SUBJECT or URL#ID, or register a file with --register"
         raise CliError(Problem.SCHEMA_NOT_FOUND, f"{given} {shown}", fix, why=str(error)) from None
     except RegistryError as error:
-        raise _away(given, error) from None
+        named = (given, text) if register is None else ("--register", register)
+        raise _away(*named, error) from None
+    except FileNotFoundError as error:
+        if not _ADDRESS.fullmatch(text):
+            raise unread(shown, error) from None
+        fix = f"a registry is named by its URL: {given} http://{text}"
+        raise CliError(Problem.FILE_NOT_FOUND, f"there is no file {text}", fix) from None
     except OSError as error:
         raise unread(shown, error) from None
     except ValueError as error:
         raise CliError(Problem.ARGUMENT_VALUE, f"{given} {shown}: {error}") from None
 
 
-def _away(given: str, error: Exception) -> CliError:
+def _away(given: str, text: str, error: Exception) -> CliError:
     from pyrklog.serdes.registry import RegistryDeniedError
 
     if isinstance(error, RegistryDeniedError):
         fix = "give name and password as http://NAME:PASSWORD@HOST:PORT"
     else:
         fix = "check that the registry runs, and its URL"
-    return CliError(Problem.REGISTRY_AWAY, f"the registry of {given}", fix, why=str(error))
+    url = _without_password(text).partition("#")[0]
+    what = f"the registry {url} of {given} gives no answer to use"
+    return CliError(Problem.REGISTRY_AWAY, what, fix, why=str(error))
 
 
 def _without_password(text: str) -> str:

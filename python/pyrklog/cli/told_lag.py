@@ -59,6 +59,8 @@ class ToldGroup:
     lag: int | None
     whole: ToldLag
     partitions: Mapping[Key, ToldLag] = field(default_factory=dict)
+    ahead: int | None = None
+    """Records by which committed offsets are beyond log ends; None: unknown."""
 
 
 @dataclass
@@ -190,6 +192,7 @@ def _group(told: GroupLag) -> ToldGroup:
         _known(told.lag),
         _lag(told),
         {(one.topic, one.partition_index): _lag(one) for one in told.partitions},
+        None if told.lag == UNKNOWN else told.ahead,
     )
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from pyrklog.base.internal_topics import is_internal
 from pyrklog.base.problems import Problem
 from pyrklog.cli.admin_common import confirm, connect, report_each, say, show
 from pyrklog.cli.deeds import telling
@@ -44,7 +45,6 @@ BROKER_DEFAULT = -1
 PARTITIONS_MAX = 100_000
 REPLICAS_MAX = 10_000
 """librdkafka's limits."""
-INTERNAL_PREFIX = "__"
 OVER_S = 5.0
 OVER_MIN_S, OVER_MAX_S = 0.1, 60.0
 
@@ -132,7 +132,7 @@ def list_topics(
     stale_s = None if stale is None else parse_seconds(stale, "--stale")
 
     def wanted(name: str) -> bool:
-        is_chosen = name in names if names else internal or not name.startswith(INTERNAL_PREFIX)
+        is_chosen = name in names if names else internal or not is_internal(name)
         return is_chosen and (pattern is None or pattern.search(name) is not None)
 
     selection = topic_listing.Selection(

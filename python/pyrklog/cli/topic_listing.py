@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
+from pyrklog.base.internal_topics import is_internal
 from pyrklog.base.problems import Problem
 from pyrklog.cli.connection import Connection, PartitionKey, missing_topic
 from pyrklog.cli.failures import CliError
@@ -18,6 +19,7 @@ from pyrklog.cli.topic_measures import (
     Sizes,
     TopicStates,
     group_offsets,
+    is_plain,
     offsets_at,
     rates,
     read_topics,
@@ -86,6 +88,11 @@ def list_topics(connection: Connection, wanted: Selection) -> tuple[Listing, lis
         chosen = chosen[: wanted.limit]
     measures = _measure(connection, states, chosen, wanted)
     items = [_item(name, states.topics[name], measures) for name in chosen]
+    if not is_plain(connection) and any(one["under_replicated"] for one in items):
+        measures.notes.append(
+            "UNDER-REP counts replicas that a reassignment adds, too: over TLS or with "
+            "authentication it is not known which these are"
+        )
     if wanted.sort is not Sort.NAME:
         key = {Sort.SIZE: "size", Sort.RATE: "bytes_per_second", Sort.SKEW: "skew"}[wanted.sort]
         items.sort(key=lambda one: (-(one[key] or 0), one["name"]))
@@ -164,9 +171,9 @@ def _item(name: str, partitions: Sequence[PartitionPlace], measures: Measures) -
         "name": name,
         "partitions": len(partitions),
         "replication_factor": max((len(one.replicas) for one in partitions), default=0),
-        "under_replicated": sum(len(one.isr) < len(one.replicas) for one in partitions),
+        "under_replicated": sum(one.is_under_replicated for one in partitions),
         "offline": sum(one.leader < 0 for one in partitions),
-        "internal": name.startswith("__"),
+        "internal": is_internal(name),
         "size": size,
         "skew": skew,
         "records_per_second": records_per_s,

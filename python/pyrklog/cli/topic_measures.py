@@ -15,6 +15,7 @@ from pyrklog.cli.connection import Connection, PartitionKey
 from pyrklog.cli.failures import CliError
 from pyrklog.cli.in_parallel import in_parallel
 from pyrklog.cli.replica_sizes import replica_bytes
+from pyrklog.observability.health_rules import is_under_replicated
 from pyrklog.protocol.list_offsets import (
     EARLIEST,
     LATEST,
@@ -22,6 +23,11 @@ from pyrklog.protocol.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsRequest,
     ListOffsetsTopic,
+)
+from pyrklog.protocol.metadata import MetadataResponse
+from pyrklog.protocol.reassignments import (
+    LIST_PARTITION_REASSIGNMENTS,
+    ListPartitionReassignmentsRequest,
 )
 
 ANSWER_S = 3.0
@@ -36,13 +42,19 @@ GroupOffsets = Mapping[str, Mapping[PartitionKey, int]]
 
 
 class PartitionPlace(NamedTuple):
-    """``leader`` -1: none. ``leader_epoch`` None: unknown."""
+    """``leader`` -1: none. ``leader_epoch`` None: unknown. ``adding``: replicas that a running
+    reassignment adds, where that is known."""
 
     partition: int
     leader: int
     replicas: Sequence[int]
     isr: Sequence[int]
     leader_epoch: int | None = None
+    adding: Sequence[int] = ()
+
+    @property
+    def is_under_replicated(self) -> bool:
+        return is_under_replicated(self.replicas, self.isr, self.adding)
 
 
 @dataclass(frozen=True)
@@ -94,6 +106,7 @@ def read_topics(connection: Connection) -> TopicStates:
     connection.check_properties()
     with ClusterRequests(connection.settings) as requests:
         told = requests.metadata()
+        adding = _adding(requests, told)
     topics = {
         topic.name: [
             PartitionPlace(
@@ -102,6 +115,7 @@ def read_topics(connection: Connection) -> TopicStates:
                 one.replica_nodes,
                 one.isr_nodes,
                 one.leader_epoch,
+                adding.get((topic.name, one.partition_index), ()),
             )
             for one in sorted(topic.partitions, key=lambda one: one.partition_index)
         ]
@@ -109,6 +123,25 @@ def read_topics(connection: Connection) -> TopicStates:
     }
     brokers = {one.node_id: (one.host, one.port) for one in told.brokers}
     return TopicStates(told.cluster_id, brokers, topics)
+
+
+def _adding(requests: ClusterRequests, told: MetadataResponse) -> dict[PartitionKey, list[int]]:
+    """Replicas that are being added to partitions, if some are not whole."""
+    controller = [one for one in told.brokers if one.node_id == told.controller_id]
+    partitions = [one for topic in told.topics for one in topic.partitions]
+    if not controller or all(len(one.isr_nodes) >= len(one.replica_nodes) for one in partitions):
+        return {}
+    request = ListPartitionReassignmentsRequest(round(ANSWER_S * 1000))
+    address = (controller[0].host, controller[0].port)
+    try:
+        found = requests.ask(address, LIST_PARTITION_REASSIGNMENTS, request)
+    except CliError:
+        return {}  # Kafka before 2.4 has no such request
+    return {
+        (topic.name, one.partition_index): one.adding_replicas
+        for topic in found.topics
+        for one in topic.partitions
+    }
 
 
 def _by_librdkafka(connection: Connection) -> TopicStates:

@@ -67,6 +67,25 @@ class Candidate(NamedTuple):
     source: int
 
 
+def wrong_with_value(name: str, given: Given) -> ConfigError | None:
+    """Of an option that there is."""
+    option = OPTIONS.get(name) or listener_option(name)
+    assert option is not None, name
+    try:
+        option.parse(given.text)
+    except InvalidValueError as error:
+        return _wrong_value(name, given.text, given, error)
+    return None
+
+
+def _wrong_value(
+    name: str, text: str, given: Given | None, error: InvalidValueError
+) -> ConfigError:
+    what = f"{error} ({given.origin})" if given else str(error)
+    fix = fix_for_number(name, text) or f"see `pyrklog config explain {name}`"
+    return ConfigError(Problem.OPTION_VALUE, what, fix=fix)
+
+
 class BrokerConfig:
     """Static options, overridden by run-time changes for this broker or for all.
 
@@ -99,7 +118,8 @@ class BrokerConfig:
             try:
                 self._values[name] = option.parse(strongest.text)
             except InvalidValueError as error:
-                raise self._wrong_value(name, strongest.text, error) from None
+                given_value = self.given.get(name)
+                raise _wrong_value(name, strongest.text, given_value, error) from None
         self._of_listeners = self._read_of_listeners()
 
     def _read_of_listeners(self) -> dict[str, Value]:
@@ -113,14 +133,8 @@ class BrokerConfig:
             try:
                 found[name] = option.parse(text)
             except InvalidValueError as error:
-                raise self._wrong_value(name, text, error) from None
+                raise _wrong_value(name, text, self.given.get(name), error) from None
         return found
-
-    def _wrong_value(self, name: str, text: str, error: InvalidValueError) -> ConfigError:
-        given = self.given.get(name)
-        what = f"{error} ({given.origin})" if given else str(error)
-        fix = fix_for_number(name, text) or f"see `pyrklog config explain {name}`"
-        return ConfigError(Problem.OPTION_VALUE, what, fix=fix)
 
     def candidates(self, name: str) -> list[Candidate]:
         """The option's values, the strongest first, the default last."""

@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from pyrklog.base.problems import Problem
-from pyrklog.config.broker import ON_COMMAND_LINE, OPTIONS, BrokerConfig, Given
+from pyrklog.config.broker import (
+    ON_COMMAND_LINE,
+    OPTIONS,
+    BrokerConfig,
+    Given,
+    wrong_with_value,
+)
 from pyrklog.config.cleaner import wrong_with_cleaner, wrong_with_compaction_lag
 from pyrklog.config.connection_quotas import wrong_with_connections
 from pyrklog.config.dynamic import listener_option
@@ -161,6 +167,42 @@ def verdict_on(name: str, value: Given, given: Mapping[str, Given]) -> ConfigErr
     return None
 
 
+def wrong_options(
+    file: Path, environ: Mapping[str, str], without: Collection[str]
+) -> list[tuple[str, ConfigError]]:
+    """All that is wrong with the values of a file's options, of which :func:`load_config` tells the
+    first: the option and why, "" for what is wrong with several together.
+
+    ``without`` are options that are refused whatever their value.
+    """
+    notices: list[str] = []
+    given: dict[str, Given] = {}
+    try:
+        found = resolve_variables(_from_file(file, notices), environ)
+    except ConfigError as error:
+        return [("", error)]
+    found = [(name, value) for name, value in found if name not in without]
+    _take(given, {}, {}, notices, found)
+    wrong: dict[str, ConfigError] = {}
+    for name, value in given.items():
+        if OPTIONS.get(name) or listener_option(name):
+            refusal = wrong_with_value(name, value)
+            if refusal is not None:
+                wrong[name] = refusal
+    has_kafka_file = any(name in _OF_KAFKAS_FILE for name, _ in found)
+    left = {name: value for name, value in given.items() if name not in wrong}
+    config = BrokerConfig(left, notices=notices, has_kafka_file=has_kafka_file)
+    together = []
+    for check in _TOGETHER:
+        try:
+            check(config)
+        except ConfigError as error:
+            # It was compared with the default of an option whose value is to be corrected first.
+            if not any(_names(error.what, name) for name in wrong):
+                together.append(("", error))
+    return [*wrong.items(), *together]
+
+
 def _of_a_plug_in(name: str, value: Given) -> str:
     what = f"{name} ({value.origin}) is unknown, as the settings of Kafka's plug-ins are; ignored"
     return what + _hint(name)
@@ -293,14 +335,29 @@ def _from_overrides(overrides: Sequence[str]) -> list[tuple[str, Given]]:
 
 
 def _check_together(config: BrokerConfig) -> None:
-    """Checks options against one another; properties raise their own errors."""
-    _ = config.configured_node_id, config.reports
+    """Checks options against one another."""
+    for check in _TOGETHER:
+        check(config)
+
+
+def _check_numbers_of_broker(config: BrokerConfig) -> None:
+    _ = config.configured_node_id
+
+
+def _check_reports(config: BrokerConfig) -> None:
+    _ = config.reports
+
+
+def _check_adoption(config: BrokerConfig) -> None:
     if config.zookeeper is not None and config.string("pyrklog.adopt.zookeeper") is not None:
         raise ConfigError(
             Problem.OPTIONS_DISAGREE,
             "pyrklog.adopt.zookeeper is for a broker that is alone; zookeeper.connect is set.",
             fix="adopt with zookeeper.connect= (empty)",
         )
+
+
+def _check_zookeeper_acls(config: BrokerConfig) -> None:
     if config.boolean("zookeeper.set.acl") and not _is_known_to_zookeeper(config):
         raise ConfigError(
             Problem.OPTIONS_DISAGREE,
@@ -308,20 +365,26 @@ def _check_together(config: BrokerConfig) -> None:
             fix="set pyrklog.zookeeper.digest, or zookeeper.ssl.client.enable with "
             "zookeeper.ssl.keystore.location",
         )
-    wrong = (
-        wrong_with_connections(config)
-        or wrong_with_cleaner(config)
-        or wrong_with_compaction_lag(config)
-    )
-    if wrong is not None:
-        raise ConfigError(Problem.OPTIONS_DISAGREE, wrong)
-    _check_retention(config)
-    _check_replica_waits(config)
+
+
+def _raising(wrong_with: Callable[[BrokerConfig], str | None]) -> Callable[[BrokerConfig], None]:
+    def check(config: BrokerConfig) -> None:
+        wrong = wrong_with(config)
+        if wrong is not None:
+            raise ConfigError(Problem.OPTIONS_DISAGREE, wrong)
+
+    return check
+
+
+def _check_connects(config: BrokerConfig) -> None:
     for option in ("zookeeper.connect", "pyrklog.adopt.zookeeper"):
         connect = config.string(option)
         if connect is not None:
             parse_connect(connect, option)
-    check_places(config)
+
+
+def _check_listeners(config: BrokerConfig) -> None:
+    """Also notes what they leave open."""
     listeners = _listeners(config)
     if listeners.is_inter_broker_a_guess:
         config.notices.append(
@@ -402,3 +465,20 @@ def _is_known_to_zookeeper(config: BrokerConfig) -> bool:
         return True
     certificate = config.string("zookeeper.ssl.keystore.location")
     return config.boolean("zookeeper.ssl.client.enable") and certificate is not None
+
+
+_TOGETHER: Sequence[Callable[[BrokerConfig], None]] = (
+    _check_numbers_of_broker,
+    _check_reports,
+    _check_adoption,
+    _check_zookeeper_acls,
+    _raising(wrong_with_connections),
+    _raising(wrong_with_cleaner),
+    _raising(wrong_with_compaction_lag),
+    _check_retention,
+    _check_replica_waits,
+    _check_connects,
+    check_places,
+    _check_listeners,
+)
+"""The checks of options against one another; each raises ConfigError."""

@@ -26,6 +26,7 @@ from pyrklog.cluster.requests import (
 from pyrklog.controller import store_reads, store_writes
 from pyrklog.controller.cached_states import leaderless
 from pyrklog.controller.effects import (
+    UNCLEAN_ELECTION,
     DeleteTopicNodes,
     Effect,
     Pause,
@@ -91,6 +92,8 @@ class ControllerDriver:
         self.controller_id = -1
         """As this broker knows it; -1 = none."""
         self.changes = Changes()
+        self.unclean_elections = 0
+        """By this broker as the controller, since its start."""
         self._store = store
         self._channels = channels
         self._settings = settings
@@ -468,9 +471,7 @@ class ControllerDriver:
     async def _execute(self, effect: Effect) -> object:
         match effect:
             case StateChange(event, fields):
-                self._state_log.write(event, fields)
-                if event not in NUMEROUS_EVENTS:
-                    log.log("error" if event.endswith("_failed") else "info", event, fields)
+                self._state_changed(event, fields)
                 return None
             case Send(broker, request):
                 self._channels.to(broker).post(request, self._answer_of(broker, request))
@@ -482,6 +483,14 @@ class ControllerDriver:
             case DeleteTopicNodes(topics):
                 self._known_topics.difference_update(topics)
         return await execute(effect, self._store, self._fence(), self._settings)
+
+    def _state_changed(self, event: str, fields: Mapping[str, object]) -> None:
+        self._state_log.write(event, fields)
+        if event == UNCLEAN_ELECTION:
+            self.unclean_elections += 1
+            log.log("warning", event, fields)
+        elif event not in NUMEROUS_EVENTS:
+            log.log("error" if event.endswith("_failed") else "info", event, fields)
 
     def options_changed(self) -> None:
         if self._machine is not None:

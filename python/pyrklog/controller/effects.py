@@ -122,6 +122,10 @@ class Pause(NamedTuple):
     """Lets other tasks run during a long procedure. Result: None."""
 
 
+UNCLEAN_ELECTION = "unclean_election"
+"""A state change: the new leader of a partition may lack acknowledged records."""
+
+
 class StateChange(NamedTuple):
     """A line of the state-change log. Result: None."""
 

@@ -57,6 +57,16 @@ def unclean_election(candidates: Candidates) -> Leadership | None:
     return offline_election(candidates._replace(unclean=True))
 
 
+def is_unclean(before: Leadership, after: Leadership) -> bool:
+    """Whether the new leader may lack acknowledged records: it was neither in sync nor eligible, or
+    it was marked and leads all the same. Not after a power loss, where nobody has more
+    (:func:`with_most`)."""
+    if after.leader < 0:
+        return False
+    is_marked = after.leader in before.unclean and after.recovery_state == RECOVERING
+    return is_marked or after.leader not in before.members
+
+
 def preferred_election(candidates: Candidates) -> Leadership | None:
     """The first replica of the assignment, if it lives and is in sync."""
     head = candidates.assignment[0]

@@ -9,6 +9,7 @@ from pyrklog.base.pieces import pieces
 from pyrklog.cluster.requests import TopicPartition
 from pyrklog.controller.broker_request_batch import BrokerRequestBatch
 from pyrklog.controller.effects import (
+    UNCLEAN_ELECTION,
     Effect,
     Pause,
     ReadStates,
@@ -20,7 +21,12 @@ from pyrklog.controller.effects import (
 )
 from pyrklog.controller.eligible_leader_replicas import EligibleReplicas
 from pyrklog.controller.invariants import check_leadership
-from pyrklog.controller.leader_election import Candidates, Election, offline_election
+from pyrklog.controller.leader_election import (
+    Candidates,
+    Election,
+    is_unclean,
+    offline_election,
+)
 from pyrklog.controller.partial_replicas import PartialReplicas
 from pyrklog.controller.state import ControllerState, Partition, PartitionState
 from pyrklog.metastore.znodes import Leadership
@@ -183,11 +189,14 @@ class PartitionChanges:
             if version is None:
                 refused.append(partition)
                 continue
-            leadership = decided[partition]
+            before, leadership = partition.leadership, decided[partition]
+            unclean = before is not None and is_unclean(before, leadership)
+            if before is not None and unclean:
+                yield self._unclean(partition, before, leadership)
             partition.lead(leadership, version)
             self._batch.leader_and_isr(self._state.live_replicas(partition), partition)
             if self._state.is_live(leadership.leader, partition.key):
-                yield self._enter(partition, PartitionState.ONLINE)
+                yield self._enter(partition, PartitionState.ONLINE, unclean=unclean)
         yield from self.partial.leaders_elected(partitions)
         return refused
 
@@ -199,10 +208,12 @@ class PartitionChanges:
             if partition.key in found:
                 partition.lead(*found[partition.key])
 
-    def _enter(self, partition: Partition, state: PartitionState) -> StateChange:
+    def _enter(
+        self, partition: Partition, state: PartitionState, *, unclean: bool = False
+    ) -> StateChange:
         before = partition.enter(state)
         leadership = partition.leadership
-        fields = {
+        fields: dict[str, object] = {
             "from": before.value,
             "to": state.value,
             "leader": leadership.leader if leadership else None,
@@ -210,7 +221,18 @@ class PartitionChanges:
             "isr": leadership.isr if leadership else None,
             "eligible": leadership.eligible if leadership else None,
         }
+        if unclean:
+            fields["unclean"] = True
         return self._state.partition_change("partition_state", partition, fields)
+
+    def _unclean(self, partition: Partition, before: Leadership, after: Leadership) -> StateChange:
+        fields = {
+            "leader": after.leader,
+            "leader_epoch": after.leader_epoch,
+            "isr_before": before.isr,
+            "consequence": "acknowledged records may be lost",
+        }
+        return self._state.partition_change(UNCLEAN_ELECTION, partition, fields)
 
     def _failed(self, partition: Partition, why: str) -> StateChange:
         fields = {

@@ -12,6 +12,7 @@ from pyrklog.deploy.alerts import Alert, Severity
 JOB = '{job=~"pyrklog.*"}'
 CONTROLLER = "kafka_controller_kafkacontroller"
 REPLICAS = "kafka_server_replicamanager"
+UNCLEAN_ELECTIONS = "kafka_controller_controllerstats_uncleanleaderelections_total"
 HEALTH = "`pyrklog cluster health -b BROKER:9092` names the partitions and brokers, and says why"
 
 
@@ -110,7 +111,41 @@ _CLUSTER = (
         (
             "Bring back the brokers that were last in sync (ISR). Then the partition is whole.",
             "Where they are lost for ever: `pyrklog cluster elect-leaders --unclean TOPIC:P` lets "
-            "another replica lead. **Records that it lacks are lost.**",
+            "another replica lead. **Records that it lacks are lost.** PyrklogUncleanElection "
+            "fires then.",
+        ),
+    ),
+    Alert(
+        "PyrklogUncleanElection",
+        "critical",
+        # What a controller elects right after its start is in the first sample already: no
+        # increase.
+        f"increase({UNCLEAN_ELECTIONS}{JOB}[1h]) > 0"
+        f" or {UNCLEAN_ELECTIONS}{JOB} > 0"
+        f" and on (job, instance) time() - process_start_time_seconds{JOB} < 3600",
+        0,
+        "{{ $labels.instance }}, as the controller, elected a leader that may lack acknowledged "
+        "records",
+        "All in-sync replicas of a partition were gone, and another one leads it: the topic allows "
+        "that (`unclean.leader.election.enable`), or `pyrklog cluster elect-leaders --unclean` "
+        "asked for it. Records that the new leader lacks are no longer read, and replicas that "
+        "come back cut them off. The alert ends an hour after the last such election.",
+        (
+            "That broker's log: `unclean_election` names each partition, its new leader and the "
+            "replicas that were in sync before (`isr_before`).",
+            "`pyrklog topic describe TOPIC --configs`: who leads now, and is "
+            "`unclean.leader.election.enable` meant?",
+            "`pyrklog group describe GROUP`: a lag below 0 is of a group that had read records "
+            "which are gone.",
+        ),
+        (
+            "Do not start a broker of `isr_before` that is down before you have copied its "
+            "partition's folder: it has the records that the leader lacks, and cuts them off when "
+            "it follows. `pyrklog log dump` reads the copy.",
+            "Have producers send again what was acknowledged lately, where they can.",
+            "Where a wait is better than a loss: `pyrklog topic alter TOPIC --set "
+            "unclean.leader.election.enable=false`. Three replicas and `min.insync.replicas=2` "
+            "make it rarer.",
         ),
     ),
     Alert(
@@ -217,11 +252,17 @@ _CLUSTER = (
     Alert(
         "PyrklogLeadersUneven",
         "info",
-        f"max by (job) ({CONTROLLER}_preferredreplicaimbalancecount{JOB}) > 0",
+        f"max by (job) (pyrklog_uneven_brokers{JOB}) > 0",
         60,
-        "{{ $labels.job }}: {{ $value }} partitions are not led by their first replica",
-        "Leaders are where the last failure left them: some brokers do more than others.",
-        ("`pyrklog topic skew` shows how much brokers and partitions carry.",),
+        "{{ $labels.job }}: {{ $value }} brokers lead too few of the partitions that prefer them",
+        "Of the partitions whose first replica such a broker is, others lead more than "
+        "`leader.imbalance.per.broker.percentage` (10). The periodic election "
+        "(`auto.leader.rebalance.enable`) is off, or elects nobody. What it leaves alone, "
+        "up to that percentage, makes no alert.",
+        (
+            "`pyrklog topic skew` shows how much brokers and partitions carry.",
+            HEALTH + ": a replica that is not in sync is not elected.",
+        ),
         ("`pyrklog cluster elect-leaders --preferred`.",),
     ),
 )

@@ -13,6 +13,7 @@ _JOB = Variable("job", "Cluster", "pyrklog_build_info, job")
 _INSTANCE = Variable("instance", "Broker", 'pyrklog_build_info{job="$job"}, instance', several=True)
 _CONTROLLER = "kafka_controller_kafkacontroller"
 _REPLICAS = "kafka_server_replicamanager"
+_UNCLEAN_ELECTIONS = "kafka_controller_controllerstats_uncleanleaderelections_total"
 _SESSIONS = "kafka_server_fetchsessioncache"
 _REQUESTS = "kafka_network_requestmetrics_requests_total"
 _BYTES_IN = "kafka_server_brokertopicmetrics_bytesin_total"
@@ -89,12 +90,33 @@ _IS_WELL = [
     _stat("Without a leader", f"max({_of_job(f'{_CONTROLLER}_offlinepartitionscount')})", 1),
     _stat("Refuse acks=all", f"sum({_of_job(f'{_REPLICAS}_underminisrpartitioncount')})", 1),
     _stat("Under-replicated", f"sum({_of_job(f'{_REPLICAS}_underreplicatedpartitions')})", 1),
+    _stat("Unclean elections, last hour", f"sum(increase({_of_job(_UNCLEAN_ELECTIONS)}[1h]))", 1),
     _stat("Full log directories", f"sum({_of_job('pyrklog_log_dir_read_only')})", 1),
     _stat("Without ZooKeeper", f"sum({_of_job('pyrklog_metadata_store_reachable')} == bool 0)", 1),
-    _stat("Not preferred", f"max({_of_job(f'{_CONTROLLER}_preferredreplicaimbalancecount')})"),
+    Panel(
+        "Leaders not preferred",
+        [
+            Query(f"max({_of_job(f'{_CONTROLLER}_preferredreplicaimbalancecount')})", "partitions"),
+            Query(f"max({_of_job('pyrklog_uneven_brokers')})", "uneven brokers"),
+        ],
+        width=4,
+        kind="stat",
+        about="Brokers are uneven above `leader.imbalance.per.broker.percentage`.",
+    ),
     _stat("Topics", f"max({_of_job(f'{_CONTROLLER}_globaltopiccount')})"),
     _stat("Partitions", f"max({_of_job(f'{_CONTROLLER}_globalpartitioncount')})"),
     _stat("Groups", f"sum({_of_job(_GROUPS)})"),
+    Panel(
+        "Partitions on the move or at their minimum",
+        [
+            Query(f"sum({_of_job(f'{_REPLICAS}_reassigningpartitions')})", "reassigned"),
+            Query(f"sum({_of_job(f'{_REPLICAS}_atminisrpartitioncount')})", "at the minimum"),
+        ],
+        width=4,
+        kind="stat",
+        about="At their minimum have just as many replicas in sync as `min.insync.replicas`; those "
+        "with a single replica always do.",
+    ),
     Panel(
         "Findings",
         [Query(f"{_of_job('pyrklog_health_findings')} > 0", "{{instance}} {{kind}}")],
@@ -291,6 +313,15 @@ _NETWORK = [
         },
     ),
     _rates(
+        "In-sync replicas",
+        "ops",
+        {
+            "join": f"{_REPLICAS}_isrexpands_total",
+            "leave": f"{_REPLICAS}_isrshrinks_total",
+        },
+        "By the leader's proposal. A broker that goes away leaves them by the controller's.",
+    ),
+    _rates(
         "Throttled replication", "Bps", {"{{role}}": "pyrklog_throttled_replication_bytes_total"}
     ),
     _sums("Requests", "reqps", "request", _chosen(_REQUESTS)),
@@ -346,7 +377,7 @@ _COMMITTED = _of_job(
 )
 _LAG = (
     f"{_ENDS} - on (topic, partition) group_right () "
-    f"max by (consumergroup, topic, partition) ({_COMMITTED})"
+    f"max by (consumergroup, topic, partition) ({_COMMITTED} >= 0)"
 )
 DETAIL = Dashboard(
     "pyrklog-detail",

@@ -7,6 +7,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from pyrklog.base.json_text import without_controls
 from pyrklog.base.problems import Problem
 from pyrklog.dev.errors import DevError
 
@@ -35,7 +36,7 @@ def for_people(line: str) -> str:
 def _value(value: object) -> str:
     if isinstance(value, str) and value.isprintable() and value and " " not in value:
         return value
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    return without_controls(json.dumps(value, ensure_ascii=False, separators=(",", ":")))
 
 
 def print_logs(

@@ -26,6 +26,9 @@ import msgspec
 
 from pyrklog.base.data_home import data_home
 from pyrklog.base.problems import Problem
+from pyrklog.config.http_place import NAME as HTTP_LISTENER
+from pyrklog.config.http_place import http_place
+from pyrklog.config.listeners import Endpoint
 from pyrklog.dev import processes
 from pyrklog.dev.errors import DevError
 from pyrklog.dev.ports import HOST, client_port, routed_peer_port, zookeeper_port
@@ -126,10 +129,20 @@ class Cluster(msgspec.Struct):
                 return f"{HOST}:{zookeeper_port(self.base_port, node.number)}"
         return f"{HOST}:{routed_peer_port(self.base_port, 1)}"
 
+    def http_of(self, node: Node) -> str | None:
+        """Where a broker serves metrics and health; None: nowhere, or a port that only it knows."""
+        if node.role != "broker":
+            return None
+        pairs = (one.partition("=") for one in self.settings)
+        given = [text for key, _, text in pairs if key.strip() == HTTP_LISTENER]
+        kafka = Endpoint("CLIENTS", HOST, client_port(self.base_port, node.number))
+        place = http_place(given[-1] if given else None, [kafka])
+        return None if place is None or not place.port else str(place)
+
     @property
     def bootstrap(self) -> str:
-        """Of the first broker."""
-        return self.address_of(self.brokers[0])
+        """Of all brokers: any of them may be away."""
+        return ",".join(self.address_of(one) for one in self.brokers)
 
 
 class Place:

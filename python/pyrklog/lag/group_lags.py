@@ -49,7 +49,7 @@ _WHOLE: TopicPartition = ("", -1)
 
 
 class Totals(NamedTuple):
-    """Of a group; -1: unknown. ``lag_ms`` is the longest."""
+    """Of a group; -1: unknown. ``lag_ms`` is the longest. ``ahead``: committed beyond log ends."""
 
     group_id: str
     lag: int = UNKNOWN
@@ -57,6 +57,7 @@ class Totals(NamedTuple):
     is_least: bool = False
     lost: int = UNKNOWN
     trend: Trend = Trend.UNKNOWN
+    ahead: int = 0
 
 
 class Look(NamedTuple):
@@ -75,6 +76,7 @@ class _Sum:
     """A group that is being looked at: the totals so far, and rows where they are wanted."""
 
     __slots__ = (
+        "ahead",
         "at_ms",
         "group_id",
         "is_least",
@@ -96,6 +98,7 @@ class _Sum:
         self.rows: list[PartitionLag] = []
         self.left_out = 0
         self.lag = self.lag_ms = self.lost = UNKNOWN
+        self.ahead = 0
         self.is_least = self.is_partial = False
         self.topics: dict[str, Lag] | None = None
         """Where they are wanted."""
@@ -103,7 +106,9 @@ class _Sum:
         """When it was looked at, for the history."""
 
     def totals(self, trend: Trend) -> Totals:
-        return Totals(self.group_id, self.lag, self.lag_ms, self.is_least, self.lost, trend)
+        return Totals(
+            self.group_id, self.lag, self.lag_ms, self.is_least, self.lost, trend, self.ahead
+        )
 
 
 Committed = tuple[_Sum, TopicPartition, int]
@@ -242,6 +247,11 @@ class GroupLags:
                 break
         return looked
 
+    @property
+    def count(self) -> int:
+        """Of groups whose totals are known."""
+        return len(self._names)
+
     def page(
         self, after: str, limit: int, over_records: int, over_ms: int
     ) -> tuple[list[Totals], str | None]:
@@ -308,8 +318,10 @@ class GroupLags:
                 told = answers[partition]
                 self._take(one, partition, offset, told, next(ages[partition]))
             else:
-                one.is_partial = True
-                _add_topic(one, partition, UNKNOWN, UNKNOWN)
+                # Offsets in a deleted topic stay for long; nobody will tell more of them.
+                if partition not in answers or answers[partition].exists:
+                    one.is_partial = True
+                    _add_topic(one, partition, UNKNOWN, UNKNOWN)
                 _note(one, PartitionLag(*partition, offset))
             if count % ROWS_A_TURN == 0:
                 await trio.lowlevel.checkpoint()
@@ -325,6 +337,8 @@ class GroupLags:
         # A client may commit any number.
         lag = min(max(0, told.log_end - offset), COUNT_MAX)
         lost = min(max(0, told.log_start - offset), COUNT_MAX)
+        ahead = max(0, offset - told.log_end)
+        one.ahead = min(one.ahead + ahead, COUNT_MAX)
         one.lag = lag if one.lag == UNKNOWN else min(one.lag + lag, COUNT_MAX)
         one.lost = lost if one.lost == UNKNOWN else min(one.lost + lost, COUNT_MAX)
         lag_ms, is_least = (UNKNOWN, False) if age is None else age
@@ -333,7 +347,8 @@ class GroupLags:
         _add_topic(one, partition, lag, lag_ms)
         trend = self._trend(one.trends, partition, lag)
         if one.room > 0:
-            row = PartitionLag(*partition, offset, told.log_end, lag, lag_ms, is_least, lost, trend)
+            end = told.log_end
+            row = PartitionLag(*partition, offset, end, lag, lag_ms, is_least, lost, trend, ahead)
             _note(one, row)
         else:
             one.left_out += 1

@@ -49,8 +49,11 @@ class LeaderOffsets(NamedTuple):
     ages: Sequence[Age | None] = ()
     data_end: int = UNKNOWN
     past: PastPoint | None = None
+    exists: bool = True
 
 
+GONE = LeaderOffsets(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, exists=False)
+"""Of a partition that the cluster does not have, which is no lack of an answer."""
 Answers = dict[TopicPartition, LeaderOffsets]
 
 
@@ -153,7 +156,7 @@ def _turns(questions: Questions) -> Iterator[Questions]:
 
 
 class AllOffsets:
-    """Of any partitions. What no leader tells stays unknown."""
+    """Of any partitions. What no leader tells stays unknown; what there is not, is :data:`GONE`."""
 
     def __init__(self, metadata: Metadata, led: LedOffsets, calls: BrokerCalls | None) -> None:
         """``calls`` None: the broker is alone."""
@@ -170,8 +173,9 @@ class AllOffsets:
         for key, offsets in questions.items():
             known = self._metadata.image.partition(*key)
             if known is None:
-                continue
-            if known.leader == self._metadata.node_id:
+                # The image is whole before this broker coordinates a group.
+                answers[key] = GONE
+            elif known.leader == self._metadata.node_id:
                 own[key] = offsets
             elif known.leader >= 0:
                 others.setdefault(known.leader, {})[key] = offsets

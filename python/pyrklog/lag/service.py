@@ -50,6 +50,8 @@ from pyrklog.protocol.lag import (
 SHORTENED_LOOK_SECONDS = 60.0
 LOOKED_MAX = 10_000
 """Offsets that are looked at for one answer to GroupLag."""
+GROUPS_AN_OFFSET = 50
+"""So many groups are gone through for a page in the time that one offset takes."""
 WAITING_MAX = 64
 """Requests of each kind under way; one address has a quarter of these places."""
 
@@ -231,16 +233,21 @@ class LagService:
             return GroupLagResponse(error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
         with _place(self._group_places, address):
             async with self._group_pace.turn() as work:
-                work.offsets = await self.groups.look_at_new(LOOKED_MAX)
-        limit = min(request.limit, PAGE_MAX)
-        found, after = self.groups.page(request.after, limit, request.over_records, request.over_ms)
-        machines = self._manager.groups
+                # Also what finds no group goes through all of them.
+                work.offsets = self.groups.count // GROUPS_AN_OFFSET
+                work.offsets += await self.groups.look_at_new(LOOKED_MAX)
+                limit = min(request.limit, PAGE_MAX)
+                found, after = self.groups.page(
+                    request.after, limit, request.over_records, request.over_ms
+                )
+                machines = self._manager.groups
+                groups = [
+                    _group(one, len(machines[one.group_id].group.members))
+                    for one in found
+                    if one.group_id in machines
+                ]
         return GroupLagResponse(
-            groups=[
-                _group(one, len(machines[one.group_id].group.members))
-                for one in found
-                if one.group_id in machines
-            ],
+            groups=groups,
             after=after,
             left_out=self.groups.left_out,
             is_whole=self.groups.is_whole,
@@ -266,6 +273,7 @@ def _group(totals: Totals, members: int) -> GroupLag:
         is_least=totals.is_least,
         lost=totals.lost,
         trend=totals.trend,
+        ahead=totals.ahead,
     )
 
 

@@ -78,8 +78,14 @@ class Member:
         self._registration_wait_seconds = registration_wait_seconds
         self._is_whole = is_whole
         self._log_dirs = log_dirs
+        self._registered_session: int | None = None
         self._belonging = trio.Lock()
         """Held while tasks of a session run."""
+
+    @property
+    def is_registered(self) -> bool:
+        """Whether it is registered in the latest session, not only in an earlier one."""
+        return self._registered_session == self.store.session_id
 
     async def keep_session(self) -> None:
         """Begins a new session after each end, until cancelled."""
@@ -153,6 +159,7 @@ class Member:
                 nursery.start_soon(_cancel_when_expired, session, nursery.cancel_scope)
                 try:
                     self.broker_epoch = await self._register()
+                    self._registered_session = session.session_id
                     self.registered.set()
                     registered(self.broker_epoch)
                     for part in parts:

@@ -11,7 +11,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Literal, NamedTuple
 
-from pyrklog.observability.metric_table import LEFT_OUT_SERIES, Metric
+from pyrklog.observability.metric import Metric
+from pyrklog.observability.metric_table import LEFT_OUT_SERIES
 from pyrklog.observability.samples import Sample
 from pyrklog.telemetry.client_metrics import Exposed, ExposedClient
 

@@ -12,7 +12,8 @@ from math import isfinite
 from typing import NamedTuple
 
 from pyrklog.observability.client_samples import ClientFamily
-from pyrklog.observability.metric_table import BUILD, Metric
+from pyrklog.observability.metric import Metric
+from pyrklog.observability.metric_table import BUILD
 from pyrklog.observability.samples import Sample
 
 OPENMETRICS = "application/openmetrics-text"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 from pyrklog.cluster.requests import TopicPartition
@@ -13,6 +13,7 @@ from pyrklog.observability.health_rules import (
     LogDir,
     PartitionState,
     Reason,
+    Severity,
     examine,
     health_item,
     is_healthy,
@@ -31,6 +32,8 @@ UNAVAILABLE = 503
 NOT_FOUND = 404
 NUMBER_DIGITS_MAX = 10
 NAME_SHOWN_MAX = 50
+MAY_BE_OLD = "what it knows may be old"
+UNTOLD_FIX = "wait until the controller has told it; if it does not, see the controller's log"
 PARTITIONS_SHOWN_MAX = 1000
 """Of one answer."""
 OWN_KINDS = (
@@ -59,6 +62,10 @@ class BrokerHealth:
     """None: not known, or it is reached."""
     signs: Sequence[Reason] = ()
     """Of :mod:`.health_signs`."""
+    brokers_away: Mapping[int, float] = field(default_factory=dict)
+    """Others that it has seen go, and for how many seconds."""
+    is_told: bool = True
+    """See :attr:`.Sources.is_told`: else what it knows may be of an earlier session."""
 
     @property
     def log_dirs(self) -> list[LogDir]:
@@ -108,7 +115,7 @@ def cluster(broker: BrokerHealth, state: ClusterState) -> Answer:
 
 
 def of_cluster(broker: BrokerHealth, state: ClusterState) -> list[Reason]:
-    signs = [*_of_store(broker), *told_of(broker.signs)]
+    signs = [*_of_store(broker), *_of_view(broker, "degraded"), *told_of(broker.signs)]
     return worst_first([*_of_stage(broker), *examine(replace(state, signs=signs))])
 
 
@@ -120,7 +127,8 @@ def restart(broker: BrokerHealth, state: ClusterState, number: int) -> Restart:
     reasons = _of_stage(broker) if number == broker.number else []
     if not broker.is_store_reachable:
         away = store_unreached(broker.number, broker.store_away_seconds, "error")
-        reasons.append(replace(away, what=f"{away.what}: what it knows may be old"))
+        reasons.append(replace(away, what=f"{away.what}: {MAY_BE_OLD}"))
+    reasons += _of_view(broker, "error")
     return replace(found, reasons=[*reasons, *found.reasons])
 
 
@@ -147,10 +155,12 @@ def cluster_state(
     broker: BrokerHealth,
     min_insync: Mapping[str, int],
     adding: Callable[[TopicPartition], Sequence[int]] = lambda _: (),
+    partial: Callable[[TopicPartition], Sequence[int]] = lambda _: (),
 ) -> ClusterState:
-    """The broker's view. Of log directories and ZooKeeper it knows its own state only; topics
+    """The broker's view. Of log directories, ZooKeeper and ends it knows its own state only; topics
     that ``min_insync`` lacks need one in-sync replica. ``adding`` gives the replicas that a
-    reassignment adds, where this broker knows them; asked only where not all are in sync."""
+    reassignment adds, ``partial`` those that ``min.insync.replicas`` does not count, where this
+    broker knows them; asked only where not all are in sync."""
     partitions = [
         PartitionState(
             name,
@@ -160,6 +170,7 @@ def cluster_state(
             one.isr,
             min_insync.get(name, 1),
             adding((name, one.partition)) if len(one.isr) < len(one.replicas) else (),
+            partial((name, one.partition)) if len(one.isr) < len(one.replicas) else (),
         )
         for name, found in topics
         for one in found
@@ -172,6 +183,8 @@ def cluster_state(
         partitions,
         broker.log_dirs,
         lost,
+        away=broker.brokers_away,
+        leaving=(broker.number,) if broker.stage == "ending" else (),
     )
 
 
@@ -199,3 +212,14 @@ def _of_store(broker: BrokerHealth) -> list[Reason]:
     if broker.is_store_reachable:
         return []
     return [store_unreached(broker.number, broker.store_away_seconds)]
+
+
+def _of_view(broker: BrokerHealth, severity: Severity) -> list[Reason]:
+    """A broker with a new session keeps the brokers and ISRs of before until a controller has told
+    it others. Where it does not reach ZooKeeper, that says enough."""
+    if broker.is_told or not broker.is_store_reachable:
+        return []
+    what = f"no controller has told broker {broker.number} anything since it registered"
+    return [
+        Reason("metadata_old", severity, f"{what}: {MAY_BE_OLD}", broker.number, fix=UNTOLD_FIX)
+    ]

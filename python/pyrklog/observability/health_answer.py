@@ -17,6 +17,7 @@ from pyrklog.protocol.health import (
     NO_BROKER,
     PARTITIONS_MAX,
     REASONS_MAX,
+    AwayBroker,
     BrokerHealthRequest,
     BrokerHealthResponse,
     ClientRefusal,
@@ -61,6 +62,8 @@ async def answer(
             found.brokers, found.partition_count = alive, len(examined.state.partitions)
             found.cluster_reasons = told(examined.reasons)
             found.left_out += _beyond(examined.reasons)
+    away = observer.brokers_away()
+    found.away = [AwayBroker(one, round(seconds * 1000)) for one, seconds in away.items()] or None
     if request.includes_clients:
         table = sources.clients
         known = table.clients()

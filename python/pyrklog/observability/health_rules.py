@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 NO_BROKER = -1
@@ -28,6 +28,15 @@ LEVELS: Mapping[Severity, Level] = {
 ADVERTISED_FIX = (
     "set advertised.listeners of the broker to an address that clients reach, or make its host "
     "known here"
+)
+SILENT_FIX = "see whether its process runs, and whether its host is reachable from here"
+MISSING_FIX = (
+    "start it again with its data, and its replicas catch up; if its process runs, its log says "
+    "why it is no member of the cluster"
+)
+MOVES_FIX = (
+    "wait, if a reassignment is adding these replicas: kafka-reassign-partitions.sh --list tells, "
+    "which cannot be asked for over TLS or with authentication here"
 )
 FULL_FIX = "free space there, or lower retention.ms or retention.bytes of its largest topics"
 ZOOKEEPER_FIX = "see whether ZooKeeper runs, and whether brokers reach zookeeper.connect"
@@ -72,6 +81,8 @@ class PartitionState:
     min_insync: int = MIN_INSYNC_DEFAULT
     adding: Sequence[int] = ()
     """Replicas that a running reassignment adds, where that is known."""
+    partial: Sequence[int] = ()
+    """Those of them that lack older records, where that is known."""
 
     @property
     def is_under_replicated(self) -> bool:
@@ -93,8 +104,9 @@ class PartitionState:
 
     @property
     def isr_min(self) -> int:
-        """In-sync replicas that acks=all needs, at most the number of replicas."""
-        return min(self.min_insync, len(self.replicas))
+        """In-sync replicas that acks=all needs, at most the number of replicas that are not
+        partial, as the leader reckons."""
+        return min(self.min_insync, len(set(self.replicas) - set(self.partial)))
 
 
 @dataclass(frozen=True)
@@ -110,6 +122,12 @@ class ClusterState:
     without_store: Sequence[int] = ()
     signs: Sequence[Reason] = ()
     """Findings besides the metadata, of brokers about themselves."""
+    away: Mapping[int, float] = field(default_factory=dict)
+    """For how many seconds brokers have been away, as far as others have seen them go."""
+    knows_moves: bool = True
+    """Whether :attr:`PartitionState.adding` was asked for: else an added replica looks late."""
+    leaving: Sequence[int] = ()
+    """Live brokers that are ending, by their own word."""
 
     @property
     def alive(self) -> list[int]:
@@ -191,7 +209,11 @@ def _silent(state: ClusterState) -> list[Reason]:
         return [Reason("advertised", "error", what, silent[0].number, fix=ADVERTISED_FIX)]
     return [
         Reason(
-            "silent", "error", f"broker {one.number} does not answer at {one.address}", one.number
+            "silent",
+            "error",
+            f"broker {one.number} does not answer at {one.address}",
+            one.number,
+            fix=SILENT_FIX,
         )
         for one in silent
     ]
@@ -244,12 +266,19 @@ def _by_broker(state: ClusterState) -> list[Reason]:
             lacking.setdefault(broker, []).append(one)
     found = []
     for broker, partitions in sorted(lacking.items()):
+        severity: Severity = "error"
         if broker in state.alive:
-            kind, what = "behind", f"broker {broker} is behind on {count_of(partitions)}"
+            kind, fix = "behind", None
+            what = f"broker {broker} is behind on {count_of(partitions)}"
+            if not state.knows_moves:
+                severity, fix = "degraded", MOVES_FIX
         else:
-            kind, what = "missing", f"broker {broker} is missing from {count_of(partitions)}"
+            kind, fix = "missing", MISSING_FIX
+            away = state.away.get(broker)
+            since = "" if away is None else f" (for {span(away)})"
+            what = f"broker {broker} is down{since}, and missing from {count_of(partitions)}"
         text = f"{what} {some_of(partitions)}"
-        found.append(Reason(kind, "error", text, broker, names_of(partitions)))
+        found.append(Reason(kind, severity, text, broker, names_of(partitions), fix))
     return found
 
 
@@ -302,3 +331,13 @@ def some_of(partitions: Sequence[PartitionState]) -> str:
 
 def names_of(partitions: Sequence[PartitionState]) -> list[str]:
     return [one.name for one in partitions]
+
+
+def span(seconds: float) -> str:
+    """``0.8 s``, ``12 s``, ``5 min``, ``3 h``, ``2 days``."""
+    if seconds < 10:
+        return f"{seconds:.1f} s"
+    for unit, length, limit in (("s", 1, 120), ("min", 60, 7200), ("h", 3600, 48 * 3600)):
+        if seconds < limit:
+            return f"{seconds / length:.0f} {unit}"
+    return f"{seconds / 86_400:.0f} days"

@@ -10,7 +10,13 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from pyrklog.base.clock_reading import OWN, ClockReading
-from pyrklog.observability.health_rules import UNREACHED, ZOOKEEPER_FIX, Reason, Severity
+from pyrklog.observability.health_rules import (
+    UNREACHED,
+    ZOOKEEPER_FIX,
+    Reason,
+    Severity,
+    span,
+)
 
 DISK_USED_WARN_PERCENT = 90
 FULL_WARN_SECONDS = 24 * 3600
@@ -331,16 +337,6 @@ def _of_turnover(broker: BrokerSnapshot, limit: int) -> list[Reason]:
 
 def _reason(kind: str, severity: Severity, what: str, broker: BrokerSnapshot, fix: str) -> Reason:
     return Reason(kind, severity, what, broker.broker, fix=fix)
-
-
-def span(seconds: float) -> str:
-    """``0.8 s``, ``12 s``, ``5 min``, ``3 h``, ``2 days``."""
-    if seconds < 10:
-        return f"{seconds:.1f} s"
-    for unit, length, limit in (("s", 1, 120), ("min", 60, 7200), ("h", 3600, 48 * 3600)):
-        if seconds < limit:
-            return f"{seconds / length:.0f} {unit}"
-    return f"{seconds / 86_400:.0f} days"
 
 
 def size(count: float) -> str:

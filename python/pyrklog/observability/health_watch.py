@@ -28,6 +28,9 @@ from pyrklog.observability.sources import Sources
 from pyrklog.plane.cache_place import cache_place
 
 STORE_SECONDS = 1.0
+"""Brokers are looked for as often."""
+AWAY_MAX = 100
+"""Brokers whose absence is remembered; the latest ones."""
 DISK_SECONDS = 60.0
 DISK_READINGS_MAX = 120
 FILES_SECONDS = 60.0
@@ -99,6 +102,8 @@ class HealthWatch:
         self._counts: deque[Counted] = deque(maxlen=COUNTS_MAX)
         self._open_files: OpenFiles | None = None
         self._store_lost_at: float | None = None
+        self._alive: set[int] = set()
+        self._away_since: dict[int, float] = {}
         cache_max_bytes = sources.metadata.config.integer("pyrklog.cache.max.bytes")
         self._wants_cache = cache_max_bytes != 0
         cache_dir = sources.metadata.config.string("pyrklog.cache.dir")
@@ -143,9 +148,26 @@ class HealthWatch:
             self._store_lost_at = now
         return now - self._store_lost_at
 
+    def brokers_away_seconds(self) -> dict[int, float]:
+        """Of those that this broker has seen go, and not return."""
+        self._see_brokers()
+        now = trio.current_time()
+        return {number: now - since for number, since in self._away_since.items()}
+
+    def _see_brokers(self) -> None:
+        alive = {one.id for one in self._sources.metadata.image.brokers}
+        if alive == self._alive:
+            return
+        now = trio.current_time()
+        left = {number: at for number, at in self._away_since.items() if number not in alive}
+        left |= dict.fromkeys(sorted(self._alive - alive), now)
+        self._away_since = dict(list(left.items())[-AWAY_MAX:])
+        self._alive = alive
+
     async def _watch_store(self) -> None:
         while True:
             self.store_away_seconds()
+            self._see_brokers()
             await trio.sleep(STORE_SECONDS)
 
     async def _count(self) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from pyrklog.observability.metric_table import Metric
+from pyrklog.observability.metric import Metric
 
 BOUNDS_NS = (
     *(50_000, 100_000, 200_000, 500_000),

@@ -1,14 +1,16 @@
 """Reads a running broker for its metrics and health. Waits for no disk.
 
-Only reading happens on the broker's own thread; counting and writing the answer happen on another.
+Only reading happens on the broker's own thread, in short turns; counting and writing the answer
+happen on another. Both are followed by a rest.
 """
 
 from __future__ import annotations
 
 import os
 import time
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import replace
 from functools import cache, lru_cache
 from typing import NamedTuple, TypeVar
 
@@ -16,6 +18,7 @@ import trio
 
 from pyrklog import __version__
 from pyrklog.base.client_places import ClientPlaces
+from pyrklog.cluster.image import TopicEntry
 from pyrklog.config.topic import TopicDefaults
 from pyrklog.lag.numbers import LagNumbers
 from pyrklog.lag.pace import Pace
@@ -38,7 +41,7 @@ from pyrklog.observability.samples import (
 from pyrklog.observability.shared_bodies import SharedBodies, SharedBody
 from pyrklog.observability.sources import Sources
 from pyrklog.observability.tally import Tally, TopicPartitions, count
-from pyrklog.plane.values import PartitionImage, ReplicaOffsets
+from pyrklog.plane.values import PartitionImage
 from pyrklog.protocol.lag import PartitionLag
 
 REUSE_SECONDS = 0.1
@@ -50,8 +53,8 @@ HEALTHS_WAITING_MAX = 32
 """BrokerHealth requests about the cluster; one address has a quarter of these places."""
 TOPICS_A_TURN = 1000
 SERIES_A_TOPIC = 3
-SERIES_A_PARTITION = 5 + len(ReplicaOffsets._fields)
 SERIES_AN_OFFSET = 4
+IMBALANCE_PERCENT = "leader.imbalance.per.broker.percentage"
 
 Topics = Sequence[TopicPartitions]
 Result = TypeVar("Result")
@@ -85,8 +88,8 @@ class BrokerObserver:
         self._pace_of_groups = Pace()
         """Apart, as it may wait for other brokers."""
         self._statistics: tuple[float, Mapping[str, int]] | None = None
-        self._tally: tuple[int, Tally] | None = None
-        """With the version of the image that it counts."""
+        self._tally: tuple[tuple[int, int], Tally] | None = None
+        """With the version of the image that it counts, and that of what is being added."""
         self._read: tuple[float, list[Sample]] | None = None
 
     async def metrics(self, accept: str) -> Exposition:
@@ -103,11 +106,11 @@ class BrokerObserver:
         """Raises :class:`DetailUnknownError`."""
         share = samples.share((topic, group), DETAIL_SERIES_MAX)
         # Leaders are asked before the turn: others need not wait for them.
-        of_group = None if group is None else await self._of_group(group, topic, share)
+        asked = None if group is None else await self._ask(group, topic, share)
         async with self._turn.taken():
-            parts = [self._of_topic(topic, share)] if topic is not None else []
-            if of_group is not None:
-                parts.append(of_group)
+            parts = [await self._of_topic(topic, share)] if topic is not None else []
+            if asked is not None:
+                parts.append(await self._of_group(*asked, share))
 
             def answer() -> Exposition:
                 return render(samples.detail([part() for part in parts], share), accept)
@@ -117,8 +120,9 @@ class BrokerObserver:
     async def latencies(self, accept: str) -> Exposition:
         """All histograms of times."""
         async with self._turn.taken():
-            times = dict(self._sources.plane.times())
-            labels = samples.log_dir_labels(self._named_log_dirs())
+            with self._turn.here():
+                times = dict(self._sources.plane.times())
+                labels = samples.log_dir_labels(self._named_log_dirs())
 
             def answer() -> Exposition:
                 found = samples.bounded(all_of_times(times, labels), DETAIL_SERIES_MAX)
@@ -133,7 +137,8 @@ class BrokerObserver:
             body = self._bodies_of_clients.reused(is_openmetrics=is_openmetrics)
             if body is not None:
                 return body
-            exposed = self._sources.client_metrics.exposed()
+            with self._turn.here():
+                exposed = self._sources.client_metrics.exposed()
 
             def answer() -> Exposition:
                 families = client_families(exposed.clients)
@@ -141,6 +146,10 @@ class BrokerObserver:
 
             body = SharedBody(await self._turn.apart(answer))
             return self._bodies_of_clients.add(body, is_openmetrics=is_openmetrics)
+
+    def brokers_away(self) -> dict[int, float]:
+        """See :meth:`.HealthWatch.brokers_away_seconds`."""
+        return self._watch.brokers_away_seconds()
 
     def ready(self) -> Answer:
         return health.ready(self._health(self._read_statistics()))
@@ -184,13 +193,15 @@ class BrokerObserver:
         if self._read is not None and now - self._read[0] <= REUSE_SECONDS:
             found = self._read[1]
             return lambda: found
-        statistics = self._read_statistics()
-        reasons = health.of_broker(self._health(statistics))
-        readings = self._readings(is_ready=health.is_ready(reasons))
-        worst_groups = self._lag_numbers().worst
-        log_dirs = self._named_log_dirs()
+        with self._turn.here():
+            statistics = self._read_statistics()
+            reasons = health.of_broker(self._health(statistics))
+            readings = self._readings(is_ready=health.is_ready(reasons))
+            worst_groups = self._lag_numbers().worst
+            log_dirs = self._named_log_dirs()
         tally = await self._count()
-        times = dict(self._sources.plane.times())
+        with self._turn.here():
+            times = dict(self._sources.plane.times())
 
         def read() -> list[Sample]:
             found = samples.of_broker(
@@ -215,21 +226,24 @@ class BrokerObserver:
         return self._statistics[1]
 
     async def _count(self) -> Tally:
-        """Counts anew only after a change of the image."""
+        """Counts anew only after a change of the image, or of what reassignments add."""
         metadata = self._sources.metadata
         image = metadata.image
-        version = image.version
+        version = image.version, self._sources.adding_changes()
         if self._tally is None or self._tally[0] != version:
-            controller_id, brokers = image.controller_id, image.brokers
-            topics = await self._topics()
+            controller_id, brokers = image.controller_id, [one.id for one in image.brokers]
+            topics = await self._topics(self._turn, image.topics.items())
             tally = await self._turn.apart(
                 lambda: count(
                     metadata.node_id,
                     controller_id,
-                    len(brokers),
+                    brokers,
                     topics,
                     self._min_insync,
                     self._sources.adding,
+                    self._sources.is_reassigned,
+                    partial=self._sources.partial,
+                    imbalance_percent=metadata.config.integer(IMBALANCE_PERCENT),
                 )
             )
             self._tally = version, tally
@@ -242,6 +256,7 @@ class BrokerObserver:
     def _readings(self, *, is_ready: bool) -> Readings:
         sources = self._sources
         groups, numbers = sources.groups(), self._lag_numbers()
+        isr_expands, isr_shrinks = sources.isr_changes()
         return Readings(
             groups=len(groups.groups) if groups is not None else 0,
             lag_groups_left_out=numbers.groups_left_out,
@@ -249,6 +264,9 @@ class BrokerObserver:
             lag_histories_left_out=numbers.histories_left_out,
             lag_history_points=numbers.history_points,
             lag_forgotten_points=numbers.forgotten_points,
+            isr_expands=isr_expands,
+            isr_shrinks=isr_shrinks,
+            unclean_elections=sources.unclean_elections(),
             is_store_reachable=int(sources.store.is_reachable),
             is_ready=int(is_ready),
             http_connections=self.http_connections,
@@ -273,6 +291,8 @@ class BrokerObserver:
             sources.failed_log_dirs(),
             self._watch.store_away_seconds(),
             signs(self._watch.snapshot(statistics, names)),
+            self._watch.brokers_away_seconds(),
+            sources.is_told(),
         )
 
     def _named_log_dirs(self) -> Sequence[str]:
@@ -281,14 +301,18 @@ class BrokerObserver:
         opened = len(self._sources.plane.pasts())
         return log_dirs if opened == len(log_dirs) else [str(one) for one in range(opened)]
 
-    async def _topics(self) -> Topics:
+    async def _topics(self, turn: _Turn, topics: Iterable[tuple[str, TopicEntry]]) -> Topics:
         """Copies: the image changes meanwhile. In short turns."""
         found: list[TopicPartitions] = []
-        entries = list(self._sources.metadata.image.topics.items())
-        for name, entry in entries:
-            found.append((name, list(entry.partitions.values())))
-            if len(found) % TOPICS_A_TURN == 0:
-                await trio.lowlevel.checkpoint()
+        with turn.here():
+            entries = list(topics)
+        for first in range(0, len(entries), TOPICS_A_TURN):
+            with turn.here():
+                found += (
+                    (name, list(entry.partitions.values()))
+                    for name, entry in entries[first : first + TOPICS_A_TURN]
+                )
+            await trio.lowlevel.checkpoint()
         return found
 
     def _min_insync(self, topic: str) -> int:
@@ -305,8 +329,9 @@ class BrokerObserver:
         async with turn.taken():
             image = self._sources.metadata.image
             controller_id, brokers = image.controller_id, image.brokers
-            topics = await self._topics()
-            broker = self._health(self._read_statistics())
+            topics = await self._topics(turn, image.topics.items())
+            with turn.here():
+                broker = self._health(self._read_statistics())
 
             def answer() -> Result:
                 limits = {
@@ -322,6 +347,7 @@ class BrokerObserver:
                     broker,
                     limits,
                     self._sources.adding,
+                    self._sources.partial,
                 )
                 return rule(broker, state)
 
@@ -329,28 +355,34 @@ class BrokerObserver:
 
     # --- detail ----------------------------------------------------------------------------------
 
-    def _of_topic(self, topic: str, share: int) -> Callable[[], Detail]:
-        entry = self._sources.metadata.image.topics.get(topic)
+    async def _of_topic(self, topic: str, share: int) -> Callable[[], Detail]:
+        node_id, image = self._sources.metadata.node_id, self._sources.metadata.image
+        entry = image.topics.get(topic)
         if entry is None:
             raise DetailUnknownError(f"there is no topic {topic}")
-        partitions = [entry.partitions[one] for one in sorted(entry.partitions)]
-        shown = partitions[: (share - SERIES_A_TOPIC) // SERIES_A_PARTITION]
-        rest = partitions[len(shown) :]
-        keys = [(topic, one.partition) for one in shown]
-        replicas = self._sources.plane.replica_offsets(keys)
-        served = self._sources.plane.served_bytes(topic)
-        node_id = self._sources.metadata.node_id
+        brokers, controller_id = {one.id for one in image.brokers}, image.controller_id
+        [(_, partitions)] = await self._topics(self._turn, [(topic, entry)])
+        room = share - SERIES_A_TOPIC
+        shown, unread = await self._turn.apart(
+            lambda: samples.told_partitions(partitions, node_id, brokers, controller_id, room)
+        )
+        with self._turn.here():
+            plane = self._sources.plane
+            replicas = plane.replica_offsets([(topic, one.partition) for one, _ in shown])
+            served = plane.served_bytes(topic)
+        count_all = len(partitions) if controller_id == node_id else None
 
         def read() -> Detail:
-            unread = SERIES_A_PARTITION * len(rest)
-            not_here = sum(node_id not in one.replicas for one in rest)
-            unread -= len(ReplicaOffsets._fields) * not_here
-            found = samples.of_topic(topic, shown, len(partitions), replicas, served)
-            return Detail(found, unread)
+            readings = (
+                samples.PartitionReadings(one, one.leader == node_id, is_told, replica)
+                for (one, is_told), replica in zip(shown, replicas, strict=True)
+            )
+            return Detail(samples.of_topic(topic, readings, count_all, served), unread)
 
         return read
 
-    async def _of_group(self, group_id: str, topic: str | None, share: int) -> Callable[[], Detail]:
+    async def _ask(self, group_id: str, topic: str | None, share: int) -> tuple[GroupReadings, int]:
+        """A group's committed offsets, and how many more there are."""
         manager = self._sources.groups()
         machine = manager.groups.get(group_id) if manager is not None else None
         if machine is None:
@@ -364,19 +396,39 @@ class BrokerObserver:
                 work.offsets = len(rows) + left_out
         else:
             rows, left_out = (), len(machine.group.offsets)
-        group = GroupReadings(group_id, members, rows)
-        return lambda: Detail(samples.of_group(group), SERIES_AN_OFFSET * left_out)
+        return GroupReadings(group_id, members, rows), left_out
+
+    async def _of_group(
+        self, group: GroupReadings, left_out: int, share: int
+    ) -> Callable[[], Detail]:
+        """With the partitions in which it has committed nothing, of topics in which it has."""
+        committed: dict[str, set[int]] = {}
+        # Rows that are not all do not tell what has no commit.
+        for row in () if left_out else group.partitions:
+            committed.setdefault(row.topic, set()).add(row.partition_index)
+        images = self._sources.metadata.image.topics
+        known = [(topic, images[topic]) for topic in committed if topic in images]
+        topics = await self._topics(self._turn, known)
+        room = share - 1 - SERIES_AN_OFFSET * len(group.partitions)
+
+        def read() -> Detail:
+            shown, more = samples.uncommitted(committed, topics, room // samples.SERIES_UNCOMMITTED)
+            unread = SERIES_AN_OFFSET * left_out + samples.SERIES_UNCOMMITTED * more
+            return Detail(samples.of_group(replace(group, uncommitted=shown)), unread)
+
+        return read
 
 
 class _Turn:
-    """One answer at a time, worked out on the other thread, and a rest after each."""
+    """One answer at a time, worked out on the other thread, and a rest after each, for what the
+    broker's own thread has read, too."""
 
     def __init__(self, thread: trio.CapacityLimiter) -> None:
         self._lock = trio.Lock()
         self._thread = thread
         self._rested_at = 0.0
         self._worked_seconds = 0.0
-        """CPU time of the other thread in the last turn."""
+        """CPU time of both threads in the last turn."""
 
     @asynccontextmanager
     async def taken(self) -> AsyncIterator[None]:
@@ -388,15 +440,21 @@ class _Turn:
             finally:
                 self._rested_at = trio.current_time() + REST * self._worked_seconds
 
+    @contextmanager
+    def here(self) -> Iterator[None]:
+        """Within a turn, for work on this thread, without a checkpoint."""
+        began = time.thread_time()
+        try:
+            yield
+        finally:
+            self._worked_seconds += time.thread_time() - began
+
     async def apart(self, work: Callable[[], Result]) -> Result:
-        """Within a turn."""
+        """Within a turn, on the other thread."""
 
         def timed() -> Result:
-            began = time.thread_time()
-            try:
+            with self.here():
                 return work()
-            finally:
-                self._worked_seconds += time.thread_time() - began
 
         return await trio.to_thread.run_sync(timed, limiter=self._thread)
 

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
-from pyrklog.observability.metric_table import Metric
+from pyrklog.observability.metric import Metric
 from pyrklog.observability.samples import Sample
 
 FILE_BYTES_MAX = 8 << 20

@@ -28,7 +28,7 @@ from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 
 from pyrklog import __version__
-from pyrklog.observability.metric_table import Metric
+from pyrklog.observability.metric import Metric
 from pyrklog.observability.samples import Sample
 from pyrklog.observability.sources import Origin
 

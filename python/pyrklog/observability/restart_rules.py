@@ -47,7 +47,7 @@ def blockers(state: ClusterState, broker: int) -> list[Blocker]:
 
     A partition that already has too few in-sync replicas counts only if this broker is one.
     """
-    able = set(state.alive) - {broker, *state.silent}
+    able = _able(state, broker)
     found = []
     for one in state.partitions:
         if broker not in one.isr and broker != one.leader:
@@ -63,7 +63,7 @@ def blockers(state: ClusterState, broker: int) -> list[Blocker]:
 def at_risk(state: ClusterState, broker: int) -> list[PartitionState]:
     """Partitions that would be served by a single in-sync replica without this broker: the next
     failure stops them. Those of one replica are :func:`blockers`."""
-    able = set(state.alive) - {broker, *state.silent}
+    able = _able(state, broker)
     return [
         one
         for one in state.partitions
@@ -71,6 +71,12 @@ def at_risk(state: ClusterState, broker: int) -> list[PartitionState]:
         and len(one.replicas) > 1
         and len(able & set(one.isr)) == 1 >= one.isr_min
     ]
+
+
+def _able(state: ClusterState, broker: int) -> set[int]:
+    """Brokers that may lead without this one. A broker that is ending will not, though it is in
+    ISRs until it has handed over."""
+    return set(state.alive) - {broker, *state.silent, *state.leaving}
 
 
 @dataclass(frozen=True)
@@ -97,7 +103,7 @@ class Restart:
 
 
 def restart_of(state: ClusterState, broker: int) -> Restart:
-    """By the metadata, and by what brokers tell of ZooKeeper."""
+    """By the metadata, and by what brokers tell of ZooKeeper and of their own end."""
     found, risky = blockers(state, broker), at_risk(state, broker)
     reasons: list[Reason] = []
     if found and state.alive == [broker]:
@@ -108,6 +114,11 @@ def restart_of(state: ClusterState, broker: int) -> Restart:
         names = [one.partition.name for one in found]
         reasons.append(Reason("in_the_way", "error", what, broker, names, BLOCKED_FIX))
     reasons += [*_without_controller(state, broker), *_without_store(state)]
+    reasons += [
+        Reason("ending", "warning", f"broker {one} is ending, and does not count", one)
+        for one in state.leaving
+        if one != broker
+    ]
     if risky:
         what = f"{count_of(risky)} would have one in-sync replica meanwhile {some_of(risky)}"
         reasons.append(Reason("single_replica", "warning", what, broker, names_of(risky)))

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from heapq import nsmallest
 from types import MappingProxyType
 from typing import NamedTuple
 
+from pyrklog.cluster.requests import TopicPartition
+from pyrklog.observability.detail_table import DETAIL
+from pyrklog.observability.metric import Metric
 from pyrklog.observability.metric_table import (
     BROKER,
     CLUSTER,
-    DETAIL,
     FINDINGS,
     GROUP_LAG_SECONDS,
     LEFT_OUT_SERIES,
@@ -20,7 +23,6 @@ from pyrklog.observability.metric_table import (
     QUEUE,
     REQUESTS,
     REQUESTS_PREFIX,
-    Metric,
     StatisticMetric,
 )
 from pyrklog.observability.tally import Tally
@@ -34,6 +36,13 @@ DETAIL_SERIES_MAX = 5000
 LOG_DIRS_APART_MAX = 5
 """With more log directories their series are one, of all."""
 ALL_LOG_DIRS = "all"
+SERIES_TOLD = 5
+"""Of a partition, at the broker that tells it."""
+SERIES_UNCOMMITTED = 2
+SERIES_LEAST = 2
+"""Of a partition of which a broker has any."""
+_OF_LEADERS = ("high_watermark", "log_start")
+_OF_REPLICAS = ("log_end", "size_bytes")
 _HASHED = "fetch"
 """Queues ``fetch-0``, ``fetch-1`` ... are one series."""
 
@@ -61,15 +70,30 @@ class Readings:
     lag_histories_left_out: int = 0
     lag_history_points: int = 0
     lag_forgotten_points: int = 0
+    isr_expands: int = 0
+    isr_shrinks: int = 0
+    unclean_elections: int = 0
 
 
 @dataclass(frozen=True)
 class GroupReadings:
-    """A group in detail: its members, and its committed offsets with the lag."""
+    """A group in detail: its members, its committed offsets with the lag, and the partitions of the
+    same topics in which it has committed nothing."""
 
     group_id: str
     members: int
     partitions: Sequence[PartitionLag]
+    uncommitted: Sequence[TopicPartition] = ()
+
+
+class PartitionReadings(NamedTuple):
+    """A partition in detail. ``replica``: this broker's."""
+
+    image: PartitionImage
+    is_led: bool
+    is_told: bool
+    """Whether this broker's answer has it (:func:`teller`)."""
+    replica: ReplicaOffsets | None
 
 
 class Detail(NamedTuple):
@@ -94,7 +118,11 @@ def of_broker(
     behind, and by how many milliseconds. ``findings``: of the broker's health, counted by kind.
     ``times``: :func:`.latency_samples.of_times`.
     """
-    found = [Sample(metric, (), getattr(tally, name)) for name, metric in CLUSTER.items()]
+    found = [
+        Sample(metric, (), value)
+        for name, metric in CLUSTER.items()
+        if (value := getattr(tally, name)) is not None
+    ]
     found += [Sample(metric, (), getattr(readings, name)) for name, metric in BROKER.items()]
     found += [Sample(GROUP_LAG_SECONDS, (group,), lag_ms * MS) for group, lag_ms in worst_groups]
     found += [Sample(FINDINGS, (kind,), count) for kind, count in findings.items()]
@@ -163,28 +191,92 @@ def log_dir_labels(log_dirs: Sequence[str]) -> dict[int, str]:
     return {number: name if apart else ALL_LOG_DIRS for number, name in enumerate(log_dirs)}
 
 
+def teller(one: PartitionImage, brokers: Container[int], controller_id: int) -> int:
+    """The one broker that tells a partition: the leader, as for kafka_exporter, so that sums over
+    all brokers count it once. Without a leader the first replica that is there, or the controller.
+    """
+    if one.leader >= 0:
+        return one.leader
+    return next((broker for broker in one.replicas if broker in brokers), controller_id)
+
+
+def series_of(one: PartitionImage, node_id: int, *, is_told: bool) -> int:
+    """How many series a broker has of a partition, at most."""
+    found = SERIES_TOLD if is_told else 0
+    if one.leader == node_id:
+        found += len(_OF_LEADERS)
+    if node_id in one.replicas:
+        found += len(_OF_REPLICAS)
+    return found
+
+
+def told_partitions(
+    partitions: Iterable[PartitionImage],
+    node_id: int,
+    brokers: Container[int],
+    controller_id: int,
+    room: int,
+) -> tuple[list[tuple[PartitionImage, bool]], int]:
+    """The first partitions whose series have room, each with whether this broker tells it, and how
+    many series the others have."""
+    # All of them are never sorted: that would hold the interpreter, and all threads, for long.
+    found: list[tuple[int, int, bool, PartitionImage]] = []
+    unread = 0
+    for one in partitions:
+        is_told = teller(one, brokers, controller_id) == node_id
+        series = series_of(one, node_id, is_told=is_told)
+        if series:
+            unread += series
+            found.append((one.partition, series, is_told, one))
+    shown: list[tuple[PartitionImage, bool]] = []
+    for _, series, is_told, one in nsmallest(room // SERIES_LEAST, found):
+        if series > room:
+            break
+        room -= series
+        unread -= series
+        shown.append((one, is_told))
+    return shown, unread
+
+
+def uncommitted(
+    committed: Mapping[str, Container[int]],
+    topics: Iterable[tuple[str, Iterable[PartitionImage]]],
+    room: int,
+) -> tuple[list[TopicPartition], int]:
+    """The first partitions of these topics in which nothing is committed, and how many more there
+    are."""
+    shown: list[TopicPartition] = []
+    count = 0
+    for topic, partitions in topics:
+        known = committed[topic]
+        others = [one.partition for one in partitions if one.partition not in known]
+        count += len(others)
+        shown += ((topic, partition) for partition in nsmallest(room - len(shown), others))
+    return shown, count - len(shown)
+
+
 def of_topic(
     topic: str,
-    partitions: Sequence[PartitionImage],
-    partition_count: int,
-    replicas: Iterable[ReplicaOffsets | None],
+    partitions: Iterable[PartitionReadings],
+    partition_count: int | None,
     served_bytes: tuple[int, int],
 ) -> list[Sample]:
-    """``partitions`` are those to show, of so many; ``replicas``: this broker's of them, in
-    order; ``served_bytes``: of the topic, out of the block cache and out of files."""
-    found = [Sample(DETAIL["partitions"], (topic,), partition_count)]
+    """``partitions`` are those to show, ``partition_count`` is of all, None where not the
+    controller; ``served_bytes``: of the topic, out of the block cache and out of files."""
+    found = []
+    if partition_count is not None:
+        found.append(Sample(DETAIL["partitions"], (topic,), partition_count))
     found += [
         Sample(DETAIL["served_bytes"], (topic, source), bytes_)
         for source, bytes_ in zip(("cache", "files"), served_bytes, strict=True)
     ]
-    for one, replica in zip(partitions, replicas, strict=True):
-        labels = (topic, str(one.partition))
-        found += _of_partition(labels, one)
-        if replica is not None:
-            found += [
-                Sample(DETAIL[name], labels, value)
-                for name, value in zip(ReplicaOffsets._fields, replica, strict=True)
-            ]
+    for one in partitions:
+        labels = (topic, str(one.image.partition))
+        if one.is_told:
+            found += _of_partition(labels, one.image)
+        if one.replica is not None:
+            names = (*_OF_LEADERS, *_OF_REPLICAS) if one.is_led else _OF_REPLICAS
+            found += [Sample(DETAIL[name], labels, getattr(one.replica, name)) for name in names]
     return found
 
 
@@ -204,9 +296,13 @@ def of_group(group: GroupReadings) -> list[Sample]:
         labels = (group.group_id, one.topic, str(one.partition_index))
         found.append(Sample(DETAIL["committed"], labels, one.committed_offset))
         if one.lag != UNKNOWN:
-            found.append(Sample(DETAIL["lag"], labels, one.lag))
+            # As kafka_exporter: end minus committed offset, whatever the sign.
+            found.append(Sample(DETAIL["lag"], labels, one.lag - one.ahead))
         if one.lag_ms != UNKNOWN:
             found.append(Sample(DETAIL["lag_seconds"], labels, one.lag_ms * MS))
         if one.lost != UNKNOWN:
             found.append(Sample(DETAIL["lost"], labels, one.lost))
+    for topic, partition in group.uncommitted:
+        labels = (group.group_id, topic, str(partition))
+        found += [Sample(DETAIL[name], labels, -1) for name in ("committed", "lag")]
     return found

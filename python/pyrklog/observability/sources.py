@@ -47,10 +47,23 @@ class Sources:
     """None until it is looked at."""
     started_at: float
     """Seconds since the epoch."""
+    is_told: Callable[[], bool]
+    """Whether a controller has told this broker the cluster since its registration in the latest
+    session; without ZooKeeper always."""
     adding: Callable[[TopicPartition], Sequence[int]]
     """Replicas that a reassignment adds to a partition with a replica here."""
+    is_reassigned: Callable[[TopicPartition], bool]
+    """Whether a reassignment adds or removes replicas of a partition with a replica here."""
+    partial: Callable[[TopicPartition], Sequence[int]]
+    """Those of them that count for none in ``min.insync.replicas``."""
+    adding_changes: Callable[[], int]
+    """How often one of both has changed; the image's version need not change with it."""
     store_clock: Callable[[], ClockReading | None]
     """Of ZooKeeper, at the last registration."""
     clients: ClientTable
     client_metrics: ClientMetrics
     """What clients have pushed."""
+    isr_changes: Callable[[], tuple[int, int]]
+    """How many ISRs of partitions led here have grown, and how many have shrunk."""
+    unclean_elections: Callable[[], int]
+    """By this broker as the controller."""

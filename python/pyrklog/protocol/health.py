@@ -66,11 +66,19 @@ class HealthClient(Message):
     refused: list[ClientRefusal] = empty_list()
 
 
+class AwayBroker(Message):
+    """A broker that is no member of the cluster any more, and for how long."""
+
+    broker: Int32
+    away_ms: Int64
+
+
 class BrokerHealthResponse(Message):
     """``clock_ms`` is the broker's clock as it answers, in milliseconds since the epoch;
     ``controller_id`` whom it takes for the controller. ``left_out`` counts findings beyond the
     bound. ``stage``: starting, serving or ending. ``clients``: the last seen of those that the
-    broker remembers, null unless asked for; ``clients_left_out``: met, and not told."""
+    broker remembers, null unless asked for; ``clients_left_out``: met, and not told. ``away``:
+    brokers that it has seen go, at most a hundred."""
 
     error_code: Int16 = 0
     error_message: Str | None = None
@@ -89,6 +97,7 @@ class BrokerHealthResponse(Message):
     left_out: Int32 = 0
     clients: Annotated[list[HealthClient] | None, tagged(0, since=0)] = None
     clients_left_out: Annotated[Int32, tagged(1, since=0)] = 0
+    away: Annotated[list[AwayBroker] | None, tagged(2, since=0)] = None
 
 
 BROKER_HEALTH = Api(

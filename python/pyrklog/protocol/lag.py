@@ -126,7 +126,8 @@ class PastLag(Message):
 
 
 class PartitionLag(Message):
-    """``lost``: by how many records the committed offset is below the log start."""
+    """``lost``: by how many records the committed offset is below the log start; ``ahead``: beyond
+    the log end. The lag is 0 then. Brokers that do not know the field tell 0."""
 
     topic: Str
     partition_index: Int32
@@ -137,11 +138,12 @@ class PartitionLag(Message):
     is_least: Bool = False
     lost: Int64 = UNKNOWN
     trend: Int8 = Trend.UNKNOWN
+    ahead: Annotated[Int64, tagged(0, since=0)] = 0
 
 
 class GroupLag(Message):
-    """``lag``, ``lost``: the sums of what is known; ``lag_ms``: the longest. ``left_out`` counts
-    partitions beyond the bound."""
+    """``lag``, ``lost``, ``ahead``: the sums of what is known; ``lag_ms``: the longest.
+    ``left_out`` counts partitions beyond the bound."""
 
     group_id: Str
     error_code: Int16 = 0
@@ -155,6 +157,7 @@ class GroupLag(Message):
     left_out: Int32 = 0
     history: Annotated[list[PastLag] | None, tagged(0, since=0)] = None
     """At most one."""
+    ahead: Annotated[Int64, tagged(1, since=0)] = 0
 
 
 class GroupLagResponse(Message):

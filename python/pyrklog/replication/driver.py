@@ -75,6 +75,11 @@ class ReplicationDriver:
         self._stopping: dict[TopicPartition, trio.Event] = {}
         """Replicas being deleted: a new topic of the same name waits."""
 
+    @property
+    def isr_changes(self) -> tuple[int, int]:
+        """How many ISRs of led partitions have grown, and how many have shrunk."""
+        return (0, 0) if self.isrs is None else (self.isrs.expands, self.isrs.shrinks)
+
     def registered(self, broker_epoch: int) -> None:
         """Requests for earlier broker epochs are refused from now on."""
         self.replicas.registered(broker_epoch)
@@ -112,6 +117,7 @@ class ReplicationDriver:
             if error is ErrorCode.NONE and not self.replicas.is_late(request):
                 await self._metadata.load_options_of(request.topics)
                 self._metadata.take_metadata(request)
+                self.replicas.metadata_taken(request)
                 if strays := self.replicas.strays(request):
                     log.warning("strays_stopped", partitions=len(strays))
                     self._stop_all(strays, {}, lambda _errors: None, nursery)

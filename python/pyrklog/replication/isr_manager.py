@@ -58,6 +58,8 @@ class IsrManager:
         """To be sent; one for each partition."""
         self._too_early: dict[TopicPartition, set[int]] = {}
         """Followers that have caught up but are not known to live."""
+        self.expands = self.shrinks = 0
+        """Changes that the controller has written as this broker proposed them."""
 
     # --- what the controller says ----------------------------------------------------------------
 
@@ -216,7 +218,9 @@ class IsrManager:
                     tuple(answer.eligible),
                     answer.recovery_state,
                 )
+                before = led.replicas.committed.isr
                 if led.replicas.done(proposal, written):
+                    self._count(before, written.isr)
                     self._report(key, proposal, written)
                 again = False
             else:
@@ -235,6 +239,10 @@ class IsrManager:
             del self._proposals[key]
             self._tell_plane(key, led)
         return is_done
+
+    def _count(self, before: Collection[int], after: Collection[int]) -> None:
+        self.expands += not set(after) <= set(before)
+        self.shrinks += not set(before) <= set(after)
 
     def _report(self, key: TopicPartition, proposal: Proposal, written: Committed) -> None:
         log.info(

@@ -39,6 +39,10 @@ class Hosted:
     """The first epoch of this unbroken leadership in which the plane served the log."""
     adding: tuple[int, ...] = ()
     """Replicas that a running reassignment adds."""
+    is_reassigned: bool = False
+    """Whether a reassignment adds or removes replicas."""
+    partial: tuple[int, ...] = ()
+    """Those of them that lack older records (``expansion.md``)."""
 
 
 class LeadershipDecision(NamedTuple):
@@ -66,6 +70,12 @@ class Replicas:
         self.broker_epoch = UNKNOWN_BROKER_EPOCH
         self.controller_epoch = 0
         self.hosted: dict[TopicPartition, Hosted] = {}
+        self.adding_changes = 0
+        """How often :meth:`adding`, :meth:`partial` or :meth:`is_reassigned` of some partition has
+        changed; metadata tells nothing of it."""
+        self.is_told = False
+        """Whether an UpdateMetadata was taken since the last registration: the first one for a
+        registration tells everything, also where an unreadable topic keeps it from being full."""
         self.failed: set[TopicPartition] = set()
         """Offline here until the next start: on failed log directories, or broken themselves."""
         self._stopped: dict[tuple[bytes, int], int] = {}
@@ -79,6 +89,7 @@ class Replicas:
     def registered(self, broker_epoch: int) -> None:
         """Requests for earlier broker epochs are refused from now on."""
         self.broker_epoch = broker_epoch
+        self.is_told = False
         self._stopped.clear()
         # A store restored from a copy repeats the epochs, with other numbers.
         self._last_metadata = (0, 0)
@@ -109,6 +120,10 @@ class Replicas:
             return True
         self._last_metadata = place
         return False
+
+    def metadata_taken(self, request: UpdateMetadataRequest) -> None:
+        """One for an earlier registration may tell an old state."""
+        self.is_told = self.is_told or request.broker_epoch == self.broker_epoch
 
     def strays(self, request: UpdateMetadataRequest) -> list[tuple[str, int, bool]]:
         """Hosted partitions that are elsewhere in a later epoch: to be stopped, not deleted.
@@ -157,7 +172,21 @@ class Replicas:
         # A leader that stays one serves on: a smaller ISR must not make its coordinators drop
         # groups.
         since = known.serving_since if leads and known is not None else None
-        self.hosted[key] = Hosted(topic_id, info.leader_epoch, leads, since, info.adding)
+        is_reassigned = bool(info.adding or info.removing)
+        self.adding_changes += (info.adding, info.partial, is_reassigned) != (
+            self.adding(key),
+            self.partial(key),
+            self.is_reassigned(key),
+        )
+        self.hosted[key] = Hosted(
+            topic_id,
+            info.leader_epoch,
+            leads,
+            since,
+            info.adding,
+            is_reassigned=is_reassigned,
+            partial=info.partial,
+        )
         if not leads:
             decision.follow.append(
                 FollowerSpec(
@@ -284,6 +313,16 @@ class Replicas:
         """Replicas that a running reassignment adds, of a partition that is here."""
         known = self.hosted.get(key)
         return () if known is None else known.adding
+
+    def is_reassigned(self, key: TopicPartition) -> bool:
+        """Whether a reassignment adds or removes replicas of a partition that is here."""
+        known = self.hosted.get(key)
+        return known is not None and known.is_reassigned
+
+    def partial(self, key: TopicPartition) -> tuple[int, ...]:
+        """Replicas that count for none in ``min.insync.replicas``, of a partition that is here."""
+        known = self.hosted.get(key)
+        return () if known is None else known.partial
 
     def is_serving(self, key: TopicPartition) -> bool:
         return self.serving_since(key) is not None

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, NamedTuple, Self
 
+from pyrklog.base.internal_topics import OF_PYRKLOG
 from pyrklog.scanning.arguments import (
     bad_topic,
     check,
@@ -38,10 +39,6 @@ if TYPE_CHECKING:
 
 COLUMNS = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType")
 """The columns of a scan unless others are named; ``headers`` is the only other one."""
-
-OWN_TOPICS = frozenset({"__pyrklog_spark_sink"})
-"""Topics that pyrklog's clients keep in a cluster, and that brokers take for others. A pattern does
-not match them; they can be named."""
 
 _THREADS_DEFAULT_MAX = 4
 _ISOLATIONS = ("read_committed", "read_uncommitted")
@@ -374,7 +371,7 @@ def _matching(pattern: re.Pattern[str], settings: ScanSettings) -> list[str]:
     """Topics of the cluster. Raises UnknownTopicError if none matches."""
     if not isinstance(pattern.pattern, str):
         raise TypeError(f"topics is {pattern!r}; a pattern is of a text, not of bytes")
-    names = (name for name in topic_names(settings) if name not in OWN_TOPICS)
+    names = (name for name in topic_names(settings) if name not in OF_PYRKLOG)
     found = [name for name in names if pattern.fullmatch(name)]
     if not found:
         raise UnknownTopicError(f"no topic matches {pattern.pattern!r}")

@@ -125,7 +125,8 @@ class Registry:
                 raise _failure(error.code, error.read(10_000)) from None
         except (OSError, HTTPException, ValueError) as error:
             reason = getattr(error, "reason", None) or error
-            raise RegistryError(str(reason) or type(error).__name__) from None
+            told = getattr(reason, "strerror", None) or str(reason)
+            raise RegistryError(told or type(error).__name__) from None
         if len(text) > SCHEMA_BYTES_MAX:
             raise RegistryError(f"its answer has more than {SCHEMA_BYTES_MAX} bytes")
         try:

@@ -18,15 +18,15 @@ from confluent_kafka import (
 from confluent_kafka import TopicPartition as ConfluentPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
+from pyrklog.base.internal_topics import OF_KAFKA, OF_PYRKLOG
 from pyrklog.scanning import ListedOffset, LogTruncatedError, ScanError, scan
-from pyrklog.scanning.scan import OWN_TOPICS
 from pyrklog.spark import agreement, unreached
 from pyrklog.spark.connection import ABSENT_S, Connection
 from pyrklog.spark.offsets import Position, TopicPartition
 from pyrklog.spark.places import Kind, Place
 from pyrklog.spark.view import TopicView, lacks
 
-INTERNAL_TOPICS = OWN_TOPICS | {"__consumer_offsets", "__transaction_state", "__share_group_state"}
+INTERNAL_TOPICS = OF_PYRKLOG | frozenset(OF_KAFKA)
 """A pattern does not match them, as with Kafka's consumers; nor the sink's decisions, of which each
 batch that is written makes new ones."""
 

@@ -155,17 +155,18 @@ class ClientMetrics:
             instance = self._instance(push.instance_id, client, _now_ms())
             self._check(instance, push)
             if push.metrics:
-                whose = client_of(client.address)
-                if not self._queue.put(WaitingPush(instance, whose, push.codec, push.metrics)):
-                    text = "The broker has as many pushes to read as it keeps."
-                    raise ApiError(ErrorCode.THROTTLING_QUOTA_EXCEEDED, text)
+                self._let_wait(push, instance, client_of(client.address))
         except ApiError as error:
             if instance is not None:
                 instance.last_error = error.code
             raise self._refusal(error) from None
         instance.last_error = ErrorCode.NONE
+        instance.taken_ms = _now_ms()
         if not push.metrics:
             self._pushes += 1
+            # The client has nothing any more, nor has what it pushed before and waits still.
+            instance.round += 1
+            self._forget(instance)
 
     async def run(self) -> None:
         """Reads pushes, until cancelled; those that wait then are dropped."""
@@ -185,12 +186,15 @@ class ClientMetrics:
         seconds, found = await trio.to_thread.run_sync(work, abandon_on_cancel=True)
         self._rested_at = trio.current_time() + REST * seconds
         instance = push.instance
-        if not isinstance(found, Reading):
-            self._note_unread(instance, found)
+        self._bring_up_to_date(instance)
+        if isinstance(found, Reading):
+            self._pushes += 1
+        if push.round != instance.round or instance not in self._instances:
             return
-        self._pushes += 1
-        if instance in self._instances:
+        if isinstance(found, Reading):
             self._table.take(instance.pushed, instance.address, found)
+        else:
+            self._note_unread(instance, found)
 
     def exposed(self) -> Exposed:
         """What is to be shown now."""
@@ -227,14 +231,23 @@ class ClientMetrics:
             instance = ClientInstance(instance_id, attributes, terms, number, version, address)
             shown = shown_text(attributes.get(CLIENT_ID, ""))
             instance.pushed.who_bytes += shown_bytes(shown)
-        elif instance.version != subscriptions.version:
-            terms = subscriptions.terms_for(instance.attributes)
-            instance.renew(terms, subscription_id(terms, instance_id), subscriptions.version)
+        else:
+            self._bring_up_to_date(instance)
         for one in self._instances.touch(instance, now_ms):
             self._forget(one)
         return instance
 
+    def _bring_up_to_date(self, instance: ClientInstance) -> None:
+        subscriptions = self._follow()
+        if instance.version == subscriptions.version:
+            return
+        terms = subscriptions.terms_for(instance.attributes)
+        instance.renew(terms, subscription_id(terms, instance.id), subscriptions.version)
+        if not terms.metrics:
+            self._forget(instance)
+
     def _forget(self, instance: ClientInstance) -> None:
+        """Its series; it may go on and push others."""
         self._table.forget(instance.pushed, instance.address)
 
     # --- pushes ----------------------------------------------------------------------------------
@@ -261,6 +274,12 @@ class ClientMetrics:
         if instance.unread is not None:
             error, instance.unread = instance.unread, None
             raise error
+
+    def _let_wait(self, push: Push, instance: ClientInstance, whose: str) -> None:
+        waiting = WaitingPush(instance, whose, push.codec, push.metrics, instance.round)
+        if not self._queue.put(waiting):
+            text = "The broker has as many pushes to read as it keeps."
+            raise ApiError(ErrorCode.THROTTLING_QUOTA_EXCEEDED, text)
 
     def _too_large(self, instance_id: bytes) -> ApiError:
         text = (

@@ -22,7 +22,8 @@ INSTANCES_OF_ADDRESS_MAX = INSTANCES_MAX // 2
 """Beyond it the address's own is forgotten: one address cannot make the broker forget all."""
 EXPIRY_MS = 60_000
 EXPIRY_INTERVALS = 3
-"""An instance that is silent for the longer of both is forgotten."""
+"""An instance that is silent for the longer of both is forgotten; of one that pushes nothing for so
+long, the series are."""
 SWEEP_MS = 10_000
 ASKS_AGAIN_AFTER = frozenset(
     (ErrorCode.UNKNOWN_SUBSCRIPTION_ID, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
@@ -49,14 +50,29 @@ class ClientInstance:
     expires_ms: float = 0.0
     pushed: Pushed = field(default_factory=Pushed)
     """What is exposed of its pushes."""
+    round: int = 0
+    """Grows when pushes that were taken before no longer count."""
+    taken_ms: float = -inf
+    """When its last push was taken."""
     _asked_ms: float = -inf
     _pushed_ms: float = -inf
 
     def renew(self, terms: Terms, subscription_id: int, version: int) -> None:
-        """The subscriptions have changed: it may ask and push at once."""
+        """The subscriptions have changed: it may ask and push at once. Where its own terms have,
+        what waits to be read counts no longer."""
+        if terms != self.terms:
+            self.round += 1
         self.terms, self.subscription_id, self.version = terms, subscription_id, version
         self.last_error, self.unread, self.is_terminating = ErrorCode.NONE, None, False
         self._asked_ms = self._pushed_ms = -inf
+
+    @property
+    def silent_ms_max(self) -> float:
+        return max(EXPIRY_MS, EXPIRY_INTERVALS * self.terms.interval_ms)
+
+    def has_old_series(self, now_ms: float) -> bool:
+        is_shown = bool(self.pushed.series or self.pushed.left_out)
+        return is_shown and now_ms - self.taken_ms >= self.silent_ms_max
 
     def may_ask(self, now_ms: float) -> bool:
         """Counts the question if it may."""
@@ -96,9 +112,9 @@ class Instances:
         return self._all.get(instance_id)
 
     def touch(self, instance: ClientInstance, now_ms: float) -> list[ClientInstance]:
-        """Adds it, or notes that it was heard of. Returns those that are forgotten for it."""
-        silent_ms = max(EXPIRY_MS, EXPIRY_INTERVALS * instance.terms.interval_ms)
-        instance.expires_ms = now_ms + silent_ms
+        """Adds it, or notes that it was heard of. Returns those whose series are to be forgotten
+        now."""
+        instance.expires_ms = now_ms + instance.silent_ms_max
         own = self._by_address.setdefault(instance.address, OrderedDict())
         for each in (self._all, own):
             each[instance.id] = instance
@@ -119,7 +135,10 @@ class Instances:
         return instance
 
     def expire(self, now_ms: float) -> list[ClientInstance]:
-        """Forgets those that were silent for too long, and returns them."""
+        """Forgets those that were silent for too long. Returns them, and those that only ask, and
+        have pushed nothing for so long: the series of all of these are to be forgotten."""
         self._swept_ms = now_ms
         expired = [one for one in self._all.values() if one.expires_ms <= now_ms]
-        return [self._forget(one) for one in expired]
+        for one in expired:
+            self._forget(one)
+        return expired + [one for one in self._all.values() if one.has_old_series(now_ms)]

@@ -21,6 +21,8 @@ class WaitingPush(NamedTuple):
     """As :func:`pyrklog.base.client_places.client_of` tells it; it has a share of both bounds."""
     codec: int
     metrics: bytes
+    round: int = 0
+    """Of the instance when it pushed."""
 
 
 class PushQueue:

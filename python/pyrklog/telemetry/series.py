@@ -88,6 +88,7 @@ class SeriesTable:
         return _Room(min(SERIES_OF_CLIENT_MAX, count + own), left + own_bytes)
 
     def forget(self, pushed: Pushed, address: str) -> None:
+        pushed.left_out = 0
         self._replace(pushed, address, (), {}, 0)
 
     def _replace(

@@ -42,19 +42,8 @@ fn bucket_of(time_ns: u64) -> usize {
 }
 
 impl Histogram {
-    /// Counts a time; only the owning thread.
-    pub fn record(&self, time_ns: u64) {
-        for (value, more) in [
-            (&self.buckets[bucket_of(time_ns)], 1),
-            (&self.sum_ns, time_ns),
-        ] {
-            let before = value.load(Ordering::Relaxed);
-            value.store(before.wrapping_add(more), Ordering::Relaxed);
-        }
-    }
-
     /// Counts a time; any thread.
-    pub fn record_shared(&self, time_ns: u64) {
+    pub fn record(&self, time_ns: u64) {
         self.buckets[bucket_of(time_ns)].fetch_add(1, Ordering::Relaxed);
         self.sum_ns.fetch_add(time_ns, Ordering::Relaxed);
     }
@@ -160,14 +149,58 @@ impl Phase {
     ];
 }
 
+/// A counter for each phase, in one cache line.
+#[derive(Debug, Default)]
+#[repr(align(64))]
+struct Row([AtomicU64; Phase::ALL.len()]);
+
+impl Row {
+    /// Only the owning thread: no atomic read-modify-write.
+    fn add(&self, phase: Phase, more: u64) {
+        let counter = &self.0[phase as usize];
+        let before = counter.load(Ordering::Relaxed);
+        counter.store(before.wrapping_add(more), Ordering::Relaxed);
+    }
+
+    fn get(&self, phase: Phase) -> u64 {
+        self.0[phase as usize].load(Ordering::Relaxed)
+    }
+}
+
+/// The histograms of all phases side by side: most phases are short, and a request then counts all
+/// of them in two cache lines.
+#[derive(Debug, Default)]
+struct GroupTimes {
+    buckets: [Row; BUCKETS],
+    sums: Row,
+}
+
 /// The requests of one network thread.
 #[derive(Debug, Default)]
-pub struct RequestTimes([[Histogram; Phase::ALL.len()]; Group::ALL.len()]);
+pub struct RequestTimes([GroupTimes; Group::ALL.len()]);
 
 impl RequestTimes {
-    /// The histogram of a phase.
-    pub fn of(&self, group: Group, phase: Phase) -> &Histogram {
-        &self.0[group as usize][phase as usize]
+    /// Counts a time; only the owning thread.
+    pub fn record(&self, group: Group, phase: Phase, time_ns: u64) {
+        let times = &self.0[group as usize];
+        times.buckets[bucket_of(time_ns)].add(phase, 1);
+        times.sums.add(phase, time_ns);
+    }
+
+    /// Adds what it has of a phase to a reading.
+    pub fn add_to(&self, group: Group, phase: Phase, reading: &mut Reading) {
+        let times = &self.0[group as usize];
+        for (sum, bucket) in reading.buckets.iter_mut().zip(&times.buckets) {
+            *sum = sum.wrapping_add(bucket.get(phase));
+        }
+        reading.sum_ns = reading.sum_ns.wrapping_add(times.sums.get(phase));
+    }
+
+    /// What it has of a phase.
+    pub fn reading(&self, group: Group, phase: Phase) -> Reading {
+        let mut reading = Reading::default();
+        self.add_to(group, phase, &mut reading);
+        reading
     }
 }
 
@@ -203,11 +236,11 @@ mod tests {
 
     #[test]
     fn histograms_of_threads_are_added() {
-        let (own, shared) = (Histogram::default(), Histogram::default());
-        own.record(60_000);
-        own.record(3_000_000);
-        shared.record_shared(60_001);
-        let both = Reading::of([&own, &shared]);
+        let (one, other) = (Histogram::default(), Histogram::default());
+        one.record(60_000);
+        one.record(3_000_000);
+        other.record(60_001);
+        let both = Reading::of([&one, &other]);
         assert_eq!((both.count(), both.buckets[1], both.buckets[6]), (3, 2, 1));
         assert_eq!(both.sum_ns, 3_120_001);
     }
@@ -217,7 +250,7 @@ mod tests {
         let histogram = Histogram::default();
         std::thread::scope(|scope| {
             for _ in 0..4 {
-                scope.spawn(|| (0..1_000).for_each(|time_ns| histogram.record_shared(time_ns)));
+                scope.spawn(|| (0..1_000).for_each(|time_ns| histogram.record(time_ns)));
             }
         });
         let reading = Reading::of([&histogram]);
@@ -231,8 +264,12 @@ mod tests {
             assert_eq!(group as usize, number);
             for (position, (phase, _)) in Phase::ALL.into_iter().enumerate() {
                 assert_eq!(phase as usize, position);
-                times.of(group, phase).record(1);
-                assert_eq!(Reading::of([times.of(group, phase)]).count(), 1);
+                assert_eq!(times.reading(group, phase), Reading::default());
+                times.record(group, phase, 60_000);
+                times.record(group, phase, 1);
+                let reading = times.reading(group, phase);
+                assert_eq!((reading.buckets[0], reading.buckets[1]), (1, 1));
+                assert_eq!((reading.count(), reading.sum_ns), (2, 60_001));
             }
         }
     }

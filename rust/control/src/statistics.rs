@@ -178,8 +178,11 @@ impl Statistics {
             Phase::Served if !group.is_fetch() => Phase::Total,
             phase => phase,
         };
-        let threads = self.threads.iter();
-        Reading::of(threads.map(|thread| thread.times.of(group, phase)))
+        let mut reading = Reading::default();
+        for thread in &self.threads {
+            thread.times.add_to(group, phase, &mut reading);
+        }
+        reading
     }
 
     /// Requests of an API over all network threads.

@@ -4,7 +4,8 @@
 //! `position`, `offset` and `message`); reading goes on behind it where possible. Only an
 //! unreadable or unknown file is an error.
 //!
-//! [`Source`] is read in pieces, so a segment needs no more memory than its largest batch.
+//! A file is read in pieces, so a segment needs no more memory than its largest batch when expanded,
+//! and the rows of some of its records.
 
 mod batch_rows;
 mod flipped_bit;
@@ -27,6 +28,11 @@ use crate::names::{FileKind, LEADER_EPOCH_CHECKPOINT, file_kind, file_name, pars
 
 /// Size limit of files other than segments, which are read whole.
 const WHOLE_FILE_BYTES_MAX: u64 = 256 << 20;
+
+/// Rows of records that are made at a time: many small records expand from few bytes.
+const RECORDS_MAX: usize = 1000;
+/// No more rows are made once their records have so many bytes.
+const RECORD_BYTES_MAX: usize = 1 << 20;
 
 /// A value of a row.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -112,7 +118,7 @@ fn damage(position: u64, offset: Option<i64>, message: impl Into<String>) -> Row
     ]
 }
 
-/// Produces the rows of one kind of file.
+/// Produces the rows of one kind of file, or of the records of a batch.
 trait RowSource: Send {
     /// Adds the next rows; false when there are no more.
     fn next_rows(&mut self, rows: &mut VecDeque<Row>) -> io::Result<bool>;

@@ -1,10 +1,12 @@
 //! The offset index: where in a segment's `.log` a batch begins.
 //!
 //! ```text
-//! 0  4  last offset of a batch, less the base offset
-//! 4  4  position of that batch's first byte in the .log
+//! 0  4  last offset of an append, less the base offset
+//! 4  4  position of its first byte in the .log
 //! ```
 //!
+//! Appends of this broker are single batches. Kafka's are of several where a follower appends what
+//! it fetched, or the cleaner what it kept.
 //! Sparse: an entry each `index.interval.bytes`, never one for the first batch. A look-up returns
 //! the last entry at or below its target, or (base offset, 0); a scan from there finds the target.
 //! The index may be incomplete: recovery rebuilds it from the `.log`.
@@ -14,10 +16,10 @@ use crate::sparse_index::{IndexEntry, IndexView, SparseIndex, used_bytes};
 /// Bytes of one entry.
 pub const ENTRY_BYTES: usize = 8;
 
-/// A batch's last offset and the position of its first byte.
+/// An append's last offset and the position of its first byte.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OffsetEntry {
-    /// Last offset of the batch; the base offset if a look-up found no entry.
+    /// Last offset of the append; the base offset if a look-up found no entry.
     pub offset: i64,
     /// Byte position in the `.log`.
     pub position: u32,

@@ -5,6 +5,8 @@
 //! 8  4  last offset of the batch that holds it, less the base offset
 //! ```
 //!
+//! Leaders up to Kafka 3.6 wrote the offset of the first record with the timestamp, where the batch
+//! was not compressed.
 //! No batch at or below an entry's offset is later than its timestamp, so a search for a time
 //! starts at the last entry below it. Sparse, and rebuilt from the `.log` by recovery.
 

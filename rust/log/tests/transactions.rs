@@ -265,6 +265,33 @@ fn a_wrong_index_hides_no_aborted_transaction() {
     }
 }
 
+/// As Kafka's follower leaves it, which appends a whole fetch answer at once.
+#[test]
+fn an_index_of_several_batches_an_entry_bounds_what_is_named() {
+    let (mut rig, next_base) = aborted_one_after_another(5_000);
+    rig.restart_clean();
+    let name = "00000000000000000000.index";
+    let before = rig.file(name);
+    let mut index = before.clone();
+    for at in (8..index.len()).step_by(8) {
+        let next = u32::from_be_bytes(before[at..at + 4].try_into().unwrap());
+        index[at - 8..at - 4].copy_from_slice(&(next - 1).to_be_bytes());
+    }
+    assert_ne!(index, before);
+    rig.put_file(name, &index);
+    rig.drain();
+    for offset in 0..next_base - 20 {
+        let (last, found) = named(&rig, offset, 400);
+        let touching = (0..next_base).step_by(2);
+        let touching: Vec<_> = touching
+            .filter(|first| first + 1 >= offset && *first <= last)
+            .collect();
+        assert!(found.starts_with(&touching), "{touching:?} {found:?}");
+        // An entry is at most 200 bytes and a batch away, and ends as far behind.
+        assert!(found.len() <= touching.len() + 8, "{touching:?} {found:?}");
+    }
+}
+
 #[test]
 fn one_too_many_says_that_there_are_more() {
     let (rig, _) = aborted_one_after_another(5_000);

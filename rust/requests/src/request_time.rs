@@ -77,7 +77,7 @@ impl RequestTime {
     /// The reply is ready since the last work on it: counts what led to it.
     pub fn ready(self, statistics: &ThreadStatistics) -> Option<ReplyTime> {
         let group = self.group?;
-        let record = |phase, time_ns| statistics.times.of(group, phase).record(time_ns);
+        let record = |phase, time_ns| statistics.times.record(group, phase, time_ns);
         record(Phase::Queue, self.queue_ns);
         record(Phase::Local, self.local_ns);
         if let Some(read_ns) = self.read_ns {
@@ -113,14 +113,12 @@ impl ReplyTime {
 
     fn sent(self, statistics: &ThreadStatistics, now_ns: u64) {
         let total_ns = now_ns.saturating_sub(self.arrived_ns);
-        let times = &statistics.times;
-        times.of(self.group, Phase::Total).record(total_ns);
+        let record = |phase, time_ns| statistics.times.record(self.group, phase, time_ns);
+        record(Phase::Total, total_ns);
         if self.group.is_fetch() {
-            let served_ns = total_ns.saturating_sub(self.waited_ns);
-            times.of(self.group, Phase::Served).record(served_ns);
+            record(Phase::Served, total_ns.saturating_sub(self.waited_ns));
         }
-        let send_ns = now_ns.saturating_sub(self.ready_ns);
-        times.of(self.group, Phase::Send).record(send_ns);
+        record(Phase::Send, now_ns.saturating_sub(self.ready_ns));
     }
 }
 
@@ -166,11 +164,10 @@ impl ClientTimes {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use pyrklog_control::latency::Reading;
     use pyrklog_wire::api;
 
     fn reading(statistics: &ThreadStatistics, group: Group, phase: Phase) -> (u64, u64) {
-        let reading = Reading::of([statistics.times.of(group, phase)]);
+        let reading = statistics.times.reading(group, phase);
         (reading.count(), reading.sum_ns)
     }
 

@@ -182,7 +182,7 @@ impl ReaderPool {
     fn count_time(&self, id: QueueId, took_ns: u64) {
         match self.queue(id).kind {
             Kind::Fetch(_) | Kind::Ahead | Kind::LookUp | Kind::Internal => {
-                self.read_times[usize::from(id.dir)].record_shared(took_ns);
+                self.read_times[usize::from(id.dir)].record(took_ns);
             }
             Kind::Expand | Kind::Digest | Kind::Close => {}
         }

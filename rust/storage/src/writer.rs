@@ -179,7 +179,7 @@ impl Writer {
         let began_ns = mono_ns();
         let result = self.shortage.execute(&mut job);
         let took_ns = mono_ns().saturating_sub(began_ns);
-        self.dir.write_times.record_shared(took_ns);
+        self.dir.write_times.record(took_ns);
         self.dir.writer.jobs[self.index].end();
         if result.as_ref().is_err_and(may_pass) && !self.dir.has_failed() {
             self.shortage

@@ -1,7 +1,10 @@
 """Log directories of replicas that arrive."""
 
+from dataclasses import replace
+
 from pyrklog.balance.directories import choose
-from pyrklog.balance.model import Broker, Cluster, LogDir, Partition
+from pyrklog.balance.model import Broker, Cluster, LogDir, Partition, Wish
+from pyrklog.balance.planner import make_plan
 from tests.unit.balance.clusters import GB
 
 
@@ -55,3 +58,16 @@ def test_a_replica_needs_room_on_one_volume() -> None:
 def test_what_stays_is_not_named() -> None:
     found = cluster(LogDir("/a"), LogDir("/b"))
     assert choose(found, {("t", 0): (1, 2), ("t", 1): (1,)}) == {(("t", 0), 2): "/a"}
+
+
+def test_room_ends_where_the_cluster_says() -> None:
+    places = LogDir("/a", 0, 100 * GB, 8 * GB), LogDir("/b", 90 * GB, 100 * GB, 9 * GB)
+    found = cluster(*places)
+    assert found.rooms(2).largest == 0
+    fuller = replace(found, fill_max=0.95)
+    assert fuller.rooms(2).largest == 4 * GB
+    # The emptier directory has 3 GB, the other one 4.
+    changed = {("t", 3): (2,), ("t", 2): (2,)}
+    assert choose(fuller, changed) == {(("t", 3), 2): "/b", (("t", 2), 2): "/a"}
+    assert make_plan(found, Wish([1, 2])).changed == {}
+    assert make_plan(fuller, Wish([1, 2])).changed

@@ -1,5 +1,7 @@
 """A broker gives away all that it has, or is replaced; and what is refused."""
 
+import dataclasses
+
 from hypothesis import given, settings
 
 from pyrklog.balance.draining import drain, handover, replace
@@ -66,9 +68,14 @@ def test_a_full_disk_is_an_obstacle() -> None:
     cluster = cluster_of([(1,)], [1])
     full = Cluster({**cluster.brokers, 2: broker(2, free=100 * GB)}, cluster.partitions)
     (obstacle,) = drain(full, 1).obstacles
-    assert "no broker has room" in obstacle.why
+    full_disk = "broker 2 has no room: /d is 90 % full, the limit is 90 % (--max-fill)"
+    assert obstacle.why == f"no broker has room for its 1 GB; {full_disk}"
+    assert obstacle.is_room
     (obstacle,) = replace(full, 1, 2).obstacles
-    assert obstacle.why == f"broker 2 has no room for its {GB} bytes"
+    assert obstacle.why == f"it has 1 GB; {full_disk}"
+    assert obstacle.is_room
+    fuller = dataclasses.replace(full, fill_max=0.95)
+    assert drain(fuller, 1).changed == replace(fuller, 1, 2).changed == {("t", 0): (2,)}
 
 
 def test_one_broker_takes_the_places_of_another() -> None:

@@ -140,7 +140,42 @@ def test_no_room_anywhere() -> None:
     brokers = {1: broker(1), 2: broker(2, free=10 * GB)}
     cluster = Cluster(brokers, {("t", 0): Partition((1,), GB)})
     (obstacle,) = planned(cluster, allowed=[2]).obstacles
-    assert obstacle.why == f"no broker has room for its {GB} bytes"
+    told = "broker 2 has no room: /d is 99 % full, the limit is 90 % (--max-fill)"
+    assert obstacle.why == f"no broker has room for its 1 GB; {told}"
+
+
+def test_what_holds_back_a_balance_is_told() -> None:
+    cluster = cluster_of([(1,)] * 10, [1, 2])
+    full = Cluster({1: broker(1), 2: broker(2, free=102_500_000_000)}, cluster.partitions)
+    plan = planned(full)
+    assert len(plan.changed) == 2, "it should get five"
+    assert [one.text for one in plan.full] == [
+        "broker 2 has room for 500 MB more: /d is 89.7 % full, the limit is 90 % (--max-fill)"
+    ]
+    assert plan.lacks_room
+    fuller = planned(replace(full, fill_max=0.95))
+    assert (len(fuller.changed), fuller.full, fuller.lacks_room) == (5, [], False)
+
+
+def test_a_full_disk_that_nothing_would_go_to_is_not_told() -> None:
+    even = cluster_of([(1,), (2,)] * 4, [1, 2])
+    full = Cluster({1: broker(1), 2: broker(2, free=0)}, even.partitions)
+    assert planned(full).full == []
+    # One disk of three is full, and others take what is too much.
+    some = cluster_of([(1,)] * 3 + [(2,)] * 2 + [(3,)] * 1, [1, 2, 3])
+    brokers = {1: broker(1), 2: broker(2, free=0), 3: broker(3)}
+    plan = planned(Cluster(brokers, some.partitions))
+    assert plan.changed
+    assert plan.full == []
+
+
+def test_replicas_that_share_a_rack_for_lack_of_room_are_told() -> None:
+    cluster = cluster_of([(1, 2)], [1, 2, 3], racks={1: "a", 2: "a", 3: "b"})
+    brokers = {**cluster.brokers, 3: broker(3, "b", free=0)}
+    plan = planned(Cluster(brokers, cluster.partitions), goals=())
+    assert plan.changed == {}
+    assert [one.broker for one in plan.full] == [3]
+    assert planned(cluster, goals=()).full == []
 
 
 def test_only_named_brokers_get_replicas_for_balance() -> None:

@@ -192,6 +192,21 @@ def test_server_of_another_protocol_is_named(answer: bytes, what: str) -> None:
     assert ("security.protocol=ssl" in err) == ("TLS" in what)
 
 
+READY = b'HTTP/1.1 200 OK\r\n\r\n{"ready":true,"broker":7}'
+
+
+def test_a_brokers_http_port_is_named() -> None:
+    with deaf_peer(READY) as address:
+        code, _, err = invoke("topic", "list", "-b", address)
+    assert code == 3
+    assert err == (
+        f"error[PK38]: no broker reached ({address} is the HTTP port of broker 7)\n"
+        "  why: metrics and health are served there, not Kafka's protocol\n"
+        "  fix: give the port of its Kafka listener with -b, 100 below its HTTP port unless "
+        "pyrklog.http.listener is set\n"
+    )
+
+
 def test_it_is_no_broker_only_where_nothing_else_was_given(nobody: str) -> None:
     with deaf_peer(b"imok") as address:
         code, _, err = invoke("topic", "list", "-b", f"{address},{nobody}")

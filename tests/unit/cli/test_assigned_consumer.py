@@ -1,17 +1,21 @@
-"""Ranges that not every partition has."""
+"""Ranges that not every partition has, and partitions that come later."""
 
+import itertools
 from typing import Any
 
 import pytest
-from confluent_kafka import KafkaError
+from confluent_kafka import OFFSET_BEGINNING, KafkaError
 
+from pyrklog.base.problems import Problem
 from pyrklog.cli import assigned_consumer
 from pyrklog.cli.assigned_consumer import AssignedConsumer
+from pyrklog.cli.connection import PartitionKey
 from pyrklog.cli.failures import CliError, Exit
 from pyrklog.cli.offsets import RangeError, parse_range
 from pyrklog.cli.options import Settings
 
 ENDS = {("t", 0): 0, ("t", 1): 2, ("t", 2): 5}
+ALL_LED = dict.fromkeys(ENDS, True)
 
 
 class Message:
@@ -39,6 +43,8 @@ class Log:
 
     def __init__(self) -> None:
         self.assigned: dict[int, int] = {}
+        self.told: list[str] = []
+        """Topics whose partitions it was told."""
         self.next: list[Message] = []
 
     def assign(self, places: list[Any]) -> None:
@@ -47,6 +53,13 @@ class Log:
             end = ENDS["t", partition]
             self.next += [Message(partition, offset) for offset in range(start, end)]
             self.next.append(Message(partition, end, is_end=True))
+
+    def list_topics(self, topic: str, timeout: float) -> None:
+        self.told.append(topic)
+
+    def incremental_assign(self, places: list[Any]) -> None:
+        assert self.told, "librdkafka does not know them"
+        self.assigned |= {place.partition: place.offset for place in places}
 
     def pause(self, places: list[Any]) -> None:
         paused = {place.partition for place in places}
@@ -68,8 +81,12 @@ class Reader(AssignedConsumer):
         connection: Any = Connection()
         self._connection = connection
 
-    def _existing_topics(self) -> dict[str, list[int]]:
-        return {"t": [partition for _, partition in ENDS]}
+    leaderless: tuple[int, ...] = ()
+
+    def _existing_topics(self) -> dict[str, dict[int, int]]:
+        return {
+            "t": {partition: -1 if partition in self.leaderless else 1 for _, partition in ENDS}
+        }
 
     def _make_consumer(self, **_more: Any) -> None:
         self._consumer = Log()
@@ -77,14 +94,28 @@ class Reader(AssignedConsumer):
 
 @pytest.fixture(autouse=True)
 def offsets(monkeypatch: pytest.MonkeyPatch) -> None:
-    answers = iter([dict.fromkeys(ENDS, 0), dict(ENDS)])
-    monkeypatch.setattr(assigned_consumer, "query_offsets", lambda *_args, **_more: next(answers))
+    answers = itertools.cycle([dict.fromkeys(ENDS, 0), dict(ENDS)])
+
+    def query(_connection: object, keys: list[PartitionKey], *_: object) -> dict[PartitionKey, int]:
+        found = next(answers)
+        return {key: found[key] for key in keys}
+
+    monkeypatch.setattr(assigned_consumer, "query_offsets", query)
 
 
-def reader(text: str, *, ends_now: bool = False, partitions: tuple[int, ...] = ()) -> Reader:
-    settings = Settings(bootstrap="nowhere:1", timeout_s=0.0)
+def reader(
+    text: str,
+    *,
+    ends_now: bool = False,
+    partitions: tuple[int, ...] = (),
+    leaderless: tuple[int, ...] = (),
+    timeout_s: float = 0.0,
+) -> Reader:
+    settings = Settings(bootstrap="nowhere:1", timeout_s=timeout_s)
     wanted = parse_range([text], 0)
-    return Reader(settings, ["t"], partitions, wanted, read_committed=False, ends_now=ends_now)
+    found = Reader(settings, ["t"], partitions, wanted, read_committed=False, ends_now=ends_now)
+    found.leaderless = leaderless
+    return found
 
 
 def read_all(reading: Reader) -> list[tuple[int, int]]:
@@ -157,3 +188,97 @@ def test_a_log_that_keeps_growing_ends_where_it_ended_at_the_start() -> None:
     read_all(reading)
     assert reading.finished(True)
     assert not reading.finished(False)
+
+
+def test_new_partitions_are_read_from_their_beginning(capsys: pytest.CaptureFixture[str]) -> None:
+    reading = reader("end")
+    reading.start()
+    read_all(reading)
+    reading._on_look(ALL_LED)
+    assert capsys.readouterr().err == ""
+    reading._on_look({**ALL_LED, ("t", 3): True, ("t", 4): False})
+    assert capsys.readouterr().err == "note: 2 new partitions: t [3], t [4]\n"
+    assert reading._consumer.assigned == {
+        0: 0,
+        1: 2,
+        2: 5,
+        3: OFFSET_BEGINNING,
+        4: OFFSET_BEGINNING,
+    }
+    assert not reading.finished(True), "their records were not read"
+    reading._consumer.next = [Message(3, 0), Message(3, 1, is_end=True), Message(4, 0, is_end=True)]
+    assert read_all(reading) == [(3, 0)]
+    assert reading.finished(True)
+    reading._on_look({**ALL_LED, ("t", 3): True, ("t", 4): True})
+    assert capsys.readouterr().err == "", "they are no longer new"
+
+
+def test_a_start_offset_holds_for_new_partitions() -> None:
+    reading = reader("1")
+    reading.start()
+    read_all(reading)
+    reading._on_look({**ALL_LED, ("t", 3): True})
+    reading._consumer.next = [Message(3, 0), Message(3, 1)]
+    assert read_all(reading) == [(3, 1)]
+
+
+@pytest.mark.parametrize(("text", "partitions"), [(":2", ()), ("start", (1, 2))])
+def test_chosen_partitions_and_a_stop_leave_new_ones_out(
+    capsys: pytest.CaptureFixture[str], text: str, partitions: tuple[int, ...]
+) -> None:
+    reading = reader(text, partitions=partitions)
+    reading.start()
+    assigned = dict(reading._consumer.assigned)
+    for _ in range(2):
+        reading._on_look({**ALL_LED, ("t", 3): True})
+    assert capsys.readouterr().err == "note: 1 new partition left out: t [3]\n"
+    assert reading._consumer.assigned == assigned
+
+
+def test_partitions_without_a_leader_are_read_once_they_have_one(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    reading = reader("1", leaderless=(0, 2))
+    reading.start()
+    assert capsys.readouterr().err == "note: t [0], t [2]: left out, without a leader\n"
+    assert reading._consumer.assigned == {1: 1}
+    assert read_all(reading) == [(1, 1)]
+    assert not reading.finished(False)
+    reading._on_look({**ALL_LED, ("t", 0): False})
+    assert capsys.readouterr().err == "note: t [2]: read now, as there is a leader\n"
+    assert reading._consumer.assigned == {1: 1, 2: 1}
+    with pytest.raises(CliError, match="t \\[0\\] was not read: there is no leader"):
+        reading.check_whole()
+    reading._on_look(ALL_LED)
+    reading.check_whole()
+
+
+def test_a_reader_that_ends_waits_for_leaders_as_long_as_they_may_move() -> None:
+    patient = reader(":2", leaderless=(0,), timeout_s=60.0)
+    patient.start()
+    assert read_all(patient) == [(1, 0), (1, 1), (2, 0), (2, 1)]
+    assert not patient.finished(False)
+    assert not patient.finished(True)
+    reading = reader(":2", leaderless=(0,))
+    reading.start()
+    read_all(reading)
+    assert reading.finished(False)
+    with pytest.raises(CliError) as left:
+        reading.check_whole()
+    assert left.value.code is Exit.PARTIAL
+
+
+def test_nothing_but_partitions_without_a_leader_is_awaited() -> None:
+    reading = reader("start", leaderless=(0, 1, 2))
+    reading.start()
+    assert not reading.finished(False)
+    assert reading.finished(True)
+    with pytest.raises(CliError) as left:
+        reading.check_whole()
+    assert left.value.problem is Problem.NO_LEADER
+
+
+def test_a_copy_leaves_no_partition_out() -> None:
+    reading = reader("start", ends_now=True, leaderless=(0,))
+    reading.start()
+    assert sorted(reading.ranges()) == sorted(ENDS), "the query of offsets fails for it"

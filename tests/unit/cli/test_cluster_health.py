@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,7 +14,14 @@ from typer.testing import CliRunner
 
 from pyrklog.base.clock_reading import now_ms
 from pyrklog.cli import broker_healths, cluster
-from pyrklog.cli.broker_healths import OF_OURS, ask_healths, signs_of, with_reassignments
+from pyrklog.cli.broker_healths import (
+    OF_OURS,
+    ask_healths,
+    leaving_of,
+    signs_of,
+    with_reassignments,
+)
+from pyrklog.cli.cluster_reading import read_state
 from pyrklog.cli.cluster_tables import restart_page
 from pyrklog.cli.failures import Exit
 from pyrklog.cli.options import OutputFormat, Settings
@@ -214,6 +222,36 @@ def test_the_controller_is_asked_what_is_being_added(new_broker: New) -> None:
     assert with_reassignments(state_of(one, two), 5.0) == state_of(one, two)
 
 
+def test_what_may_be_a_move_is_no_error() -> None:
+    brokers = [BrokerState(number, "h", number) for number in (1, 2)]
+    late = PartitionState("t", 0, 1, [1, 2, 3], [1])
+    state = ClusterState("c", brokers, 1, [late])
+    assert [(one.kind, one.severity) for one in examine(state)] == [
+        ("behind", "error"),
+        ("missing", "error"),
+    ]
+    behind, missing = sorted(examine(replace(state, knows_moves=False)), key=lambda one: one.kind)
+    assert (behind.severity, missing.severity) == ("degraded", "error")
+    assert "kafka-reassign-partitions.sh --list" in (behind.fix or "")
+
+
+def test_librdkafka_tells_no_moves() -> None:
+    partition = SimpleNamespace(id=0, leader=1, replicas=[1, 2], isrs=[1])
+    topic = SimpleNamespace(partitions={0: partition})
+    broker = SimpleNamespace(host="h", port=1)
+    metadata = SimpleNamespace(
+        brokers={1: broker, 2: broker}, topics={"t": topic}, controller_id=1, cluster_id="c"
+    )
+    connection: Any = SimpleNamespace(
+        settings=SimpleNamespace(security_protocol="ssl"),
+        metadata=lambda: metadata,
+        admin=SimpleNamespace(describe_cluster=None),
+        admin_result=lambda *_: SimpleNamespace(nodes=[]),
+    )
+    (behind,) = examine(read_state(connection))
+    assert (behind.kind, behind.severity) == ("behind", "degraded")
+
+
 # --- watching ------------------------------------------------------------------------------------
 
 WELL = ClusterState("c", [BrokerState(1, "h", 1)], 1, [])
@@ -290,6 +328,22 @@ def test_the_page_of_a_restart() -> None:
         "TOPIC  PARTITION  REASON      LEADER  ISR  MIN ISR",
         "t              0  leaderless       1  1          1",
     ]
+
+
+def test_brokers_tell_that_they_are_ending(new_broker: New) -> None:
+    one, two = new_broker(1), new_broker(2)
+    one.health, two.health = answer(1, 1), answer(2, 1)
+    two.health.stage = "ending"
+    assert leaving_of(ask_healths(state_of(one, two), 5.0)) == [2]
+
+
+def test_the_page_of_a_restart_beside_a_broker_that_is_ending() -> None:
+    assert page((1, [1, 2, 3], [1, 2, 3], 1), leaving=[3]).startswith(
+        "yes, with a warning: broker 3 is ending, and does not count; 1 partition would have one"
+    )
+    assert page((1, [1, 2, 3], [1, 2, 3], 2), leaving=[3]).splitlines()[0] == (
+        "no, 1 partition in the way; broker 3 is ending, and does not count"
+    )
 
 
 def test_no_restart_without_zookeeper() -> None:

@@ -6,6 +6,8 @@ import pytest
 
 from pyrklog.cli.cluster_state import cause, health_page
 from pyrklog.observability.health_rules import (
+    MISSING_FIX,
+    SILENT_FIX,
     BrokerState,
     ClusterState,
     LogDir,
@@ -126,8 +128,13 @@ def test_a_broker_that_is_missing_and_one_that_is_behind() -> None:
     assert kinds(one) == [("behind", 2, ["t-2"]), ("missing", 3, ["t-0", "t-1"])]
     assert health_page(one, examine(one)) == (
         "NOT SAFE  broker 2 is behind on 1 partition (t-2)\n"
-        "          broker 3 is missing from 2 partitions (t-0, t-1)\n"
+        "          broker 3 is down, and missing from 2 partitions (t-0, t-1); fix: "
+        f"{MISSING_FIX}\n"
     )
+    since = replace(one, away={2: 9.0, 3: 185.0})
+    assert [reason.what for reason in examine(since) if reason.kind == "missing"] == [
+        "broker 3 is down (for 3 min), and missing from 2 partitions (t-0, t-1)"
+    ]
 
 
 def test_the_last_replica_that_was_in_sync_is_dead() -> None:
@@ -166,7 +173,7 @@ def test_non_preferred_leaders_leave_the_cluster_healthy() -> None:
 def test_information_comes_last() -> None:
     one = state((2, [1, 2, 3], [1, 2], 2), brokers=(1, 2))
     assert health_page(one, examine(one)).splitlines() == [
-        "NOT SAFE  broker 3 is missing from 1 partition (t-0)",
+        f"NOT SAFE  broker 3 is down, and missing from 1 partition (t-0); fix: {MISSING_FIX}",
         "info      1 partition not led by the preferred replica (t-0)",
     ]
 
@@ -209,9 +216,20 @@ def test_a_blocker_as_json() -> None:
 def test_a_broker_that_does_not_answer() -> None:
     one = state(WELL, (2, [2, 3], [2, 3], 1), silent=(3,))
     assert kinds(one) == [("silent", 3, [])]
-    assert health_page(one, examine(one)) == "NOT SAFE  broker 3 does not answer at h:9092\n"
+    told = f"NOT SAFE  broker 3 does not answer at h:9092; fix: {SILENT_FIX}\n"
+    assert health_page(one, examine(one)) == told
     # A silent broker does not help others, even if the metadata lists it.
     assert [found.reason for found in blockers(one, 2)] == ["below_min_isr", "leaderless"]
+
+
+def test_a_broker_that_is_ending_is_no_help() -> None:
+    one = replace(state(WELL, (2, [2, 3], [2, 3], 1)), leaving=[3])
+    assert [found.reason for found in blockers(one, 2)] == ["below_min_isr", "leaderless"]
+    lower = replace(state((1, [1, 2, 3], [1, 2, 3], 1)), leaving=[3])
+    assert [found.name for found in at_risk(lower, 2)] == ["t-0"]
+    told = [(reason.kind, reason.severity, reason.broker) for reason in restart_of(one, 2).reasons]
+    assert told == [("in_the_way", "error", 2), ("ending", "warning", 3)]
+    assert restart_of(replace(state(WELL), leaving=[3]), 3).reasons == [], "the one that is asked"
 
 
 @pytest.mark.parametrize(

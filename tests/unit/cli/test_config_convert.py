@@ -9,7 +9,7 @@ from pyrklog.base.problems import Problem
 from pyrklog.cli.app import app
 from pyrklog.cli.config_convert import sentence
 from pyrklog.config.broker import Given
-from pyrklog.config.load import load_config
+from pyrklog.config.load import load_config, wrong_options
 from pyrklog.errors import ConfigError
 
 KRAFT = """process.roles=broker,controller
@@ -102,6 +102,44 @@ def test_what_a_broker_refuses_is_told(file: Path, line: str, told: str) -> None
     assert code == 8
     assert told in said
     assert line.partition("=")[0].removeprefix("pyrklog.") in printed
+
+
+def test_all_that_is_wrong_is_told_at_once(file: Path) -> None:
+    file.write_text(
+        "num.partitions=many\nlog.segment.bytes=5\nnum.partitons=3\nlog.retention.ms=0\n"
+        "replica.lag.time.max.ms=soon\nreplica.fetch.wait.max.ms=60000\nlisteners=FOO\n"
+        "compression.type=gzip\nzookeeper.set.acl=true\n"
+    )
+    code, _, said = invoke(file)
+    assert code == 8
+    refused = [line.removeprefix("refused: ") for line in said.splitlines() if "refused" in line]
+    assert [line.split(" (server")[0] for line in refused] == [
+        "Unknown option num.partitons",
+        "Invalid value many for configuration num.partitions: Not a number of type INT",
+        "Invalid value 5 for configuration log.segment.bytes: Value must be at least 14",
+        "Invalid value 0 for configuration log.retention.ms: must be -1 (never), or at least 1; 0 "
+        "would delete the records of every topic",
+        # What is to be compared with replica.lag.time.max.ms waits for its number.
+        "Invalid value soon for configuration replica.lag.time.max.ms: Not a number of type LONG",
+        "zookeeper.set.acl needs something by which ZooKeeper knows this broker; set "
+        "pyrklog.zookeeper.digest, or zookeeper.ssl.client.enable with "
+        "zookeeper.ssl.keystore.location",
+        "listeners has 'FOO', which is not NAME://HOST:PORT (listeners: server.properties line 7)",
+    ]
+    assert "take effect: replica.fetch.wait.max.ms, listeners, compression.type" in said
+
+
+@pytest.mark.parametrize(
+    "lines",
+    ["broker.id=1\nnode.id=2", "zookeeper.connect=a:1/b/", "max.connections.per.ip=0",
+     "pyrklog.metrics.statsd=x", "log.dirs=/a,/a/b", "zookeeper.set.acl=true"],
+)  # fmt: skip
+def test_the_first_of_all_is_what_a_start_tells(file: Path, lines: str) -> None:
+    file.write_text(f"{lines}\n")
+    with pytest.raises(ConfigError) as caught:
+        load_config(file=file)
+    told = [error.what for _, error in wrong_options(file, {}, [])]
+    assert told[0] == caught.value.what
 
 
 def test_no_sentence_has_a_secret() -> None:

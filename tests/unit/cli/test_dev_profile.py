@@ -5,8 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from pyrklog.cli.dev_profile import remove, write
+from pyrklog.cli.dev_profile import remove, start_command, write
 from pyrklog.cli.profiles import Profile, load
+from pyrklog.dev import processes
+from pyrklog.dev.state import Cluster, Node, Place
 
 
 @pytest.fixture
@@ -61,3 +63,17 @@ def test_a_file_that_cannot_be_written_stops_no_cluster(
     monkeypatch.setenv("PYRKLOG_CONFIG", str(path))
     assert "is no TOML" in write("default", "h:1", select=True)[0]
     assert "was not removed" in remove("default")[0]
+
+
+def test_what_brings_a_broker_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    assert start_command("x") == "pyrklog dev start --name x"
+    place = Place(tmp_path / "pyrklog" / "dev", "x")
+    place.folder.mkdir(parents=True)
+    place.save(Cluster("x", 19092, [Node("broker", 1), Node("broker", 2)]))
+    assert start_command("x", "127.0.0.1:19092") == "pyrklog dev start --name x"
+    own = processes.identify(os.getpid())
+    place.save(Cluster("x", 19092, [Node("broker", 1, process=own), Node("broker", 2)]))
+    assert start_command("x") == "pyrklog dev restart 2 --name x"
+    assert start_command("x", "127.0.0.1:19093") == "pyrklog dev restart 2 --name x"
+    assert start_command("x", "127.0.0.1:19092") == "pyrklog dev status --name x"

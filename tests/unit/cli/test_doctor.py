@@ -13,6 +13,7 @@ import pytest
 
 from pyrklog.base.clock_reading import ClockReading
 from pyrklog.base.problems import Problem
+from pyrklog.cli import http_port, peer_protocol
 from pyrklog.cli.broker_healths import BrokerHealth
 from pyrklog.cli.doctor.checks import NOBODY, NOT_OURS, Check, chroot_of, examined
 from pyrklog.cli.doctor.command import page, refuse_missing
@@ -26,7 +27,7 @@ from pyrklog.cli.doctor.evidence import (
     ZooKeeperServer,
 )
 from pyrklog.cli.doctor.gathering import gather, zookeeper_server
-from pyrklog.cli.doctor.host import is_local, local_dir, named_places, processes
+from pyrklog.cli.doctor.host import is_local, local_dir, named_places, processes, reached
 from pyrklog.cli.failures import CliError
 from pyrklog.cli.options import Settings
 from pyrklog.observability.health_rules import BrokerState, ClusterState, PartitionState, Reason
@@ -42,8 +43,10 @@ from pyrklog.protocol.log_dirs import (
     DescribeLogDirsResult,
     DescribeLogDirsTopic,
 )
+from tests.support.deaf_peer import deaf_peer
 
 GB = 10**9
+READY = b'HTTP/1.1 200 OK\r\n\r\n{"ready":true,"broker":7}'
 STATE = ClusterState(
     "c1",
     [BrokerState(1, "127.0.0.1", 9092), BrokerState(2, "127.0.0.1", 9093)],
@@ -188,15 +191,20 @@ def test_locks_that_nobody_or_another_process_holds() -> None:
 
 
 def test_a_full_volume_names_the_largest_topics() -> None:
-    topics = [("small", 1), ("orders", 61 * GB), ("__consumer_offsets", 70 * GB), ("b", 5 * GB)]
+    topics = [
+        ("small", 1),
+        ("orders", 61 * GB),
+        ("__consumer_offsets", 70 * GB),
+        ("__canary", 5 * GB),
+    ]
     found = checked(with_broker(log_dirs=[volume(93, *topics)]), "disk")
     assert (found.status, found.what) == (
         "warning",
         "broker 1: the volume of /d is 93 % full (7.0 GB free)",
     )
     assert found.findings[0].fix == (
-        "free space there, or keep less of the largest topics (orders 61.0 GB, b 5.0 GB, small "
-        "1 B): `pyrklog topic alter orders --set retention.ms=86400000` keeps a day"
+        "free space there, or keep less of the largest topics (orders 61.0 GB, __canary 5.0 GB, "
+        "small 1 B): `pyrklog topic alter orders --set retention.ms=86400000` keeps a day"
     )
 
 
@@ -449,6 +457,22 @@ def server() -> Iterator[tuple[socket.socket, list[bytes]]]:
     listening.shutdown(socket.SHUT_RDWR)
     listening.close()
     thread.join()
+
+
+def test_a_brokers_http_port_is_not_a_reason_to_end_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(peer_protocol, "ANSWER_TIMEOUT_S", 0.2)
+    with deaf_peer(READY) as http, socket.create_server(("127.0.0.1", 0)) as kafka:
+        port, own = int(http.rpartition(":")[2]), kafka.getsockname()[1]
+        monkeypatch.setattr(http_port, "ABOVE_KAFKA", port - own)
+        one = reached(("127.0.0.1", port), Settings())
+    assert one.holder is None
+    assert one.foreign == (
+        "is the HTTP port of broker 7: metrics and health are served there, not Kafka's protocol"
+    )
+    # A listener that is silent may be a busy broker.
+    assert one.fix == f"ask its Kafka port: -b 127.0.0.1:{own}"
 
 
 def test_a_zookeeper_server_tells_its_mode(server: tuple[socket.socket, list[bytes]]) -> None:

@@ -12,7 +12,7 @@ from pyrklog.base.problems import Problem
 from pyrklog.cli.doctor.checks import Check, examined, seen_from_here
 from pyrklog.cli.doctor.evidence import Dialled, Evidence
 from pyrklog.cli.doctor.fixing import fixed, planned
-from pyrklog.cli.doctor.remedies import Left, Remedy, dev_clusters, remedies
+from pyrklog.cli.doctor.remedies import Left, Remedy, dev_clusters, remedies, with_dev_commands
 from pyrklog.cli.failures import CliError, Exit
 from pyrklog.cli.options import DEFAULT_BOOTSTRAP, Settings
 from pyrklog.dev.state import Cluster, Node, Place
@@ -96,6 +96,17 @@ def test_faults_of_dev_are_undone(
     assert len(left) == (command is None)
     # A cluster elsewhere with such numbers is another one.
     assert of(silent(replace_base(dev)), dev)[0] == []
+
+
+def test_the_fix_of_a_broker_of_dev_is_its_command(
+    dev: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Cluster, "state_of", lambda _cluster, _node: "dead")
+    found = silent(dev)
+    checks = examined(found)
+    fixes = [one.fix for check in with_dev_commands(found, checks, [dev]) for one in check.findings]
+    assert "`pyrklog dev restart 2`" in fixes
+    assert with_dev_commands(found, checks, []) == checks
 
 
 def replace_base(dev: Cluster) -> Cluster:

@@ -45,7 +45,8 @@ def chosen(
     """Of a cluster with the brokers 1 to 4."""
     brokers = {number: Broker(number) for number in range(1, 5)}
     partitions = {key: Partition(replicas, size) for key, replicas in current.items()}
-    return choose(Cluster(brokers, partitions), fresh, partitions.keys())
+    plan = choose(Cluster(brokers, partitions), fresh, partitions.keys())
+    return dict(plan.changed)
 
 
 def topic(*replicas: tuple[int, ...], name: str = "t") -> dict[PartitionKey, tuple[int, ...]]:

@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import re
 import time
 from collections.abc import Callable
 from datetime import datetime
@@ -85,6 +86,23 @@ def test_a_table_has_steps_and_nothing_else_in_a_pipe(
     assert 2 <= len(rows) <= 4
     assert "18204" in {row.split()[1] for row in rows}
     assert all(row.split()[0].endswith(("0:00Z", "5:00Z")) for row in rows)
+
+
+@pytest.mark.parametrize(
+    ("since", "told"),
+    [
+        ("9m", None),
+        ("10m", None),
+        ("15m", r"note: the history of group billing begins at [-0-9T:.]+Z, 10 min ago\n"),
+        ("20d", r"note: the history of .* begins at .*, 10 min ago; brokers keep 14 days\n"),
+    ],
+)
+def test_a_shorter_history_says_so(
+    start: Start, capsys: pytest.CaptureFixture[str], since: str, told: str | None
+) -> None:
+    shown(cluster(start(telling(RISING))), OutputFormat.JSON, since=since)
+    err = capsys.readouterr().err
+    assert re.fullmatch(told or "", err)
 
 
 def test_csv_has_a_heading(start: Start, capsys: pytest.CaptureFixture[str]) -> None:

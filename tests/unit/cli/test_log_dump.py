@@ -11,6 +11,8 @@ import pytest
 from typer.testing import CliRunner
 
 from pyrklog.cli.app import app
+from pyrklog.dev.brokers import CONFIG_FILE
+from pyrklog.dev.state import Cluster, Node, Place
 from pyrklog.plane import offline
 
 BATCH = {"kind": "batch", "position": 0, "base_offset": 5, "crc": 77, "valid": True}
@@ -83,6 +85,27 @@ def test_records_are_lines_under_their_batch(folder: Path) -> None:
     ]
 
 
+def test_no_record_writes_controls_to_a_terminal(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not CSI, as one character, nor the end of a line, nor what turns the direction of text."""
+    evil = "\x9b2J\x1b[2J\x7f\u202e\u2028\u2066é"
+    record = {**RECORD, "key": evil.encode(), "headers": [[evil, evil.encode()]]}
+    damage = {**DAMAGE, "message": evil}
+    monkeypatch.setattr(offline, "dump_file", lambda *_, **__: iter((record, damage)))
+    code, out, err = dump(folder / LOG, "--records")
+    assert code == 8
+    told = '"\\u009b2J\\u001b[2J\\u007f\\u202e\\u2028\\u2066é"'
+    assert f"key={told} " in out
+    assert f"headers=[[{told}, {told}]]" in out
+    assert r"offset 6: \x9b2J\x1b[2J\x7f\u202e\u2028\u2066é" in err
+    for output in ("json", "jsonl", "yaml"):
+        out += dump(folder / LOG, "--records", "-o", output)[1]
+    assert all(one.isprintable() for one in (out + err).replace("\n", ""))
+    lines = dump(folder / LOG, "--records", "-o", "jsonl")[1].splitlines()
+    assert json.loads(lines[0])["key"] == evil
+
+
 def test_programs_get_every_row_of_every_file_in_one_document(folder: Path) -> None:
     code, out, _ = dump(folder, folder / LOG, "-o", "json")
     assert code == 8
@@ -112,3 +135,37 @@ def test_an_empty_folder_holds_nothing(tmp_path: Path) -> None:
     code, _, err = dump(tmp_path)
     assert code == 4
     assert "holds no log files" in err
+
+
+def dev_replicas(home: Path, *numbers: int) -> list[Path]:
+    """Replicas of t-0 on brokers of the cluster of ``pyrklog dev`` whose profile is in use."""
+    place = Place(home / "pyrklog" / "dev", "default")
+    place.folder.mkdir(parents=True)
+    cluster = Cluster("default", 19092, [Node("broker", one) for one in (1, 2, 3)])
+    place.save(cluster)
+    found = []
+    for node in cluster.brokers:
+        data = place.node_folder(cluster, node) / "data"
+        data.mkdir(parents=True)
+        (data.parent / CONFIG_FILE).write_text(f"pyrklog.data.dir={data}\n")
+        if node.number in numbers:
+            found.append(data / "logs" / "t-0")
+            found[-1].mkdir(parents=True)
+            (found[-1] / LOG).touch()
+    (home / "config.toml").write_text('profile = "dev"\n[profiles.dev]\ndev = "default"\n')
+    return found
+
+
+def test_a_partition_of_the_dev_cluster_is_found(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home = folder / "home"
+    two, three = dev_replicas(home, 2, 3)
+    monkeypatch.setenv("XDG_DATA_HOME", str(home))
+    monkeypatch.setenv("PYRKLOG_CONFIG", str(home / "config.toml"))
+    code, out, err = dump("t:0", "--no-verify")
+    assert (code, out.splitlines()[0]) == (0, str(two / LOG))
+    assert err == f"note: this is {two}; t:0 is also {three}\n"
+    # A directory that is named is the one that is meant.
+    assert dump("t:0", "--data", home)[0] == 4
+    assert dump("t:0", "--profile", "none")[0] == 4

@@ -3,7 +3,8 @@
 import pytest
 
 from pyrklog.cli.expansion import BACK_FILL, Backlog
-from pyrklog.cli.promotion import Commits, Promotion, Reader, objections, wanted
+from pyrklog.cli.promotion import Commits, Promotion, Reader, _reader, objections, wanted
+from pyrklog.protocol.errors import ErrorCode
 
 KEY = ("t", 0)
 ONE = Promotion(KEY, 100, 500)
@@ -55,7 +56,16 @@ def test_only_a_group_without_members_is_passed_over() -> None:
 def test_a_consumer_that_reads_what_would_go_holds_it_up() -> None:
     """It may be in no group, or commit nothing."""
     (why,) = objections(ONE, DELETE, {}, [*CALM, Reader(3, 101, 60_000)])
-    assert why == "a consumer has fetched 101 from broker 3 within the last 60 s, 399 below 500"
+    assert why == (
+        "a consumer has fetched 101 from broker 3 within the last 60 s, 399 below 500; it counts "
+        "for 60 s at most, if none fetches there again"
+    )
+
+
+def test_how_long_is_left_of_a_window_that_nobody_has_looked_at() -> None:
+    told = _reader(3, (ErrorCode.OFFSET_NOT_AVAILABLE, -1), 600_000)
+    assert told.lowest is None
+    assert told.why == "has not looked at consumers for 600 s yet; that takes 600 s more at most"
 
 
 def test_what_is_not_known_holds_it_up() -> None:

@@ -11,6 +11,7 @@ from confluent_kafka import KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import OffsetSpec
 
 from pyrklog.base.problems import Problem
+from pyrklog.cli import group_state
 from pyrklog.cli.failures import CliError
 from pyrklog.cli.topic_details import query_offsets
 from pyrklog.errors import ErrorCode
@@ -73,3 +74,11 @@ def test_offset_query_for_no_partitions_sends_nothing() -> None:
     cluster: Any = Cluster()
     assert query_offsets(cluster, [], OffsetSpec.latest()) == {}
     assert cluster.asked == []
+
+
+def test_a_group_without_some_leaders_has_the_ends_of_the_others() -> None:
+    cluster: Any = Cluster()
+    gone = ("u", 0)
+    found = group_state._ends(cluster, [FIRST, SECOND, gone], {FIRST: 3, SECOND: -1})
+    assert found == {FIRST: 10, SECOND: None, gone: None}
+    assert cluster.asked == [[FIRST]]

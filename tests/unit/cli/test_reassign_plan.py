@@ -9,6 +9,7 @@ from pyrklog.cli.failures import CliError, Exit
 from pyrklog.cli.reassign_plan import (
     amount,
     duration,
+    parse_fill,
     parse_limit,
     parse_log_dirs,
     parse_plan,
@@ -58,6 +59,21 @@ def test_rates_are_parsed(text: str, rate: int) -> None:
 def test_malformed_rates_are_refused(text: str) -> None:
     with pytest.raises(CliError) as raised:
         parse_rate(text)
+    assert raised.value.code is Exit.USAGE
+
+
+@pytest.mark.parametrize(
+    ("text", "share"),
+    [(None, 0.9), ("85", 0.85), ("97.5%", 0.975), (" 99 % ", 0.99), ("1", 0.01), ("100%", 1.0)],
+)
+def test_a_fill_is_percents(text: str | None, share: float) -> None:
+    assert parse_fill(text) == pytest.approx(share)
+
+
+@pytest.mark.parametrize("text", ["", "0", "0.9", "101", "-5", "full", "90 %%", "9" * 400])
+def test_malformed_fills_are_refused(text: str) -> None:
+    with pytest.raises(CliError, match="--max-fill takes percents") as raised:
+        parse_fill(text)
     assert raised.value.code is Exit.USAGE
 
 

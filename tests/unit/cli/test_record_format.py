@@ -55,6 +55,12 @@ def test_verbs(source: str, expected: bytes) -> None:
     assert written(source) == expected
 
 
+def test_json_has_no_controls_of_terminals() -> None:
+    record = RECORD._replace(value="\x9b2J\u202e é".encode())
+    assert written("%v{json}", record) == '"\\u009b2J\\u202e é"'.encode()
+    assert written("%v", record) == record.value
+
+
 @pytest.mark.parametrize(
     ("source", "expected"),
     [

@@ -30,6 +30,14 @@ def test_a_line_of_json_holds_the_whole_record(
     assert from_json(line) == InputRecord(key, value, headers, partition, timestamp_ms)
 
 
+def test_a_line_of_json_has_no_controls_of_terminals() -> None:
+    evil = "\x9b2J\u202e"
+    data = evil.encode()
+    line = to_json(Record("t", 0, 5, 1, "CreateTime", None, ((evil, data),), data, data)).decode()
+    assert line.count("\\u009b2J\\u202e") == 4
+    assert line[:-1].isprintable()
+
+
 @pytest.mark.parametrize(
     ("line", "complaint"),
     [

@@ -9,7 +9,7 @@ from pyrklog.cli.record_filter import parse_filters
 from pyrklog.cli.records import Headers, Record
 from pyrklog.cli.redrive_rules import Left, Moved, Reason, Rules
 
-TOPICS = {"orders": 3, "payments": 1, "dlq": 2, "__consumer_offsets": 50}
+TOPICS = {"orders": 3, "payments": 1, "dlq": 2, "__consumer_offsets": 50, "__canary": 1}
 TIME_MS, ORIGINAL_MS = 1_700_000_000_000, 1_600_000_000_000
 CONNECT: Headers = (
     ("__connect.errors.topic", b"orders"),
@@ -130,6 +130,7 @@ def test_chosen_targets() -> None:
         ((("__connect.errors.topic", b"g" * 10_000_000),), Reason.NO_TOPIC),
         ((("__connect.errors.topic", b"dlq"),), Reason.SAME_TOPIC),
         ((("__connect.errors.topic", b"__consumer_offsets"),), Reason.INTERNAL),
+        ((("__connect.errors.topic", b"__pyrklog_spark_sink"),), Reason.INTERNAL),
     ],
 )
 def test_a_record_that_stays(headers: Headers, reason: Reason) -> None:
@@ -168,3 +169,9 @@ def test_redrives_are_counted_and_end(count: bytes | None, most: int, after: byt
         assert isinstance(found, Moved)
         counts = [value for name, value in found.record.headers if name == "pyrklog.redrive.count"]
         assert counts == [after]
+
+
+def test_underscores_make_no_topic_internal() -> None:
+    found = rules().decide(record((("__connect.errors.topic", b"__canary"),)))
+    assert isinstance(found, Moved)
+    assert found.topic == "__canary"

@@ -291,6 +291,8 @@ def test_formats(avsc: str, desc: str) -> None:
     told = json.dumps(VALUE, separators=(",", ":")).encode()
     for source in ("%v", "%s", "%v{avro}", "%v{json}"):
         assert written(source, decoder(avsc), value) == told
+    control = encoded(ORDER, {"id": 7, "note": (1, "\x9b")})
+    assert written("%v", decoder(avsc), control) == b'{"id":7,"note":"\\u009b"}'
     assert written("%v{hex} %V %k", decoder(avsc), value) == b"0e00 2 k"
     assert written("%v|%v{avro}|%v{json}", decoder(avsc), None) == b"-|-|null"
     assert written("%v{avro}", decoder(avsc, on_bad="raw"), b"\x01") == b"\x01"
@@ -299,3 +301,32 @@ def test_formats(avsc: str, desc: str) -> None:
     with pytest.raises(FormatError, match="unknown encoding"):
         written("%v{xml}", decoder(avsc), value)
     assert written("%v{protobuf}", decoder(desc), part(1, 7)) == b'{"id": "7"}'
+
+
+@pytest.mark.parametrize("place", ["127.0.0.1:1", "registry:8081"])
+def test_a_registry_without_a_scheme_is_told_its_url(place: str) -> None:
+    with pytest.raises(CliError) as caught:
+        decoder(place)
+    assert caught.value.problem is Problem.FILE_NOT_FOUND
+    assert caught.value.fix == f"a registry is named by its URL: --schema http://{place}"
+
+
+def test_a_registry_to_register_in_has_a_url(avsc: str) -> None:
+    with pytest.raises(CliError) as caught:
+        encoders(avsc, register="registry:8081")
+    assert caught.value.problem is Problem.ARGUMENT_VALUE
+    assert caught.value.fix == "--register http://registry:8081"
+
+
+def test_a_registry_that_is_away_is_named_without_its_password(
+    avsc: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(registries, "PAUSE_S", 0.0)
+    with pytest.raises(CliError) as caught:
+        encoders("http://me:secret@127.0.0.1:1#shop")
+    assert caught.value.problem is Problem.REGISTRY_AWAY
+    assert caught.value.what == "the registry http://127.0.0.1:1 of --schema gives no answer to use"
+    assert caught.value.why == "Connection refused"
+    with pytest.raises(CliError) as caught:
+        encoders(avsc, register="http://127.0.0.1:1")
+    assert caught.value.what.startswith("the registry http://127.0.0.1:1 of --register gives")

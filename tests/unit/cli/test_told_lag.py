@@ -95,7 +95,7 @@ def connected(*brokers: FakeBroker, protocol: str = "plaintext") -> Any:
         number: SimpleNamespace(id=number, host="127.0.0.1", port=one.port)
         for number, one in enumerate(brokers, 1)
     }
-    settings = SimpleNamespace(security_protocol=protocol, timeout_s=10.0)
+    settings = SimpleNamespace(security_protocol=protocol, timeout_s=10.0, quiet=False)
     return SimpleNamespace(settings=settings, metadata=lambda: SimpleNamespace(brokers=known))
 
 
@@ -108,10 +108,12 @@ def test_a_coordinator_tells(start: Callable[..., FakeBroker]) -> None:
         messages.PartitionLag("t", 0, 5, 15, 10, 41_500, False, 3, Trend.UP),
         messages.PartitionLag("t", 1, 5),
     ]
-    told = group("g", members=2, lag=10, lag_ms=41_500, is_least=True, lost=3, partitions=rows)
+    sums: dict[str, Any] = {"lag": 10, "lag_ms": 41_500, "is_least": True, "lost": 3, "ahead": 7}
+    told = group("g", members=2, partitions=rows, **sums)
     found = told_group(connected(start(lambda _: GroupLagResponse(groups=[told]))), 1, "g")
     assert found is not None
-    assert (found.members, found.lag, found.whole) == (2, 10, ToldLag(41.5, True, 3))
+    assert (found.members, found.lag, found.ahead) == (2, 10, 7)
+    assert found.whole == ToldLag(41.5, True, 3)
     assert found.partitions == {("t", 0): ToldLag(41.5, False, 3, "up"), ("t", 1): ToldLag()}
 
 
@@ -195,6 +197,14 @@ def test_a_described_group(capsys: pytest.CaptureFixture[str]) -> None:
         ["orders", "1", "100", "650", "550", ">1,500", "flat", "-"],
         ["orders", "total", "18,204", ">1,500"],
     ]
+
+
+def test_a_commit_beyond_the_log_end_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    rows = PartitionLag("orders", 0, 5, 15), PartitionLag("orders", 1, 4_000, 10)
+    lines = shown(capsys, ToldLag(2.0, trend="flat"), *rows)
+    assert lines[0].endswith("coordinator 2  lag 10 / 2 s  steady  ahead 3,990 of the log end")
+    lags = [line.split()[4] for line in lines[2:4]]
+    assert (lags, lines[4].split()) == (["10", "-3,990"], ["orders", "total", "10", "-"])
 
 
 def test_without_seconds_there_are_records(capsys: pytest.CaptureFixture[str]) -> None:

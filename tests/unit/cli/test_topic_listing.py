@@ -1,10 +1,29 @@
 """Items of ``topic list`` from made-up measures."""
 
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from pyrklog.base.problems import Problem
+from pyrklog.cli.failures import CliError
 from pyrklog.cli.options import OutputFormat
 from pyrklog.cli.output import Listing, render
 from pyrklog.cli.topic_description import readers_of
 from pyrklog.cli.topic_listing import COLUMNS, Measures, _item, for_people
-from pyrklog.cli.topic_measures import PartitionPlace, Rate, Sizes, TopicStates
+from pyrklog.cli.topic_measures import PartitionPlace, Rate, Sizes, TopicStates, _adding
+from pyrklog.protocol.metadata import (
+    MetadataBroker,
+    MetadataPartition,
+    MetadataResponse,
+    MetadataTopic,
+)
+from pyrklog.protocol.reassignments import (
+    LIST_PARTITION_REASSIGNMENTS,
+    ListPartitionReassignmentsResponse,
+    OngoingPartitionReassignment,
+    OngoingTopicReassignment,
+)
 
 PARTITIONS = [PartitionPlace(0, 1, [1, 2], [1, 2]), PartitionPlace(1, -1, [1, 2], [2])]
 SIZES = Sizes({("t", 0): 3_000_000, ("t", 1): 1_000_000})
@@ -30,6 +49,57 @@ def test_all_is_known() -> None:
         "NAME  PARTS  RF  SIZE     IN/S  GROUPS  UNDER-REP\n"
         "t         2   2  4 MB  60 kB/s       2          1\n"
     )
+
+
+@pytest.mark.parametrize(
+    ("name", "is_internal"),
+    [
+        ("__consumer_offsets", True),
+        ("__transaction_state", True),
+        ("__share_group_state", True),
+        ("__pyrklog_spark_sink", True),
+        ("__debezium-heartbeat.x", False),
+        ("__strimzi_canary", False),
+        ("__CruiseControlMetrics", False),
+    ],
+)
+def test_internal_topics_are_known_by_name(name: str, *, is_internal: bool) -> None:
+    assert _item(name, PARTITIONS, Measures())["internal"] is is_internal
+
+
+def test_replicas_that_are_being_added_lack_nothing() -> None:
+    moving = PartitionPlace(0, 1, [3, 1, 2], [1, 2], adding=[3])
+    assert _item("t", [moving], Measures())["under_replicated"] == 0
+    assert _item("t", [moving._replace(isr=[1])], Measures())["under_replicated"] == 1
+
+
+def test_the_controller_tells_what_is_being_added() -> None:
+    asked = []
+
+    def ask(address: tuple[str, int], api: Any, _request: object) -> Any:
+        asked.append((address, api.name))
+        if isinstance(answer, CliError):
+            raise answer
+        return answer
+
+    def adding(isr: list[int], controller: int = 2) -> dict[tuple[str, int], list[int]]:
+        partition = MetadataPartition(0, 0, 1, 0, [1, 2, 3], isr, [])
+        topic = MetadataTopic(0, "t", False, [partition])
+        brokers = [MetadataBroker(number, f"h{number}", 9092) for number in (1, 2)]
+        told = MetadataResponse(0, brokers, "id", controller, [topic])
+        requests: Any = SimpleNamespace(ask=ask)
+        return _adding(requests, told)
+
+    moving = OngoingPartitionReassignment(0, [1, 2, 3], [3], [])
+    answer: Any = ListPartitionReassignmentsResponse(
+        topics=[OngoingTopicReassignment("t", [moving])]
+    )
+    assert adding([1, 2]) == {("t", 0): [3]}
+    assert asked == [(("h2", 9092), LIST_PARTITION_REASSIGNMENTS.name)]
+    assert adding([1, 2, 3]) == adding([1, 2], controller=-1) == {}
+    assert len(asked) == 1, "nothing is behind, or nobody knows"
+    answer = CliError(Problem.NOT_SERVED, "Kafka before 2.4")
+    assert adding([1, 2]) == {}
 
 
 def test_what_is_not_measured_is_unknown() -> None:

@@ -1,4 +1,4 @@
-"""Topics that are deleted, or created anew, while they are read."""
+"""Topics that are deleted, created anew, or given more partitions, while they are read."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -8,23 +8,27 @@ from confluent_kafka import KafkaError
 
 from pyrklog.base.problems import Problem
 from pyrklog.cli import topic_watch
-from pyrklog.cli.connection import Connection
+from pyrklog.cli.connection import Connection, PartitionKey
 from pyrklog.cli.failures import CliError, Exit
 from pyrklog.cli.options import Settings
-from pyrklog.cli.topic_watch import MISSING_LOOKS, TopicWatch
-from tests.unit.cli.test_consumer import PlainReader
+from pyrklog.cli.topic_watch import MISSING_LOOKS, SeenTopic, TopicWatch
+from tests.unit.cli.test_consumer import Message, PlainReader
 
 
 class Topics:
-    """The ids of topics, as brokers know them now."""
+    """The ids and partitions of topics, as brokers know them now."""
 
     def __init__(self, **ids: str | None) -> None:
         self.ids: dict[str, str | None] = dict(ids)
+        self.partitions = {0: True}
         self.looks = 0
 
-    def __call__(self) -> Mapping[str, str | None]:
+    def __call__(self) -> Mapping[str, SeenTopic | None]:
         self.looks += 1
-        return dict(self.ids)
+        return {
+            name: None if id_ is None else SeenTopic(id_, dict(self.partitions))
+            for name, id_ in self.ids.items()
+        }
 
 
 @pytest.fixture
@@ -75,6 +79,36 @@ def test_it_looks_now_and_then(topics: Topics, monkeypatch: pytest.MonkeyPatch) 
     watch.check_now_and_then()
     watch.check_now_and_then()
     assert topics.looks == 2
+
+
+def test_partitions_are_those_of_the_topics_that_are_read(
+    topics: Topics, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(topic_watch, "BUSY_LOOK_INTERVAL_S", 0.0)
+    watch = TopicWatch(topics, follows=False)
+    topics.partitions[1] = False
+    all_of_them = {("t", 0): True, ("t", 1): False, ("u", 0): True, ("u", 1): False}
+    assert watch.check() == watch.look_now_and_then() == all_of_them
+    # While records of the topic come, nothing is said of its end.
+    topics.ids = {"t": "three", "u": None}
+    assert watch.look_now_and_then() == {}
+
+
+@pytest.mark.parametrize("is_busy", [False, True])
+def test_a_reader_learns_of_partitions_also_while_records_come(
+    topics: Topics, monkeypatch: pytest.MonkeyPatch, *, is_busy: bool
+) -> None:
+    seen: list[Mapping[PartitionKey, bool]] = []
+    reader = PlainReader(Settings(bootstrap="nowhere:1"), ["t"], read_committed=False)
+    reader.start()
+    monkeypatch.setattr(topic_watch, "LOOK_INTERVAL_S", 0.0)
+    monkeypatch.setattr(topic_watch, "BUSY_LOOK_INTERVAL_S", 0.0)
+    monkeypatch.setattr(reader, "_on_look", seen.append)
+    reader._watch = TopicWatch(topics, follows=False)
+    reader._takes_more = True
+    reader._consumer.next = [Message()] if is_busy else []
+    assert len(reader.read(10, 0.0)) == is_busy
+    assert seen == [{("t", 0): True, ("u", 0): True}]
 
 
 def test_offsets_out_of_range_are_those_of_a_new_topic(topics: Topics) -> None:

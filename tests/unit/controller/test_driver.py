@@ -315,25 +315,6 @@ async def test_leaders_move_when_a_broker_comes_and_goes(
     assert (await state(cluster, "t", 0))["isr"] == [1]
 
 
-async def test_an_unclean_election_asks_for_the_topics_options(
-    cluster: Cluster, nursery: trio.Nursery
-) -> None:
-    for broker in (1, 2, 3):
-        await cluster.register(broker)
-    await nursery.start(cluster.driver(1).run)
-    cluster.unclean.add("t")
-    await cluster.create_topic("t", (2, 3))
-    await cluster.brokers.wait_told("lead t-0:2@0 new")
-    await cluster.sessions[3].close()
-    await cluster.brokers.wait_told("lead t-0:2@1 offline 3")
-    cluster.brokers.told.clear()
-    await cluster.register(3)
-    await cluster.brokers.wait_told("metadata brokers 1,2,3")
-    await cluster.sessions[2].close()
-    await cluster.brokers.wait_told("lead t-0:3@2 offline 2")
-    assert (await state(cluster, "t", 0))["leader_recovery_state"] == 1
-
-
 async def test_a_failed_log_directory_is_looked_into(
     cluster: Cluster, nursery: trio.Nursery
 ) -> None:

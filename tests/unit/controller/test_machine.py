@@ -291,6 +291,22 @@ def test_update_metadata_with_every_topic_is_marked_full() -> None:
     assert fullness(runner, 2) == {True}
 
 
+@pytest.mark.parametrize("unreadable", [[], ["bad"]])
+def test_a_new_registration_is_told_everything_first(unreadable: list[str]) -> None:
+    """Where nothing else has changed, too: its own session had ended and began again."""
+    runner = Runner()
+    runner.start(live(1, 2))
+    created(runner, t=[(1,)], u=[(1,)])
+    runner.controller.state.unreadable.update(unreadable)
+    runner.sent.clear()
+    runner.run(runner.controller.brokers_changed({**live(1), **live(2, epoch=500)}))
+    told = [r for b, r in runner.sent if b == 2 and isinstance(r, UpdateMetadataRequest)]
+    first = next(r for r in told if r.broker_epoch == 502)
+    assert first is told[0]
+    assert [topic.topic for topic in first.topics] == ["t", "u"]
+    assert [one.id for one in first.brokers] == [1, 2]
+
+
 def test_update_metadata_requests_are_numbered_in_order() -> None:
     runner = Runner()
     runner.start(live(1, 2))

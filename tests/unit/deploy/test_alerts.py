@@ -16,6 +16,7 @@ from pyrklog.observability.health import OWN_KINDS
 from tests.unit.deploy.promql import labels_of, wrong_with
 
 RULE_TESTS = Path(__file__).with_name("alerts_test.yml")
+PAGE = Path(__file__).parents[3] / "docs" / "understanding" / "observability.md"
 NAMES = [one.name for one in ALERTS]
 
 
@@ -134,6 +135,17 @@ def test_promtools_tests_have_each_alert_firing_and_quiet() -> None:
     assert fires == set(NAMES)
     read = {name for one in ALERTS for name in re.findall(r"\b(\w+)\{", one.expr)}
     assert read <= quiet
+
+
+def test_the_page_has_queries_that_promtool_tries() -> None:
+    """Those of no alert."""
+    cases = yaml.safe_load(RULE_TESTS.read_text())["tests"]
+    tried = {one["expr"] for case in cases for one in case["promql_expr_test"]}
+    queries = {one for one in tried if "ALERTS" not in one}
+    assert queries
+    for query in queries:
+        assert wrong_with(query) == []
+        assert f"| `{query}` |" in PAGE.read_text()
 
 
 def _alert_names(labels: str) -> list[str]:

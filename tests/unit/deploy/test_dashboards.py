@@ -88,3 +88,11 @@ def test_dashboards_are_told_apart() -> None:
     found = [made(one) for one in DASHBOARDS]
     assert len({one["uid"] for one in found}) == len({one["title"] for one in found}) == len(found)
     assert all(re.fullmatch(r"[a-z-]{1,40}", one["uid"]) for one in found)
+
+
+def test_a_partition_without_a_commit_adds_no_lag() -> None:
+    """Its committed offset is told as -1."""
+    committed = re.compile(r"kafka_consumergroup_current_offset\{[^}]*\}( >= 0)?")
+    found = [match[1] for _, expr, _ in queries() for match in committed.finditer(expr)]
+    assert found
+    assert set(found) == {" >= 0"}

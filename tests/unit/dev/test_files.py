@@ -156,6 +156,7 @@ def test_last_lines_of_logs_are_read(tmp_path: Path, capsys: pytest.CaptureFixtu
         ),
         ('["event"]', '["event"]'),
         ('{"a": "\\u001b[31m"}', '{"a": "\\u001b[31m"}'),
+        ('{"event": "x", "a": "\\u009b31m"}', '- -       -: x  a="\\u009b31m"'),
         ('{"event": "x", "a": "\\u001b[31m"}', '- -       -: x  a="\\u001b[31m"'),
     ],
 )

@@ -156,6 +156,7 @@ def test_cluster_tables_show_nodes_and_states(tmp_path: Path) -> None:
         "node": "1",
         "role": "broker",
         "address": "127.0.0.1:19092",
+        "http": "127.0.0.1:19192",
         "pid": os.getpid(),
         "state": "running",
         "isolated": False,
@@ -166,9 +167,12 @@ def test_cluster_tables_show_nodes_and_states(tmp_path: Path) -> None:
     assert (items[1]["state"], items[1]["pid"], items[1]["isolated"]) == ("dead", None, True)
     assert (items[2]["state"], items[2]["pid"]) == ("stopped", None)
     shown = render(started_listing(place, one), OutputFormat.TABLE).splitlines()
-    assert shown[0].split() == ["NODE", "KAFKA", "PID", "DATA"]
-    assert shown[1].split() == ["1", "127.0.0.1:19092", str(os.getpid()), f"{tmp_path}/a/broker-1"]
-    assert shown[3].split() == ["zk1", "-", "-", f"{tmp_path}/a/zookeeper-1"]
+    assert shown[0].split() == ["NODE", "KAFKA", "HTTP", "PID", "DATA"]
+    assert shown[1].split() == [
+        *("1", "127.0.0.1:19092", "127.0.0.1:19192"),
+        *(str(os.getpid()), f"{tmp_path}/a/broker-1"),
+    ]
+    assert shown[3].split() == ["zk1", "-", "-", "-", f"{tmp_path}/a/zookeeper-1"]
     assert len(shown) == 4
 
 
@@ -178,3 +182,23 @@ def test_the_folders_of_a_temporary_cluster_are_elsewhere(tmp_path: Path) -> Non
     place = Place(tmp_path, "a")
     assert place.node_folder(one, one.node("1")) == Path("/tmp/elsewhere/broker-1")
     assert place.log_of(one, one.network) == tmp_path / "a" / "network.log"
+
+
+@pytest.mark.parametrize(
+    ("settings", "http"),
+    [
+        ([], "127.0.0.1:19093"),
+        (["pyrklog.http.listener=none"], None),
+        (["pyrklog.http.listener=127.0.0.1:0"], None),
+        (["pyrklog.http.listener=none", "pyrklog.http.listener = 10.0.0.1:7"], "10.0.0.1:7"),
+    ],
+)
+def test_http_is_where_the_options_say(settings: list[str], http: str | None) -> None:
+    one = Cluster("a", 18992, [Node("broker", 2), Node("zookeeper", 1)], settings)
+    assert one.http_of(one.node("2")) == http
+    assert one.http_of(one.node("zk1")) is None
+
+
+def test_clients_begin_with_any_broker() -> None:
+    one = Cluster("a", 19092, [Node("broker", 2), Node("zookeeper", 1), Node("broker", 1)])
+    assert one.bootstrap == "127.0.0.1:19092,127.0.0.1:19093"

@@ -417,6 +417,96 @@ async def test_a_silent_client_is_forgotten(service: FakeService, mock_clock: Cl
     assert service.client_metrics._table.total == 0
 
 
+# --- what is not pushed any more ------------------------------------------------------------------
+
+
+def make_other(service: FakeService) -> None:
+    """A subscription that asks for nothing: with it the APIs stay advertised."""
+    service.subscriptions.give("other", interval_ms=str(INTERVAL_MS))
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"metrics": "*", "match": "client_id=somebody-else"}], ids=["none", "no match"]
+)
+async def test_series_end_with_the_subscription(
+    service: FakeService, options: dict[str, str]
+) -> None:
+    """The client goes on asking, so it is not forgotten itself."""
+    make_other(service)
+    told = await get(service)
+    await push_and_read(service, told.subscription_id)
+    service.subscriptions.give("all", **options)
+    assert (await get(service)).requested_metrics == []
+    exposed = service.client_metrics.exposed()
+    assert (exposed.clients, exposed.instances) == ([], 1)
+    assert service.client_metrics._table.total == 0
+
+
+async def test_a_push_that_waits_ends_with_the_subscription(service: FakeService) -> None:
+    make_other(service)
+    told = await get(service)
+    assert await push(service, told.subscription_id) is ErrorCode.NONE
+    service.subscriptions.give("all")
+    await service.client_metrics.read_next()
+    assert shown(service) == {}
+
+
+async def test_a_push_that_waits_is_read_when_others_subscriptions_change(
+    service: FakeService,
+) -> None:
+    told = await get(service)
+    assert await push(service, told.subscription_id) is ErrorCode.NONE
+    service.subscriptions.give("x", metrics="*", match="client_id=somebody-else")
+    await service.client_metrics.read_next()
+    assert shown(service) == {"a_b": 1.5}
+
+
+async def test_nothing_is_told_of_an_unreadable_push_of_other_terms(service: FakeService) -> None:
+    told = await get(service)
+    assert await push(service, told.subscription_id, b"\xff") is ErrorCode.NONE
+    service.subscriptions.give("all", metrics="a.")
+    new = await get(service)
+    await service.client_metrics.read_next()
+    await push_and_read(service, new.subscription_id)
+    assert shown(service) == {"a_b": 1.5}
+
+
+async def test_an_empty_push_clears(service: FakeService) -> None:
+    told = await get(service)
+    await push_and_read(service, told.subscription_id)
+    assert await push(service, told.subscription_id, b"", terminating=True) is ErrorCode.NONE
+    assert shown(service) == {}
+    assert service.client_metrics._table.total == 0
+
+
+async def test_an_empty_push_clears_what_waits(service: FakeService) -> None:
+    told = await get(service)
+    assert await push(service, told.subscription_id) is ErrorCode.NONE
+    assert await push(service, told.subscription_id, b"", terminating=True) is ErrorCode.NONE
+    await service.client_metrics.read_next()
+    assert shown(service) == {}
+    assert service.client_metrics.exposed().pushes == 2
+
+
+async def test_series_of_a_client_that_only_asks_end(
+    service: FakeService, mock_clock: Clock
+) -> None:
+    told = await get(service)
+    await push_and_read(service, told.subscription_id)
+    for _ in range(11):
+        mock_clock.jump(INTERVAL_MS / 1000)
+        assert (await get(service)).error_code == 0
+    assert shown(service) == {"a_b": 1.5}
+    for _ in range(2):
+        mock_clock.jump(INTERVAL_MS / 1000)
+        assert (await get(service)).error_code == 0
+    # Their room is free for others, also when nobody scrapes.
+    assert service.client_metrics._table.total == 0
+    assert service.client_metrics.exposed().instances == 1
+    await push_and_read(service, told.subscription_id)
+    assert shown(service) == {"a_b": 1.5}
+
+
 async def test_a_client_with_a_long_interval_is_remembered_for_three(
     service: FakeService, mock_clock: Clock
 ) -> None:
@@ -436,7 +526,7 @@ async def test_a_hundred_thousand_instances_are_bounded(service: FakeService) ->
     clients = [Client("x", None, None, f"10.0.0.{n}", 1) for n in range(1, 4)]
     for number in range(100_000):
         if number == INSTANCES_MAX // 2:
-            await push(service, told.subscription_id, b"", terminating=True)
+            await push_and_read(service, told.subscription_id, terminating=True)
         if number == INSTANCES_MAX:
             assert metrics.exposed().instances == INSTANCES_MAX
             assert shown(service) == {"a_b": 1.5}

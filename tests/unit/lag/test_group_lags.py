@@ -70,6 +70,21 @@ async def test_all_unknown_is_unknown(grouped: Grouped, autojump_clock: MockCloc
     assert (totals.lag, totals.lag_ms, totals.lost) == (UNKNOWN, UNKNOWN, UNKNOWN)
 
 
+async def test_an_offset_in_a_deleted_topic_hides_no_trend(
+    grouped: Grouped, autojump_clock: MockClock
+) -> None:
+    """It may stay for days, and nobody ever tells more of it."""
+    grouped.manager.put("g", {("t", 0): 700, ("gone", 0): 5})
+    for _ in range(3):
+        totals, rows, left_out = (await grouped.lags.look_at("g", 10))[:3]
+        await trio.sleep(WINDOW_SECONDS)
+    assert (totals.lag, totals.trend, left_out) == (300, Trend.FLAT, 0)
+    assert [(one.topic, one.lag) for one in rows] == [("gone", UNKNOWN), ("t", 300)]
+    grouped.manager.put("g", {("t", 0): 700, ("gone", 0): 5, ("u", 0): 5})
+    totals = (await grouped.lags.look_at("g", 10)).totals
+    assert (totals.lag, totals.trend) == (300, Trend.UNKNOWN), "a leader that does not answer"
+
+
 async def test_records_that_retention_took_are_counted(
     grouped: Grouped, autojump_clock: MockClock
 ) -> None:
@@ -79,12 +94,22 @@ async def test_records_that_retention_took_are_counted(
     assert (totals.lost, row.lost, row.lag) == (50, 50, 300)
 
 
-async def test_an_offset_beyond_the_end_is_no_negative_lag(
+async def test_an_offset_beyond_the_end_is_told_and_no_negative_lag(
     grouped: Grouped, autojump_clock: MockClock
 ) -> None:
     grouped.manager.put("g", {("t", 0): 5000})
     totals, [row], _ = (await grouped.lags.look_at("g", 10))[:3]
     assert (totals.lag, row.lag, row.lag_ms) == (0, 0, 0)
+    assert (totals.ahead, row.ahead) == (4000, 4000)
+
+
+async def test_a_partition_that_is_ahead_hides_no_lag_of_another(
+    grouped: Grouped, autojump_clock: MockClock
+) -> None:
+    grouped.manager.put("g", {("t", 0): 700, ("t", 1): 2**63 - 1, ("u", 0): 5})
+    totals, rows, _ = (await grouped.lags.look_at("g", 10))[:3]
+    assert (totals.lag, totals.ahead) == (300, 2**63 - 1)
+    assert [one.ahead for one in rows] == [0, 2**63 - 1, 0]
 
 
 async def test_any_number_may_be_committed(grouped: Grouped, autojump_clock: MockClock) -> None:

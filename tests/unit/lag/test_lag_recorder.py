@@ -56,6 +56,22 @@ async def coordinator(autojump_clock: MockClock) -> Coordinator:
     return found
 
 
+async def test_a_deleted_topic_leaves_no_gap_in_the_past_of_a_group(
+    coordinator: Coordinator, autojump_clock: MockClock
+) -> None:
+    coordinator.manager.put("g", {("t", 0): 0, ("gone", 0): 5})
+    coordinator.manager.put("h", {("t", 0): 0, ("far", 0): 5})
+    coordinator.manager.put("i", {("gone", 0): 5})
+    for _ in range(5):
+        await coordinator.second(t=10)
+    assert coordinator.past("g")[-1][1] == 50
+    assert all(lag >= 0 for _, lag, _ in coordinator.past("g"))
+    assert SeriesKey("h") not in coordinator.histories.by_key, "no leader of far-0 tells"
+    names = {(one.group, one.topic) for one in coordinator.histories.by_key}
+    assert {"gone"}.isdisjoint(topic for _, topic in names)
+    assert "i" not in {group for group, _ in names}
+
+
 async def test_a_group_of_a_known_rate(coordinator: Coordinator, autojump_clock: MockClock) -> None:
     """Ten records a second, and it stands still: the lag rises by ten and by a second."""
     coordinator.manager.put("g", {("t", 0): 0})

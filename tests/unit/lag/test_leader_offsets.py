@@ -11,6 +11,7 @@ from pyrklog.errors import ErrorCode
 from pyrklog.lag.history import Age
 from pyrklog.lag.leader_offsets import (
     ANSWER_SECONDS,
+    GONE,
     OFFSETS_A_TURN,
     SILENT_SECONDS,
     LeaderOffsets,
@@ -89,7 +90,7 @@ def broker() -> Broker:
     return found
 
 
-ALL = {("t", index): [7] for index in range(5)}
+ALL = {("t", index): [7] for index in range(4)}
 
 
 async def test_each_leader_is_asked_for_its_own() -> None:
@@ -122,6 +123,14 @@ async def test_a_silent_leader_is_left_alone_for_a_while(
     await trio.sleep(SILENT_SECONDS)
     await offsets.ask(ALL)
     assert [number for number, _ in calls.asked].count(3) == 2
+
+
+async def test_what_there_is_not_is_no_lack_of_an_answer() -> None:
+    calls = Calls()
+    asked = {("gone", 0): [7], ("t", 9): [7, 8], ("t", 3): [7]}
+    found = await broker().all_offsets(calls).ask(asked)
+    assert found == {("gone", 0): GONE, ("t", 9): GONE}
+    assert calls.asked == []
 
 
 async def test_a_lone_broker_asks_nobody() -> None:

@@ -13,7 +13,7 @@ from pyrklog.config.load import load_config
 from pyrklog.errors import ApiError, ErrorCode
 from pyrklog.lag import service as module
 from pyrklog.lag.pace import OFFSET_SECONDS, REST, Pace
-from pyrklog.lag.service import WAITING_MAX, LagService
+from pyrklog.lag.service import GROUPS_AN_OFFSET, WAITING_MAX, LagService
 from pyrklog.lag.start import Lag
 from pyrklog.protocol.lag import (
     GROUP_LAG,
@@ -94,6 +94,16 @@ async def test_named_groups(served: Served) -> None:
     assert (first.committed_offset, first.log_end_offset, first.lag) == (100, 200, 100)
     assert (first.lag_ms / 1000, first.is_least) == (pytest.approx(10, abs=0.3), False)
     assert (second.lag, second.lag_ms, second.is_least) == (4, 20_000, True)
+
+
+async def test_offsets_beyond_the_log_end_are_told(served: Served) -> None:
+    served.broker.manager.put("g", {("t", 0): 100, ("t", 1): 12})
+    [named] = (await served.group_lag(groups=["g"])).groups
+    assert (named.lag, named.ahead) == (100, 5)
+    assert [(one.lag, one.ahead) for one in named.partitions] == [(100, 0), (0, 5)]
+    await served.service.groups.look_at_all()
+    [paged] = (await served.group_lag()).groups
+    assert (paged.lag, paged.ahead) == (100, 5)
 
 
 async def test_rows_are_bounded(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -285,3 +295,33 @@ async def test_lag_rests_after_its_work(served: Served, autojump_clock: MockCloc
     for _ in range(3):
         await served.group_lag(groups=["g"])
     assert trio.current_time() - began == pytest.approx(2 * REST * OFFSET_SECONDS * 2)
+
+
+async def test_going_through_groups_earns_a_rest_too(
+    served: Served, autojump_clock: MockClock
+) -> None:
+    """Also where no group is over the limits."""
+    count = 3 * GROUPS_AN_OFFSET
+    for number in range(count):
+        served.broker.manager.put(f"g{number}", {("t", 0): 100})
+    await served.service.groups.look_at_all()
+    began = trio.current_time()
+    for _ in range(3):
+        assert not (await served.group_lag(over_records=100)).groups
+    assert trio.current_time() - began == pytest.approx(2 * REST * OFFSET_SECONDS * 3)
+
+
+async def test_a_page_is_read_within_its_turn(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So that the pages of many who ask are not read all at once."""
+    turns: list[bool] = []
+    page = served.service.groups.page
+
+    def read(*asked: Any) -> Any:
+        turns.append(served.service._group_pace._lock.locked())
+        return page(*asked)
+
+    monkeypatch.setattr(served.service.groups, "page", read)
+    await served.group_lag()
+    assert turns == [True]

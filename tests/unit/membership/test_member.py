@@ -139,6 +139,27 @@ async def test_parts_start_again_after_the_session_expired(cluster: Cluster) -> 
         assert cluster.epochs == sorted(set(cluster.epochs))
 
 
+async def test_a_new_session_is_no_registration_yet(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the broker knows is of before; the store is reachable already."""
+    member = await cluster.member()
+    seen: list[tuple[bool, bool]] = []
+    register = member._register
+
+    async def watched() -> int:
+        seen.append((member.store.is_reachable, member.is_registered))
+        return await register()
+
+    monkeypatch.setattr(member, "_register", watched)
+    async with cluster.belonging(member):
+        seen.append((member.store.is_reachable, member.is_registered))
+        await cluster.sessions[-1].expire()
+        await cluster.until(lambda: cluster.starts == 2)
+        seen.append((member.store.is_reachable, member.is_registered))
+    assert seen == [(True, False), (True, True), (True, False), (True, True)]
+
+
 async def test_member_opens_a_second_session_when_the_first_has_expired(cluster: Cluster) -> None:
     member = await cluster.member()
     await cluster.sessions[-1].expire()

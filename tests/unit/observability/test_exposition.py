@@ -23,9 +23,10 @@ from prometheus_client.openmetrics.parser import (
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 from prometheus_client.registry import Collector
 
+from pyrklog.observability.detail_table import DETAIL
 from pyrklog.observability.exposition import render
 from pyrklog.observability.latency_samples import all_of_times, of_times
-from pyrklog.observability.metric_table import BUILD, DETAIL
+from pyrklog.observability.metric_table import BUILD
 from pyrklog.observability.samples import GroupReadings, Readings, Sample, of_broker, of_group
 from pyrklog.observability.tally import Tally
 from pyrklog.protocol.lag import PartitionLag
@@ -34,7 +35,7 @@ from tests.support.latencies import histogram, times
 OPENMETRICS = "application/openmetrics-text; version=1.0.0"
 SAMPLES = of_broker(
     {"requests.Produce": 3, "requests.Fetch": 4, "fetched_bytes.copy": 5, "unwritten_bytes.0": 6},
-    Tally(*range(11)),
+    Tally(*range(14)),
     Readings(2, 1, 1, 3, 1.5, 4096, 1.7e9),
     ["/data"],
     times=of_times(times({"request.Produce.served": histogram(60_000, 10**9)}), {0: "/data"}),

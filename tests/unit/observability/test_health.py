@@ -139,6 +139,22 @@ def test_a_view_that_may_be_old_is_not_safe() -> None:
     assert kinds(answer) == ["zookeeper_unreached"]
 
 
+def test_a_view_of_before_the_session_ended_is_not_safe() -> None:
+    """The sequence: broker 3 died while ZooKeeper was away, and the image still has it."""
+    untold = replace(WELL, is_told=False)
+    for number in (1, 2):
+        answer = restart_safe(untold, state(untold), number)
+        assert (answer.status, kinds(answer)) == (503, ["metadata_old"])
+        assert what(answer)[0].endswith("since it registered: what it knows may be old")
+        assert answer.body["reasons"][0]["fix"]
+    together = cluster(untold, state(untold))
+    assert (together.status, together.body["level"]) == (503, "warn")
+    assert kinds(together) == ["metadata_old"]
+    assert ready(untold).status == 200, "another broker would be no better"
+    lost = replace(LOST, is_told=False)
+    assert kinds(restart_safe(lost, state(lost), 1)) == ["zookeeper_unreached"]
+
+
 def test_without_a_controller() -> None:
     assert kinds(cluster(WELL, state(WELL, controller=-1))) == ["no_controller"]
 
@@ -152,10 +168,17 @@ def test_another_brokers_restart_is_judged_by_this_ones_view() -> None:
     assert unknown == (404, {"error": "no broker 9 is alive; there are 1, 2, 3"})
 
 
-def test_a_broker_that_ends_blocks_its_own_restart_only() -> None:
+def test_a_broker_that_ends_blocks_its_own_restart_and_is_no_help_for_others() -> None:
     ending = BrokerHealth(1, "ending", is_store_reachable=True)
-    assert restart_safe(ending, state(WELL), 1).status == 503
-    assert restart_safe(ending, state(WELL), 2).status == 200
+    assert kinds(restart_safe(ending, state(ending), 1)) == ["ending"]
+    other = restart_safe(ending, state(ending), 2)
+    assert (other.status, kinds(other)) == (503, ["in_the_way", "ending"])
+    assert what(other)[1] == "broker 1 is ending, and does not count"
+    assert [one["reason"] for one in other.body["partitions"]] == ["below_min_isr"]
+    fewer = restart_safe(ending, state(ending, min_insync=1), 2)
+    assert (fewer.status, kinds(fewer)) == (200, ["ending", "single_replica"])
+    alone = restart_safe(ending, state(ending, isr=(1, 2), min_insync=1), 2)
+    assert [one["reason"] for one in alone.body["partitions"]] == ["leaderless"]
 
 
 def test_a_restart_that_leaves_one_replica_is_safe_with_a_warning() -> None:
@@ -211,6 +234,23 @@ def test_replicas_that_a_reassignment_adds_are_not_missed() -> None:
 
     assert kinds(seen()) == ["behind"]
     assert seen(3).status == 200
+
+
+def test_partial_replicas_do_not_raise_the_least_isr() -> None:
+    """As the leader reckons: it takes acks=all with all whole replicas in sync."""
+    moving = PartitionImage(0, 1, 0, (1, 2, 3), (1,), ())
+    images = [BrokerImage(one, None, []) for one in (1, 2, 3)]
+
+    def seen(*partial: int) -> list[str]:
+        known = cluster_state(
+            *("c", 1, images, [("t", [moving])], WELL, {"t": 2}),
+            lambda _: (2, 3),
+            lambda _: partial,
+        )
+        return kinds(cluster(WELL, known))
+
+    assert seen(2, 3) == []
+    assert seen(3) == ["below_min_isr"]
 
 
 def test_findings_are_counted_by_all_kinds_of_the_page() -> None:

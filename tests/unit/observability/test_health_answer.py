@@ -18,6 +18,7 @@ from pyrklog.protocol.health import (
     CLIENTS_MAX,
     PARTITIONS_MAX,
     REASONS_MAX,
+    AwayBroker,
     BrokerHealthRequest,
     BrokerHealthResponse,
     HealthReason,
@@ -33,9 +34,13 @@ class FakeObserver:
         self._own, self._cluster = own, cluster
         self.asked: list[int | None] = []
         self.is_full = False
+        self.away: dict[int, float] = {}
 
     def own(self) -> list[Reason]:
         return self._own
+
+    def brokers_away(self) -> dict[int, float]:
+        return self.away
 
     async def examined(self, restarted: int | None, address: str) -> Examined:
         if self.is_full:
@@ -135,3 +140,10 @@ async def test_too_many_requests_about_the_cluster_are_to_come_again() -> None:
             await ask(observer, **asked)
         assert refused.value.code is ErrorCode.THROTTLING_QUOTA_EXCEEDED
     assert (await ask(observer)).reasons[0].kind == "reads_stuck"
+
+
+async def test_it_is_told_how_long_brokers_have_been_away() -> None:
+    observer = FakeObserver([], [])
+    assert (await ask(observer)).away is None
+    observer.away = {3: 61.5}
+    assert (await ask(observer)).away == [AwayBroker(3, 61_500)]

@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 
 from pyrklog.base.clock_reading import ClockReading
+from pyrklog.observability.health_rules import span
 from pyrklog.observability.health_signs import (
     BrokerSnapshot,
     Counted,
@@ -17,7 +18,6 @@ from pyrklog.observability.health_signs import (
     seconds_until_full,
     signs,
     size,
-    span,
     store_unreached,
 )
 

@@ -16,6 +16,7 @@ import trio.testing
 from pyrklog.config.load import load_config
 from pyrklog.observability.health_signs import BrokerSnapshot
 from pyrklog.observability.health_watch import (
+    AWAY_MAX,
     COUNTS_MAX,
     DISK_READINGS_MAX,
     HealthWatch,
@@ -36,9 +37,10 @@ class Watched:
     def __init__(self, read: ReadVolume = read_at_once, *sets: str) -> None:
         self.counted = 0
         self.store = SimpleNamespace(is_reachable=True)
+        self.image = SimpleNamespace(brokers=[])
         config = load_config(overrides=sets)
         sources: Any = SimpleNamespace(
-            metadata=SimpleNamespace(node_id=1, config=config),
+            metadata=SimpleNamespace(node_id=1, config=config, image=self.image),
             log_dirs=["/a", "/b"],
             plane=SimpleNamespace(statistics=self._statistics),
             store=self.store,
@@ -49,6 +51,9 @@ class Watched:
     def _statistics(self) -> dict[str, int]:
         self.counted += 1
         return {"cache_appended_bytes": self.counted, "connections": 9}
+
+    def alive(self, *numbers: int) -> None:
+        self.image.brokers = [SimpleNamespace(id=one) for one in numbers]
 
     def seen(self) -> BrokerSnapshot:
         return self.watch.snapshot({}, ["/a", "/b"])
@@ -208,3 +213,28 @@ def test_without_any_file_handle_all_are_in_use() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, before)
     assert found == (none_is_free, none_is_free)
     assert read_open_files() != found
+
+
+async def test_the_absence_of_brokers_is_counted_until_they_return(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    one = Watched()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(one.watch.run)
+        await trio.sleep(10.5)
+        one.alive(1, 2, 3)
+        await trio.sleep(10)
+        one.alive(1)
+        await trio.sleep(60)
+        assert one.watch.brokers_away_seconds() == pytest.approx({2: 59.5, 3: 59.5}, abs=1)
+        one.alive(1, 3)
+        assert list(one.watch.brokers_away_seconds()) == [2]
+        nursery.cancel_scope.cancel()
+
+
+async def test_few_absences_are_remembered(autojump_clock: trio.testing.MockClock) -> None:
+    one = Watched()
+    for number in range(AWAY_MAX + 5):
+        one.alive(1, 10 + number)
+        one.watch.brokers_away_seconds()
+    assert list(one.watch.brokers_away_seconds()) == list(range(14, 14 + AWAY_MAX))

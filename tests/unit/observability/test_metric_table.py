@@ -11,8 +11,9 @@ from ci import metric_reference
 from pyrklog.observability import latency_table
 from pyrklog.observability import metric_table as table
 from pyrklog.observability.client_samples import CLIENT_METRICS
+from pyrklog.observability.detail_table import DETAIL
 from pyrklog.observability.latency_table import Histogram
-from pyrklog.observability.metric_table import Metric
+from pyrklog.observability.metric import Metric
 from pyrklog.observability.samples import Readings
 from pyrklog.observability.tally import Tally
 
@@ -31,7 +32,7 @@ METRICS: list[Metric] = [
     *table.CLUSTER.values(),
     *table.BROKER.values(),
     *dict.fromkeys(taken.metric for taken in TAKEN.values()),
-    *table.DETAIL.values(),
+    *DETAIL.values(),
     *CLIENT_METRICS.values(),
     table.REQUESTS,
     table.BUILD,

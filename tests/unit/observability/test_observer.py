@@ -1,7 +1,9 @@
 """What questions cost: what they share, when they wait, and what they leave out."""
 
 import os
+import re
 import resource
+import threading
 import time
 from collections.abc import Sequence
 from types import SimpleNamespace
@@ -16,10 +18,13 @@ from pyrklog.config.load import load_config
 from pyrklog.config.topic import TopicDefaults
 from pyrklog.lag.numbers import LagNumbers
 from pyrklog.observability import observer as module
+from pyrklog.observability import samples as samples_module
 from pyrklog.observability.health_watch import HealthWatch
 from pyrklog.observability.observer import (
     HEALTHS_WAITING_MAX,
     REST,
+    SERIES_A_TOPIC,
+    SERIES_AN_OFFSET,
     BrokerObserver,
     DetailUnknownError,
     memory_file,
@@ -36,6 +41,7 @@ TABLE = [((topic, number), number) for topic in ("a", "b", "c") for number in ra
 class FakePlane:
     def __init__(self) -> None:
         self.asked = 0
+        self.hosted = set(range(99))
 
     def statistics(self) -> dict[str, int]:
         self.asked += 1
@@ -48,9 +54,8 @@ class FakePlane:
         return list(times({"request.Produce.served": histogram(10**6)}).items())
 
     def replica_offsets(self, partitions: list[tuple[str, int]]) -> list[ReplicaOffsets | None]:
-        """Partition 99 is not here."""
         return [
-            ReplicaOffsets(number, number - 1, 0, 100) if number != 99 else None
+            ReplicaOffsets(number, number - 1, 0, 100) if number in self.hosted else None
             for _, number in partitions
         ]
 
@@ -97,11 +102,16 @@ class Observed:
         self.plane = FakePlane()
         self.image = FakeImage(topics)
         self.lag: FakeLag | None = FakeLag()
+        self.adding: dict[tuple[str, int], tuple[int, ...]] = {}
+        self.partial: dict[tuple[str, int], tuple[int, ...]] = {}
+        self.is_told = True
+        self.adding_changes = 0
         group = SimpleNamespace(offsets=TABLE, members={"m": 1})
         groups = SimpleNamespace(groups={"g": SimpleNamespace(group=group)})
         metadata = SimpleNamespace(
             node_id=1, image=self.image, defaults=TopicDefaults(load_config()), config=load_config()
         )
+        self.metadata = metadata
         sources: Any = SimpleNamespace(
             cluster_id="c",
             metadata=metadata,
@@ -113,8 +123,14 @@ class Observed:
             groups=lambda: groups,
             lag=lambda: self.lag,
             started_at=0.0,
-            adding=lambda _: (),
+            adding=lambda key: self.adding.get(key, ()),
+            is_reassigned=lambda key: key in self.adding,
+            partial=lambda key: self.partial.get(key, ()),
+            adding_changes=lambda: self.adding_changes,
+            is_told=lambda: self.is_told,
             store_clock=lambda: None,
+            isr_changes=lambda: (5, 7),
+            unclean_elections=lambda: 3,
         )
         self.observer = BrokerObserver(sources, HealthWatch(sources))
 
@@ -125,6 +141,16 @@ class Observed:
 
     async def detail(self, topic: str | None, group: str | None) -> str:
         return (await self.observer.detail(topic, group, "")).body.decode()
+
+
+def work_takes_a_second(monkeypatch: pytest.MonkeyPatch, *, own: bool) -> None:
+    """Each piece of work on the broker's own thread, or each on the other one."""
+    clock, broker = iter(range(1000)), threading.get_ident()
+
+    def thread_time() -> float:
+        return float(next(clock)) if (threading.get_ident() == broker) is own else 0.0
+
+    monkeypatch.setattr(time, "thread_time", thread_time)
 
 
 async def test_what_comes_together_shares_the_statistics(
@@ -159,12 +185,70 @@ async def test_partitions_are_counted_anew_after_a_change_only(
     assert (await one.scraped())[under] == 2499
 
 
+async def test_what_a_reassignment_adds_is_counted_without_a_change_of_metadata(
+    mock_clock: trio.testing.MockClock,
+) -> None:
+    one = Observed()
+    under = "kafka_server_replicamanager_underreplicatedpartitions"
+    assert (await one.scraped())[under] == 3
+    one.adding["t0", 1] = (2,)
+    one.adding_changes += 1
+    mock_clock.jump(10)
+    found = await one.scraped()
+    assert (found[under], found["kafka_server_replicamanager_reassigningpartitions"]) == (2, 1)
+
+
+async def test_what_this_broker_has_done_as_leader_and_controller_is_counted() -> None:
+    found = await Observed().scraped()
+    assert found["kafka_server_replicamanager_isrexpands_total"] == 5
+    assert found["kafka_server_replicamanager_isrshrinks_total"] == 7
+    assert found["kafka_controller_controllerstats_uncleanleaderelections_total"] == 3
+
+
+async def test_partial_replicas_are_not_counted_for_the_least_isr(
+    mock_clock: trio.testing.MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "REST", 0)
+    one = Observed()
+    below = "kafka_server_replicamanager_underminisrpartitioncount"
+
+    async def kinds() -> list[str]:
+        return [reason["kind"] for reason in (await one.observer.cluster()).body["reasons"]]
+
+    assert (await one.scraped())[below] == 1
+    assert "below_min_isr" in await kinds()
+    one.partial["t0", 1] = (2,)
+    one.adding_changes += 1
+    mock_clock.jump(10)
+    assert (await one.scraped())[below] == 0
+    assert "below_min_isr" not in await kinds()
+
+
+async def test_a_broker_that_was_not_told_since_it_registered_takes_none_for_safe(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(module, "REST", 0)
+    one = Observed(topics=0)
+    one.image.brokers = [SimpleNamespace(id=n, endpoints=[], rack=None) for n in (1, 2)]
+    for is_told, kinds in ((False, ["metadata_old"]), (True, [])):
+        one.is_told = is_told
+        for answer in (
+            await one.observer.restart_safe(),
+            await one.observer.restart_safe(2),
+            await one.observer.cluster(),
+        ):
+            assert [reason["kind"] for reason in answer.body["reasons"]] == kinds
+            assert answer.status == (200 if is_told else 503)
+        examined = await one.observer.examined(2, "::1")
+        assert examined.restart is not None
+        assert examined.restart.is_safe is is_told
+
+
 async def test_the_other_thread_rests_after_its_work(
     mock_clock: trio.testing.MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     one = Observed()
-    clock = iter(range(1000))
-    monkeypatch.setattr(time, "thread_time", lambda: float(next(clock)))
+    work_takes_a_second(monkeypatch, own=False)
     answered = 0
 
     async def ask() -> None:
@@ -184,6 +268,54 @@ async def test_the_other_thread_rests_after_its_work(
         with trio.fail_after(30):
             while answered == 1:
                 await trio.lowlevel.checkpoint()
+
+
+async def test_reading_on_the_own_thread_earns_a_rest_too(
+    autojump_clock: trio.testing.MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = Observed()
+    work_takes_a_second(monkeypatch, own=True)
+    asked = (
+        one.observer.cluster,
+        one.observer.samples,
+        lambda: one.detail("t0", None),
+        lambda: one.detail(None, "g"),
+        lambda: one.observer.latencies(""),
+    )
+    for ask in asked:
+        await ask()
+        began = trio.current_time()
+        with trio.fail_after(1000):
+            async with one.observer._turn.taken():
+                pass
+        assert trio.current_time() - began >= REST, ask
+
+
+async def test_the_partitions_of_a_large_topic_are_walked_on_the_other_thread(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    one = Observed()
+    partitions = {n: PartitionImage(n, 1, 0, (1,), (1,), ()) for n in reversed(range(3000))}
+    one.image.topics["b"] = SimpleNamespace(partitions=partitions)
+    threads: set[int] = set()
+    for name in ("told_partitions", "uncommitted"):
+        found = getattr(samples_module, name)
+
+        def told(*arguments: Any, found: Any = found) -> Any:
+            threads.add(threading.get_ident())
+            return found(*arguments)
+
+        monkeypatch.setattr(samples_module, name, told)
+    lines = (await one.detail("b", "g")).splitlines()
+    assert threads
+    assert threading.get_ident() not in threads
+    shown = [line for line in lines if line.startswith("kafka_topic_partition_leader{")]
+    share = samples_module.share(("b", "g"), DETAIL_SERIES_MAX)
+    assert len(shown) == (share - SERIES_A_TOPIC) // 9
+    assert f'partition="{len(shown) - 1}"' in shown[-1]
+    uncommitted = (share - 1 - 5 * SERIES_AN_OFFSET) // 2
+    left_out = 9 * (3000 - len(shown)) + 2 * (3000 - 5 - uncommitted)
+    assert lines[-1] == f"pyrklog_metrics_left_out_series {float(left_out)}"
 
 
 async def test_only_a_topics_offsets_are_read_with_both() -> None:
@@ -245,6 +377,8 @@ async def test_a_large_topic_is_cut_and_leaves_a_group_its_half(
         lines = (await one.detail("b", group)).splitlines()
         found = [line for line in lines if not line.startswith("#")]
         assert len(found) <= bound
+        # Without partitions in which the group has committed nothing.
+        found = [line for line in found if not ("group" in line and line.endswith(" -1.0"))]
         left_out = float(found[-1].removeprefix("pyrklog_metrics_left_out_series "))
         committed = sum("group_current_offset{" in line for line in found)
         ends = sum("log_end_offset{" in line for line in found)
@@ -252,14 +386,61 @@ async def test_a_large_topic_is_cut_and_leaves_a_group_its_half(
         return partitions, ends, committed, left_out
 
     bound = DETAIL_SERIES_MAX
-    assert await counted("g") == (896, 99, 5, 0)
+    # The last one is another broker's: it has no series here.
+    assert await counted("g") == (891, 99, 5, 0)
     bound = 63
     monkeypatch.setattr(module, "DETAIL_SERIES_MAX", bound)
-    assert await counted(None) == (54, 6, 0, 94 * 9 - 4)
-    assert await counted("g") == (27, 3, 5, 97 * 9 - 4)
+    assert await counted(None) == (54, 6, 0, 93 * 9)
+    assert await counted("g") == (27, 3, 5, 96 * 9 + 90 * 2)
     bound = 9
     monkeypatch.setattr(module, "DETAIL_SERIES_MAX", bound)
-    assert await counted("g") == (0, 0, 0, 100 * 9 - 4 + 5 * 4)
+    assert await counted("g") == (0, 0, 0, 99 * 9 + 5 * 4)
+
+
+async def test_each_partition_is_told_by_one_broker() -> None:
+    """Of a scrape of all brokers: the leader, else a live replica, else the controller."""
+    one = Observed()
+    one.image.brokers = [SimpleNamespace(id=1), SimpleNamespace(id=2)]
+    one.image.controller_id = 2
+    partitions = {
+        0: PartitionImage(0, 1, 0, (1, 2), (1, 2), ()),
+        1: PartitionImage(1, 2, 0, (1, 2), (1, 2), ()),
+        2: PartitionImage(2, -1, 0, (3, 1), (3,), ()),
+        3: PartitionImage(3, -1, 0, (3,), (3,), ()),
+    }
+    one.image.topics["b"] = SimpleNamespace(partitions=partitions)
+
+    async def told(broker: int) -> dict[str, list[str]]:
+        one.metadata.node_id = broker
+        one.plane.hosted = {n for n in partitions if broker in partitions[n].replicas}
+        found: dict[str, list[str]] = {}
+        for line in (await one.detail("b", None)).splitlines():
+            name, _, labels = line.partition("{")
+            found.setdefault(name, []).extend(re.findall(r'partition="(.)"', labels))
+        return found
+
+    first, second = await told(1), await told(2)
+    assert first["kafka_topic_partition_leader"] == ["0", "2"]
+    assert second["kafka_topic_partition_leader"] == ["1", "3"]
+    for name in ("current", "oldest"):
+        key = f"kafka_topic_partition_{name}_offset"
+        assert (first[key], second[key]) == (["0"], ["1"])
+    own = "pyrklog_partition_log_end_offset"
+    assert (first[own], second[own]) == (["0", "1", "2"], ["0", "1"])
+    assert ("kafka_topic_partitions" in first, "kafka_topic_partitions" in second) == (False, True)
+
+
+async def test_a_partition_without_a_commit_is_told_where_its_topic_is_consumed() -> None:
+    one = Observed()
+    partitions = {n: PartitionImage(n, 1, 0, (1,), (1,), ()) for n in range(7)}
+    one.image.topics["b"] = SimpleNamespace(partitions=partitions)
+    told = [line for line in (await one.detail(None, "g")).splitlines() if line.endswith(" -1.0")]
+    labels = [f'consumergroup="g",partition="{n}",topic="b"' for n in (5, 6)]
+    assert told == [
+        f"kafka_consumergroup_{name}{{{one}}} -1.0"
+        for name in ("current_offset", "lag")
+        for one in labels
+    ]
 
 
 async def test_unknown_names_are_told() -> None:
@@ -274,8 +455,7 @@ async def test_kafkas_clients_delay_no_probe_and_no_scrape(
 ) -> None:
     """Each has the rest of its own kind before it."""
     one = Observed()
-    clock = iter(range(1000))
-    monkeypatch.setattr(time, "thread_time", lambda: float(next(clock)))
+    work_takes_a_second(monkeypatch, own=False)
     began = trio.current_time()
     await one.observer.examined(None, "10.0.0.1")
     assert (await one.observer.cluster()).status == 503

@@ -12,7 +12,7 @@ from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
 )
 
 from pyrklog.observability.latency_samples import of_times
-from pyrklog.observability.metric_table import Metric
+from pyrklog.observability.metric import Metric
 from pyrklog.observability.report_otlp import NS, OtlpReporter
 from pyrklog.observability.samples import Sample
 from pyrklog.observability.sources import Origin

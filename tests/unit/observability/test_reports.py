@@ -18,7 +18,7 @@ from pyrklog.base import logs
 from pyrklog.observability import report_csv
 from pyrklog.observability.growth import Growth
 from pyrklog.observability.latency_samples import of_times
-from pyrklog.observability.metric_table import Metric
+from pyrklog.observability.metric import Metric
 from pyrklog.observability.report_csv import CsvReporter
 from pyrklog.observability.report_log import RATES, VALUES, LogReporter
 from pyrklog.observability.report_statsd import PACKET_BYTES_MAX, StatsdReporter, lines, packets
@@ -72,7 +72,7 @@ def whole(requests: int, cpu_seconds: float) -> list[Sample]:
         "control_queue_depth": 0,
     }
     readings = Readings(2, 1, 1, 3, cpu_seconds, 4096, AT)
-    return of_broker(statistics, Tally(*range(11)), readings, ["/a", "/b"])
+    return of_broker(statistics, Tally(*range(14)), readings, ["/a", "/b"])
 
 
 def test_the_line_of_the_log_has_rates_of_the_interval(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,6 +12,7 @@ from pyrklog.observability.samples import (
     LOG_DIRS_APART_MAX,
     SERIES_MAX,
     GroupReadings,
+    PartitionReadings,
     Readings,
     Sample,
     bounded,
@@ -19,6 +20,7 @@ from pyrklog.observability.samples import (
     of_broker,
     of_group,
     of_topic,
+    teller,
 )
 from pyrklog.observability.tally import Tally, count
 from pyrklog.plane.values import PartitionImage, ReplicaOffsets
@@ -26,8 +28,9 @@ from pyrklog.protocol.lag import PartitionLag
 from tests.support.latencies import histogram, times
 
 READINGS = Readings(2, 1, 1, 3, 1.5, 4096, 1.7e9)
-NOTHING = Tally(*[0] * 11)
+NOTHING = Tally(*[0] * 14)
 FINDINGS = {"disk_filling": 2, "clock_skew": 0}
+BROKERS = (1, 2, 3)
 PRIVATE_KEYS = 20_000
 """APIs of this project's own tools have higher ones, and are not counted."""
 
@@ -130,7 +133,7 @@ def test_what_exceeds_the_bound_is_counted() -> None:
     found = of({f"requests.Api{number}": 1 for number in range(1000)})
     assert len(found) == SERIES_MAX - 1
     (left_out,) = values(found, "pyrklog_metrics_left_out_series").values()
-    assert left_out == 1000 + 23 + len(FINDINGS) - (SERIES_MAX - 2)
+    assert left_out == 1000 + 29 + len(FINDINGS) - (SERIES_MAX - 2)
     assert bounded(found, SERIES_MAX)[-1].value == 0
 
 
@@ -140,14 +143,17 @@ def test_the_leader_counts_its_partitions_and_the_controller_all() -> None:
         ("b", [partition(0, leader=-1, isr=()), partition(1, isr=(1, 2), offline=(1,))]),
     ]
     limits = {"a": 2, "b": 2}
-    as_leader = count(1, 2, 3, topics, limits.__getitem__)
+    as_leader = count(1, 2, BROKERS, topics, limits.__getitem__, imbalance_percent=10)
+    assert as_leader.brokers is None
     assert as_leader.replicas == 5
     assert as_leader.leaders == 3
     assert as_leader.under_replicated == 2
     assert as_leader.under_min_isr == 1
+    assert as_leader.at_min_isr == 1
     assert as_leader.offline_replicas == 1
     assert (as_leader.is_controller, as_leader.offline, as_leader.topics) == (0, 0, 0)
-    as_controller = count(2, 2, 3, topics, limits.__getitem__)
+    as_controller = count(2, 2, BROKERS, topics, limits.__getitem__, imbalance_percent=10)
+    assert as_controller.brokers == 3
     assert (as_controller.is_controller, as_controller.offline) == (1, 1)
     assert (as_controller.topics, as_controller.partitions) == (2, 5)
     # As by Kafka's controllers, one without a leader, too.
@@ -156,45 +162,93 @@ def test_the_leader_counts_its_partitions_and_the_controller_all() -> None:
 
 def test_replicas_that_are_being_added_leave_a_partition_as_it_was() -> None:
     moving = [("a", [partition(0, isr=(1, 2)), partition(1, isr=(1,))])]
-    found = count(1, 2, 3, moving, lambda _: 2, lambda key: (3,) if key[0] == "a" else ())
+    adding = {("a", 0): (3,), ("a", 1): (3,)}.__getitem__
+    found = count(1, 2, BROKERS, moving, lambda _: 2, adding, imbalance_percent=10)
     assert (found.under_replicated, found.under_min_isr) == (1, 1)
 
 
-def test_options_of_topics_in_sync_are_not_looked_up() -> None:
+def test_a_partition_is_at_its_minimum_also_with_fewer_replicas_than_that() -> None:
+    """As in Kafka: so is each partition with a single replica."""
+    topics = [
+        ("a", [partition(0), partition(1, isr=(1, 2)), partition(2, isr=(1,))]),
+        ("b", [partition(0, replicas=(1,), isr=(1,)), partition(1, leader=2, isr=(2, 3))]),
+    ]
+    found = count(1, 2, BROKERS, topics, lambda _: 2, imbalance_percent=10)
+    assert (found.at_min_isr, found.under_min_isr) == (2, 1)
+
+
+def test_the_leader_counts_partitions_that_are_reassigned() -> None:
+    topics = [("a", [partition(0), partition(1), partition(2, leader=2)])]
+    moved = {("a", 0): True, ("a", 1): False, ("a", 2): True}.__getitem__
+    found = count(1, 2, BROKERS, topics, lambda _: 2, is_reassigned=moved, imbalance_percent=10)
+    assert found.reassigned == 1
+
+
+def test_options_of_topics_led_elsewhere_are_not_looked_up() -> None:
     def never(_topic: str) -> int:
         raise AssertionError
 
-    assert count(1, 1, 1, [("a", [partition(0)])], never).under_min_isr == 0
+    elsewhere = [("a", [partition(0, leader=2, isr=(2,))])]
+    found = count(1, 1, BROKERS, elsewhere, never, imbalance_percent=10)
+    assert found.under_min_isr == 0
+
+
+def test_a_broker_is_uneven_above_the_percentage_that_its_controller_mends() -> None:
+    def uneven(astray: int, brokers: tuple[int, ...] = BROKERS, controller_id: int = 1) -> int:
+        whole = [("a", [partition(n, leader=2 if n < astray else 1) for n in range(20)])]
+        return count(
+            1, controller_id, brokers, whole, lambda _: 1, imbalance_percent=10
+        ).uneven_brokers
+
+    assert [uneven(0), uneven(2), uneven(3), uneven(20)] == [0, 0, 1, 1]
+    assert uneven(20, brokers=(2, 3)) == 0, "one that is away gets nothing back"
+    assert uneven(20, controller_id=2) == 0
+
+
+def test_one_broker_tells_a_partition() -> None:
+    assert teller(partition(0, leader=2), {1, 2, 3}, 1) == 2
+    assert teller(partition(0, leader=-1), {2, 3}, 3) == 2
+    assert teller(partition(0, leader=-1, replicas=(1, 2)), {3}, 3) == 3
 
 
 def test_a_topic_and_a_group_in_detail() -> None:
     found = of_topic(
         "a",
-        [partition(0, isr=(1,)), partition(1, leader=2)],
-        2,
-        [ReplicaOffsets(17, 16, 5, 900), None],
+        [
+            PartitionReadings(partition(0, isr=(1,)), True, True, ReplicaOffsets(17, 16, 5, 900)),
+            PartitionReadings(partition(1, leader=-1), False, True, None),
+            PartitionReadings(partition(2, leader=2), False, False, ReplicaOffsets(7, 6, 4, 90)),
+        ],
+        3,
         (7, 8),
     )
-    assert values(found, "kafka_topic_partitions") == {("a",): 2}
+    assert values(found, "kafka_topic_partitions") == {("a",): 3}
     assert values(found, "kafka_topic_partition_in_sync_replica") == {("a", "0"): 1, ("a", "1"): 3}
     under = values(found, "kafka_topic_partition_under_replicated_partition")
     assert under == {("a", "0"): 1, ("a", "1"): 0}
     preferred = values(found, "kafka_topic_partition_leader_is_preferred")
     assert preferred == {("a", "0"): 1, ("a", "1"): 0}
-    assert values(found, "pyrklog_partition_log_end_offset") == {("a", "0"): 17}
+    ends = {("a", "0"): 17, ("a", "2"): 7}
+    assert values(found, "pyrklog_partition_log_end_offset") == ends
     assert values(found, "kafka_topic_partition_current_offset") == {("a", "0"): 16}
     assert values(found, "kafka_topic_partition_oldest_offset") == {("a", "0"): 5}
     served = values(found, "pyrklog_topic_fetched_bytes_total")
     assert served == {("a", "cache"): 7, ("a", "files"): 8}
-    assert values(found, "pyrklog_partition_bytes") == {("a", "0"): 900}
-    rows = [PartitionLag("a", 0, 15, 17, 2, 1500, lost=0), PartitionLag("a", 1, 9)]
-    told = of_group(GroupReadings("g", 2, rows))
+    assert values(found, "pyrklog_partition_bytes") == {("a", "0"): 900, ("a", "2"): 90}
+    rows = [
+        PartitionLag("a", 0, 15, 17, 2, 1500, lost=0),
+        PartitionLag("a", 1, 9),
+        PartitionLag("a", 2, 9, 4, 0, 0, lost=0, ahead=5),
+    ]
+    told = of_group(GroupReadings("g", 2, rows, [("a", 3)]))
     assert values(told, "kafka_consumergroup_members") == {("g",): 2}
-    committed = {("g", "a", "0"): 15, ("g", "a", "1"): 9}
+    committed = {("g", "a", str(n)): offset for n, offset in enumerate((15, 9, 9, -1))}
     assert values(told, "kafka_consumergroup_current_offset") == committed
-    assert values(told, "kafka_consumergroup_lag") == {("g", "a", "0"): 2}
-    assert values(told, "pyrklog_group_partition_lag_seconds") == {("g", "a", "0"): 1.5}
-    assert values(told, "pyrklog_group_lost_records") == {("g", "a", "0"): 0}
+    lags = {("g", "a", "0"): 2, ("g", "a", "2"): -5, ("g", "a", "3"): -1}
+    assert values(told, "kafka_consumergroup_lag") == lags
+    seconds = {("g", "a", "0"): 1.5, ("g", "a", "2"): 0}
+    assert values(told, "pyrklog_group_partition_lag_seconds") == seconds
+    assert values(told, "pyrklog_group_lost_records") == {("g", "a", "0"): 0, ("g", "a", "2"): 0}
 
 
 def test_the_groups_most_behind_are_told() -> None:

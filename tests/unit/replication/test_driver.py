@@ -109,6 +109,18 @@ async def test_orders_wait_until_the_broker_is_registered(bench: Bench) -> None:
         nursery.cancel_scope.cancel()
 
 
+async def test_metadata_for_the_registration_tells_a_broker(bench: Bench) -> None:
+    async def tell(broker_epoch: int) -> bool:
+        await bench.ask(UpdateMetadataRequest(1, 1, broker_epoch, [topic("t", 0)], BROKERS))
+        return bench.driver.replicas.is_told
+
+    assert await tell(7)
+    bench.driver.registered(8)
+    assert not bench.driver.replicas.is_told, "until a controller knows the registration"
+    assert not await tell(7), "it is refused"
+    assert await tell(8)
+
+
 async def test_metadata_then_leadership(bench: Bench) -> None:
     assert await bench.metadata_of(topic("t", 0, 0)) is ErrorCode.NONE
     assert [b.id for b in bench.plane.deltas[-1].brokers] == [1]

@@ -93,6 +93,7 @@ def test_caught_up_follower_is_proposed_and_counts_at_once() -> None:
     assert bench.answer(asked, written(ME, OTHER))
     assert bench.told() == ((ME, OTHER), (ME, OTHER))
     assert not bench.manager.proposals
+    assert (bench.manager.expands, bench.manager.shrinks) == (1, 0)
 
 
 def test_reregistered_member_does_not_block_other_changes() -> None:
@@ -134,8 +135,10 @@ def test_lagging_follower_counts_until_its_removal_is_written() -> None:
     asked = bench.manager.proposals
     assert asked[KEY].isr == (ME, OTHER)
     assert bench.manager.request(asked).changes[0].isr == [(ME, 100), (OTHER, -1)]
+    assert (bench.manager.expands, bench.manager.shrinks) == (0, 0)
     assert bench.answer(asked, written(ME, OTHER))
     assert bench.told() == ((ME, OTHER), (ME, OTHER))
+    assert (bench.manager.expands, bench.manager.shrinks) == (0, 1)
 
 
 def test_only_one_change_of_a_partition_is_sent() -> None:

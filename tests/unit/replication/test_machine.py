@@ -308,9 +308,52 @@ def test_replicas_that_a_reassignment_adds_are_known_until_it_ends() -> None:
     moving = info(replicas=(ME, OTHER, 3))
     moving.adding = (3,)
     told(replicas, moving)
-    assert replicas.adding(KEY) == (3,)
-    told(replicas, info(leader_epoch=1, replicas=(ME, OTHER, 3)))
-    assert replicas.adding(KEY) == ()
+    assert (replicas.adding(KEY), replicas.adding_changes) == ((3,), 1)
+    again = info(leader_epoch=1, replicas=(ME, OTHER, 3))
+    again.adding = (3,)
+    told(replicas, again)
+    assert replicas.adding_changes == 1
+    told(replicas, info(leader_epoch=2, replicas=(ME, OTHER, 3)))
+    assert (replicas.adding(KEY), replicas.adding_changes) == ((), 2)
+
+
+def test_a_reassignment_that_only_removes_is_known_too() -> None:
+    replicas = Replicas(ME)
+    assert not replicas.is_reassigned(KEY)
+    moving = info(replicas=(ME, OTHER, 3))
+    moving.removing = (3,)
+    told(replicas, moving)
+    assert (replicas.is_reassigned(KEY), replicas.adding_changes) == (True, 1)
+    told(replicas, info(leader_epoch=1))
+    assert (replicas.is_reassigned(KEY), replicas.adding_changes) == (False, 2)
+
+
+def test_partial_replicas_are_known_until_they_are_whole() -> None:
+    replicas = Replicas(ME)
+    assert replicas.partial(KEY) == ()
+    told(replicas, info(replicas=(ME, OTHER, 3), partial=(3,)))
+    assert (replicas.partial(KEY), replicas.adding_changes) == ((3,), 1)
+    told(replicas, info(leader_epoch=1, replicas=(ME, OTHER, 3), partial=(3,)))
+    assert replicas.adding_changes == 1
+    told(replicas, info(leader_epoch=2, replicas=(ME, OTHER, 3)))
+    assert (replicas.partial(KEY), replicas.adding_changes) == ((), 2)
+
+
+def test_a_broker_is_told_by_the_first_metadata_for_its_registration() -> None:
+    replicas = Replicas(ME)
+
+    def is_told_after(*broker_epochs: int) -> bool:
+        for epoch in broker_epochs:
+            replicas.metadata_taken(UpdateMetadataRequest(OTHER, 1, epoch, [], []))
+        return replicas.is_told
+
+    replicas.registered(10)
+    assert not is_told_after()
+    assert is_told_after(10)
+    replicas.registered(20)
+    assert not is_told_after()
+    assert not is_told_after(10), "of before the session ended"
+    assert is_told_after(20, 20)
 
 
 def test_the_plane_learns_of_partial_replicas() -> None:

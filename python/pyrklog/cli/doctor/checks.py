@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pyrklog.base.clock_reading import OWN
+from pyrklog.base.internal_topics import is_internal
 from pyrklog.cli.cluster_clients import merged
 from pyrklog.cli.doctor.evidence import BrokerEvidence, Dialled, Evidence, LocalDir, Reached
 from pyrklog.cli.failures import counted
@@ -22,6 +23,7 @@ from pyrklog.observability.health_rules import (
     Severity,
     examine,
     is_healthy,
+    span,
     told_of,
     worst_first,
 )
@@ -33,7 +35,6 @@ from pyrklog.observability.health_signs import (
     FILES_FIX,
     FILES_WARN_PERCENT,
     size,
-    span,
 )
 
 OK, UNKNOWN = "ok", "unknown"
@@ -296,7 +297,7 @@ def _with_topics(found: Evidence, reason: Reason) -> Reason:
             bytes_ = sum(one.partition_size for one in topic.partitions)
             sizes[topic.name] = sizes.get(topic.name, 0) + bytes_
     largest = sorted(
-        (name for name in sizes if not name.startswith("__") and sizes[name]),
+        (name for name in sizes if not is_internal(name) and sizes[name]),
         key=lambda name: -sizes[name],
     )[:LARGEST_TOPICS]
     if broker is None or reason.kind not in ("log_dir_full", "disk_filling"):

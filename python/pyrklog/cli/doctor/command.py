@@ -71,12 +71,15 @@ def doctor(
     from pyrklog.cli.doctor.checks import examined, seen_from_here
     from pyrklog.cli.doctor.gathering import gather
     from pyrklog.cli.doctor.host import named_places
+    from pyrklog.cli.doctor.remedies import dev_clusters, with_dev_commands
 
     latest: list[Evidence] = []
 
     def look() -> "Sequence[Check]":
-        latest.append(gather(options, named_places(data, config), dials=from_here))
-        return seen_from_here(latest[-1]) if from_here else examined(latest[-1])
+        found = gather(options, named_places(data, config), dials=from_here)
+        latest.append(found)
+        checks = seen_from_here(found) if from_here else examined(found)
+        return with_dev_commands(found, checks, dev_clusters(os.environ))
 
     checks = look()
     outcomes: list[Outcome] = []

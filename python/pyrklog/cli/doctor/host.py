@@ -20,9 +20,7 @@ from pyrklog.cli.doctor.evidence import (
     Reached,
 )
 from pyrklog.cli.options import Settings
-from pyrklog.cli.peer_protocol import fix_for
 
-START_FIX = "start a broker with `pyrklog serve`, or name another with -b HOST:PORT"
 LOCK = ".lock"
 _FILES_LIMIT = "Max open files"
 
@@ -45,22 +43,23 @@ def is_local(host: str) -> bool:
 
 def reached(address: Address, settings: Settings) -> Reached:
     """What answers at an address of ``-b``."""
-    from pyrklog.cli.connection import what_answers
+    from pyrklog.cli.connection import start_fix, what_answers
 
     host, port = address
-    error = foreign = fix = None
-    try:
-        foreign = what_answers(address, settings)
-    except (OSError, UnicodeError) as failed:
-        error = _why(failed)
-        fix = START_FIX
-    if foreign is not None:
-        fix = fix_for(foreign, settings.properties.get("security.protocol", ""))
     local = is_local(host)
-    holder = port_holder(port) if local and foreign is not None else None
+    try:
+        other = what_answers(address, settings)
+    except (OSError, UnicodeError) as failed:
+        fix = start_fix(settings, f"{host}:{port}")
+        return Reached(host, port, _why(failed), is_local=local, fix=fix)
+    if other is None:
+        return Reached(host, port, is_local=local)
+    if other.why is not None:  # a broker of ours has the port, and is not to be ended
+        return Reached(host, port, None, f"{other.what}: {other.why}", local, fix=other.fix)
+    fix, holder = other.fix, port_holder(port) if local else None
     if holder is not None:
         fix = f"end {holder}, or give the broker another port: `pyrklog serve --listen :{port + 1}`"
-    return Reached(host, port, error, foreign, local, holder, fix)
+    return Reached(host, port, None, other.what, local, holder, fix)
 
 
 def dial_error(address: Address, timeout_s: float) -> str | None:

@@ -7,6 +7,7 @@ repeated. Everything else stays a sentence.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from pyrklog.cli.doctor.checks import Check
@@ -84,6 +85,32 @@ def remedies(
     return done, left
 
 
+def with_dev_commands(
+    found: Evidence, checks: Sequence[Check], clusters: Sequence[Cluster]
+) -> list[Check]:
+    """With the command for each broker of ``pyrklog dev`` as the fix of what was found about it."""
+    of_dev = _cluster_of(found, clusters)
+
+    def advised(check: Check) -> Check:
+        findings = [_with_dev_command(check.name, one, of_dev) for one in check.findings]
+        return replace(check, findings=findings)
+
+    return [advised(one) for one in checks]
+
+
+def _with_dev_command(check: str, finding: Reason, of_dev: Cluster | None) -> Reason:
+    remedy = None if of_dev is None else _undone(check, finding, of_dev)
+    return finding if remedy is None else replace(finding, fix=f"`{remedy.command}`")
+
+
+def _undone(check: str, finding: Reason, of_dev: Cluster) -> Remedy | None:
+    """Of a broker of ``pyrklog dev``."""
+    if finding.kind not in ("silent", "missing") or finding.broker is None:
+        return None
+    node = next((one for one in of_dev.brokers if one.number == finding.broker), None)
+    return None if node is None else _of_dev(check, finding, of_dev, node)
+
+
 def _remedy(
     settings: Settings, check: str, finding: Reason, of_dev: Cluster | None
 ) -> Remedy | None:
@@ -92,10 +119,7 @@ def _remedy(
         where = "" if given == DEFAULT_BOOTSTRAP or settings.is_profiles_broker else f" -b {given}"
         command = f"pyrklog{where} cluster elect-leaders --preferred"
         return Remedy(check, finding, command, lambda: _elect(settings))
-    if finding.kind not in ("silent", "missing") or of_dev is None or finding.broker is None:
-        return None
-    node = next((one for one in of_dev.brokers if one.number == finding.broker), None)
-    return None if node is None else _of_dev(check, finding, of_dev, node)
+    return None if of_dev is None else _undone(check, finding, of_dev)
 
 
 def _of_dev(check: str, finding: Reason, cluster: Cluster, node: Node) -> Remedy | None:

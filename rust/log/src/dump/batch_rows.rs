@@ -1,43 +1,51 @@
 //! The rows of one batch: its header, its records, and their damage.
 
 use std::collections::VecDeque;
+use std::io;
 
 use pyrklog_wire::DecodeError;
 use pyrklog_wire::batch::{
-    BatchHeader, CRC_START, HEADER_LEN, NO_TIMESTAMP, TimestampType, compute_crc,
+    BatchHeader, CRC_START, Compression, HEADER_LEN, NO_TIMESTAMP, TimestampType, compute_crc,
 };
-use pyrklog_wire::records::{Record, Records};
+use pyrklog_wire::records::Record;
 
-use super::{Options, Row, Value, damage, flipped_bit};
-use crate::compression::with_decompressed;
+use super::{Options, RECORD_BYTES_MAX, RECORDS_MAX, Row, RowSource, Value, damage, flipped_bit};
+use crate::compression::decompress;
 use crate::producer_state::marker::{ControlType, EndTxnMarker};
 
 const CRC_AT: u64 = 17;
 const EXPANDED_BYTES_MAX: usize = 256 << 20;
 
-/// Adds the rows of a whole batch at `position`; true if its checksum is right.
+/// Adds the row of a whole batch at `position`, and its damage. Returns whether its checksum is
+/// right, and what has the rows of its records.
 pub(super) fn add(
     rows: &mut VecDeque<Row>,
     position: u64,
     header: &BatchHeader,
-    batch: &[u8],
+    batch: Vec<u8>,
     options: Options,
-) -> bool {
-    let computed = compute_crc(batch);
+) -> (bool, Option<BatchRecords>) {
+    let computed = compute_crc(&batch);
     rows.push_back(batch_row(position, header, computed));
     if computed != header.crc {
         rows.push_back(crc_damage(position, header, computed, batch.len()));
         // The rest would be guesswork.
-        return false;
+        return (false, None);
     }
     if header.last_offset_delta < 0 {
         let message = format!("the last offset delta is {}", header.last_offset_delta);
         rows.push_back(damage(position, Some(header.base_offset), message));
     }
-    if options.records || options.verify {
-        add_records(rows, position, header, batch, options);
+    if !(options.records || options.verify) {
+        return (true, None);
     }
-    true
+    match BatchRecords::new(position, header, batch, options) {
+        Ok(records) => (true, Some(records)),
+        Err(reason) => {
+            rows.push_back(damage(position, Some(header.base_offset), reason));
+            (true, None)
+        }
+    }
 }
 
 fn batch_row(position: u64, header: &BatchHeader, computed: u32) -> Row {
@@ -90,69 +98,106 @@ fn crc_damage(position: u64, header: &BatchHeader, computed: u32, len: usize) ->
     damage(position, Some(header.base_offset), message)
 }
 
-fn add_records(
-    rows: &mut VecDeque<Row>,
+/// The records of a batch that is expanded, as far as their rows have not been made.
+pub(super) struct BatchRecords {
     position: u64,
-    header: &BatchHeader,
-    batch: &[u8],
+    header: BatchHeader,
     options: Options,
-) {
-    let offset = Some(header.base_offset);
-    let codec = match header.compression() {
-        Ok(codec) => codec,
-        Err(error) => return rows.push_back(damage(position, offset, error.to_string())),
-    };
-    let body = &batch[HEADER_LEN..];
-    let walked = with_decompressed(codec, body, EXPANDED_BYTES_MAX, |records| {
-        walk(rows, header, records, options)
-    });
-    let found = match walked {
-        Ok(Ok(found)) => found,
-        Ok(Err(error)) => return rows.push_back(damage(position, offset, error.to_string())),
-        Err(error) => return rows.push_back(damage(position, offset, error.to_string())),
-    };
-    if options.verify {
-        for message in check(header, &found) {
-            rows.push_back(damage(position, offset, message));
-        }
-    }
+    bytes: Vec<u8>,
+    /// Where in `bytes` the next record begins.
+    next: usize,
+    found: Found,
 }
 
 /// What the records show.
 struct Found {
-    count: i64,
+    count: i32,
     last_delta: Option<i32>,
     rising: bool,
     max_timestamp: i64,
 }
 
-fn walk(
-    rows: &mut VecDeque<Row>,
-    header: &BatchHeader,
-    records: &[u8],
-    options: Options,
-) -> Result<Found, DecodeError> {
-    let mut found = Found {
-        count: 0,
-        last_delta: None,
-        rising: true,
-        max_timestamp: NO_TIMESTAMP,
-    };
-    for record in Records::new(records) {
-        let record = record?;
-        let timestamp = timestamp_of(header, &record);
-        found.rising &= found
+impl BatchRecords {
+    fn new(
+        position: u64,
+        header: &BatchHeader,
+        batch: Vec<u8>,
+        options: Options,
+    ) -> Result<Self, String> {
+        let codec = header.compression().map_err(|error| error.to_string())?;
+        let (bytes, next) = if codec == Compression::None {
+            (batch, HEADER_LEN)
+        } else {
+            let mut bytes = Vec::new();
+            decompress(codec, &batch[HEADER_LEN..], &mut bytes, EXPANDED_BYTES_MAX)
+                .map_err(|error| error.to_string())?;
+            (bytes, 0)
+        };
+        Ok(Self {
+            position,
+            header: *header,
+            options,
+            bytes,
+            next,
+            found: Found {
+                count: 0,
+                last_delta: None,
+                rising: true,
+                max_timestamp: NO_TIMESTAMP,
+            },
+        })
+    }
+
+    /// Adds the rows of some records; true if there may be more.
+    fn add_some(&mut self, rows: &mut VecDeque<Row>) -> Result<bool, DecodeError> {
+        let first = self.next;
+        for _ in 0..RECORDS_MAX {
+            if self.next == self.bytes.len() {
+                return Ok(false);
+            }
+            if self.next - first >= RECORD_BYTES_MAX {
+                break;
+            }
+            let record = Record::parse(&self.bytes[self.next..], self.found.count)?;
+            let timestamp = timestamp_of(&self.header, &record);
+            self.found.take(&self.header, &record, timestamp);
+            self.next += record.size_bytes;
+            if self.options.records {
+                rows.push_back(record_row(&self.header, &record, timestamp));
+            }
+        }
+        Ok(true)
+    }
+}
+
+impl RowSource for BatchRecords {
+    fn next_rows(&mut self, rows: &mut VecDeque<Row>) -> io::Result<bool> {
+        let faults = match self.add_some(rows) {
+            Ok(true) => return Ok(true),
+            Ok(false) if self.options.verify => check(&self.header, &self.found),
+            Ok(false) => Vec::new(),
+            Err(error) => vec![error.to_string()],
+        };
+        let offset = Some(self.header.base_offset);
+        rows.extend(
+            faults
+                .into_iter()
+                .map(|fault| damage(self.position, offset, fault)),
+        );
+        Ok(false)
+    }
+}
+
+impl Found {
+    fn take(&mut self, header: &BatchHeader, record: &Record<'_>, timestamp: i64) {
+        self.rising &= self
             .last_delta
             .is_none_or(|last| record.offset_delta > last);
-        found.rising &= (0..=header.last_offset_delta).contains(&record.offset_delta);
-        found.last_delta = Some(record.offset_delta);
-        found.max_timestamp = found.max_timestamp.max(timestamp);
-        found.count += 1;
-        if options.records {
-            rows.push_back(record_row(header, &record, timestamp));
-        }
+        self.rising &= (0..=header.last_offset_delta).contains(&record.offset_delta);
+        self.last_delta = Some(record.offset_delta);
+        self.max_timestamp = self.max_timestamp.max(timestamp);
+        self.count += 1;
     }
-    Ok(found)
 }
 
 fn timestamp_of(header: &BatchHeader, record: &Record<'_>) -> i64 {
@@ -164,7 +209,7 @@ fn timestamp_of(header: &BatchHeader, record: &Record<'_>) -> i64 {
 
 fn check(header: &BatchHeader, found: &Found) -> Vec<String> {
     let mut faults = Vec::new();
-    if found.count != i64::from(header.record_count) {
+    if found.count != header.record_count {
         faults.push(format!(
             "the header says {} records, the batch holds {}",
             header.record_count, found.count

@@ -22,13 +22,15 @@ pub(super) struct HeaderScan {
     next: Option<BatchHeader>,
 }
 
-/// What begins at a position.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Start {
-    pub last_offset: i64,
-    /// Of an old format. Kafka made an index entry for several messages at once, with the offset of
-    /// the last one.
-    pub is_message: bool,
+/// How an offset of an index lies among the batches from a position on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Place {
+    /// No whole batch begins at the position.
+    NoBatch,
+    /// A batch ends at the offset, or did before a cleaner removed its last records.
+    End,
+    /// No batch does.
+    NoEnd,
 }
 
 impl HeaderScan {
@@ -51,7 +53,7 @@ impl HeaderScan {
     /// The next header, without advancing; `None` at the end or where no whole batch follows.
     pub fn peek(&mut self) -> io::Result<Option<BatchHeader>> {
         if self.next.is_none() {
-            self.next = header(&mut self.entries)?.map(|(header, _)| header);
+            self.next = header(&mut self.entries)?;
         }
         Ok(self.next)
     }
@@ -63,22 +65,39 @@ impl HeaderScan {
         }
     }
 
-    /// What begins at a position; `None` where no whole batch or message does.
-    pub fn at(&self, position: u64) -> io::Result<Option<Start>> {
+    /// Looks for the batch that ends at `offset`, from the one that begins at `position` on, among
+    /// those that begin before `until`.
+    pub fn place(&self, offset: i64, position: u64, until: u64) -> io::Result<Place> {
         let mut entries = Entries::new(self.log.clone(), position, self.size, 0);
-        Ok(header(&mut entries)?.map(|(header, is_message)| Start {
-            last_offset: header.last_offset(),
-            is_message,
-        }))
+        let mut found = Place::NoBatch;
+        while found == Place::NoBatch || entries.position() < until {
+            let Some(header) = header(&mut entries)? else {
+                break;
+            };
+            found = match header.last_offset() >= offset {
+                true if ends_at(&header, offset) => return Ok(Place::End),
+                true => return Ok(Place::NoEnd),
+                false => Place::NoEnd,
+            };
+            entries.skip(header.total_len());
+        }
+        Ok(found)
     }
 }
 
-fn header(entries: &mut Entries) -> io::Result<Option<(BatchHeader, bool)>> {
+/// Whether an index entry with this offset can stand for the batch. Kafka's cleaner names the last
+/// record that it kept, and lets the batch end where it ended before.
+fn ends_at(header: &BatchHeader, offset: i64) -> bool {
+    let has_gaps = header.record_count <= header.last_offset_delta;
+    header.last_offset() == offset || (has_gaps && header.base_offset <= offset)
+}
+
+fn header(entries: &mut Entries) -> io::Result<Option<BatchHeader>> {
     Ok(match entries.peek()? {
-        Some(Entry::Batch(header)) => Some((header, false)),
+        Some(Entry::Batch(header)) => Some(header),
         Some(Entry::Message { len, .. }) => {
             let message = Message::parse(entries.bytes(len)?).ok().flatten();
-            message.map(|message| (of_message(&message), true))
+            message.map(|message| of_message(&message))
         }
         Some(Entry::Nothing) | None => None,
     })

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
 
-use super::header_scan::HeaderScan;
+use super::header_scan::{HeaderScan, Place};
 use super::{Options, Row, RowSource, Value, damage, read_whole};
 use crate::disk::DiskFile;
 use crate::offset_index::OffsetEntry;
@@ -45,10 +45,14 @@ trait DumpedEntry: IndexEntry + Send + 'static {
     /// Why the entry must not follow `before`.
     fn order_fault(&self, before: &Self) -> String;
 
-    /// What contradicts the segment. `largest` is the largest timestamp of the batches so far, with
-    /// the last offset of the first batch that has it.
-    fn mismatch(&self, log: &mut HeaderScan, largest: &mut TimeEntry)
-    -> io::Result<Option<String>>;
+    /// What contradicts the segment. `next` is the entry behind; `seen` is the largest timestamp of
+    /// the batches looked at so far, with the last offset of the last one.
+    fn mismatch(
+        &self,
+        next: Option<Self>,
+        log: &mut HeaderScan,
+        seen: &mut TimeEntry,
+    ) -> io::Result<Option<String>>;
 }
 
 struct IndexRows<T> {
@@ -58,7 +62,7 @@ struct IndexRows<T> {
     first_rows: Vec<Row>,
     next: usize,
     before: Option<T>,
-    largest: TimeEntry,
+    seen: TimeEntry,
 }
 
 impl<T: DumpedEntry> IndexRows<T> {
@@ -78,7 +82,7 @@ impl<T: DumpedEntry> IndexRows<T> {
             first_rows,
             next: 0,
             before: None,
-            largest: TimeEntry::none(base_offset),
+            seen: TimeEntry::none(base_offset - 1),
         })
     }
 
@@ -114,7 +118,7 @@ impl<T: DumpedEntry> RowSource for IndexRows<T> {
             row.extend(entry.values());
             rows.push_back(row);
             let mismatch = match &mut self.log {
-                Some(log) => entry.mismatch(log, &mut self.largest)?,
+                Some(log) => entry.mismatch(view.entry(self.next + 1), log, &mut self.seen)?,
                 None => None,
             };
             let position = (self.next * T::BYTES) as u64;
@@ -155,22 +159,26 @@ impl DumpedEntry for OffsetEntry {
         )
     }
 
+    /// An entry stands for one append, of several batches perhaps: it has the last offset of the
+    /// last one and the position of the first.
     fn mismatch(
         &self,
+        next: Option<Self>,
         log: &mut HeaderScan,
-        _largest: &mut TimeEntry,
+        _seen: &mut TimeEntry,
     ) -> io::Result<Option<String>> {
-        let (position, size) = (self.position, log.size());
-        let message = match log.at(position.into())? {
-            Some(start) if start.last_offset == self.offset => return Ok(None),
-            Some(start) if start.is_message && start.last_offset < self.offset => return Ok(None),
-            Some(start) => format!(
-                "the batch at {position} ends at offset {}, the entry says {}",
-                start.last_offset, self.offset
-            ),
-            None => format!("no batch begins at {position} of the .log, which has {size} bytes"),
-        };
-        Ok(Some(message))
+        let (offset, position, size) = (self.offset, u64::from(self.position), log.size());
+        let until = next.filter(|next| next.position > self.position);
+        let until = until.map_or(size, |next| next.position.into());
+        Ok(match log.place(offset, position, until)? {
+            Place::End => None,
+            Place::NoEnd => Some(format!(
+                "no batch from {position} to {until} ends at offset {offset}"
+            )),
+            Place::NoBatch => Some(format!(
+                "no batch begins at {position} of the .log, which has {size} bytes"
+            )),
+        })
     }
 }
 
@@ -205,37 +213,33 @@ impl DumpedEntry for TimeEntry {
         )
     }
 
-    /// Walks the batches up to the entry's and compares their largest timestamp.
+    /// Walks the batches up to the one with the entry's offset and compares their largest
+    /// timestamp. The offset is the last one of a batch; leaders up to Kafka 3.6 name the first
+    /// record with the timestamp.
     fn mismatch(
         &self,
+        _next: Option<Self>,
         log: &mut HeaderScan,
-        largest: &mut TimeEntry,
+        seen: &mut TimeEntry,
     ) -> io::Result<Option<String>> {
-        let mut last_offset = None;
         while let Some(header) = log.peek()? {
-            if header.last_offset() > self.offset {
+            if header.base_offset > self.offset {
                 break;
             }
-            if header.max_timestamp > largest.timestamp {
-                largest.timestamp = header.max_timestamp;
-                largest.offset = header.last_offset();
-            }
-            last_offset = Some(header.last_offset());
+            seen.timestamp = seen.timestamp.max(header.max_timestamp);
+            seen.offset = header.last_offset();
             log.skip();
         }
-        let TimeEntry { timestamp, offset } = *largest;
-        if timestamp != self.timestamp {
-            return Ok(Some(format!(
+        let TimeEntry { timestamp, offset } = *seen;
+        Ok(if timestamp != self.timestamp {
+            Some(format!(
                 "up to offset {} the largest timestamp is {timestamp}, the entry says {}",
                 self.offset, self.timestamp
-            )));
-        }
-        let exact = offset == self.offset || last_offset == Some(self.offset);
-        Ok((!exact).then(|| {
-            format!(
-                "no batch ends at offset {}; timestamp {timestamp} came with {offset}",
-                self.offset
-            )
-        }))
+            ))
+        } else if offset < self.offset {
+            Some(format!("no batch holds offset {}", self.offset))
+        } else {
+            None
+        })
     }
 }

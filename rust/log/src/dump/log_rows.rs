@@ -44,6 +44,7 @@ pub(super) fn open(
         position: 0,
         next_offset: base_offset,
         leader_epoch: -1,
+        records: None,
     }))
 }
 
@@ -60,10 +61,18 @@ struct LogRows {
     next_offset: i64,
     /// Lower bound of later leader epochs.
     leader_epoch: i32,
+    /// Of the batch or message before `position`, as far as their rows have not been made.
+    records: Option<Box<dyn RowSource>>,
 }
 
 impl RowSource for LogRows {
     fn next_rows(&mut self, rows: &mut VecDeque<Row>) -> io::Result<bool> {
+        if let Some(records) = &mut self.records {
+            if !records.next_rows(rows)? {
+                self.records = None;
+            }
+            return Ok(true);
+        }
         if self.position >= self.size {
             return Ok(false);
         }
@@ -71,7 +80,9 @@ impl RowSource for LogRows {
             Ok(header) => {
                 self.check_order(rows, &header);
                 let batch = read_exact(&*self.source, self.position, header.total_len())?;
-                let good = batch_rows::add(rows, self.position, &header, &batch, self.options);
+                let (good, records) =
+                    batch_rows::add(rows, self.position, &header, batch, self.options);
+                self.records = records.map(|records| Box::new(records) as Box<dyn RowSource>);
                 self.position += header.total_len() as u64;
                 // A header with a wrong checksum or implausible offsets must not make later batches
                 // look wrong.
@@ -125,7 +136,9 @@ impl LogRows {
             if !Run::may_have(&message) {
                 if run.is_none() {
                     self.check_message(rows, position, message.offset);
-                    let is_good = message_rows::add(rows, position, &message, self.options);
+                    let (is_good, inner) =
+                        message_rows::add(rows, position, &message, self.options);
+                    self.records = inner.map(|inner| Box::new(inner) as Box<dyn RowSource>);
                     self.passed(position + len as u64, message.offset, is_good);
                     return Ok(true);
                 }

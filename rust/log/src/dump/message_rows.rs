@@ -1,11 +1,12 @@
 //! The rows of messages of formats 0 and 1, as old Kafka wrote them.
 
 use std::collections::VecDeque;
+use std::io;
 
 use pyrklog_wire::batch::{Compression, TimestampType};
 use pyrklog_wire::message_set::{MAGIC_0, Message, Messages};
 
-use super::{Options, Row, Value, damage};
+use super::{Options, RECORD_BYTES_MAX, RECORDS_MAX, Row, RowSource, Value, damage};
 use crate::compression::{Lz4Header, decompress_with};
 
 const EXPANDED_BYTES_MAX: usize = 256 << 20;
@@ -88,29 +89,33 @@ impl Run {
     }
 }
 
-/// Adds the rows of a compressed message, or of a damaged one; true if its checksum is right.
+/// Adds the row of a compressed message, or of a damaged one, and its damage. Returns whether its
+/// checksum is right, and what has the rows of the messages in it.
 pub(super) fn add(
     rows: &mut VecDeque<Row>,
     position: u64,
     message: &Message<'_>,
     options: Options,
-) -> bool {
+) -> (bool, Option<InnerMessages>) {
     let checked = message.verify_crc();
     rows.push_back(single_row(position, message, checked.is_ok()));
     let offset = Some(message.offset);
     if let Err(error) = checked {
         rows.push_back(damage(position, offset, error.to_string()));
-        return false;
+        return (false, None);
     }
     let result = match message.compression() {
         Err(error) => Err(error.to_string()),
-        Ok(codec) if options.records || options.verify => add_inner(rows, message, codec, options),
-        Ok(_) => Ok(()),
+        Ok(codec) if options.records || options.verify => InnerMessages::new(message, codec),
+        Ok(_) => return (true, None),
     };
-    if let Err(reason) = result {
-        rows.push_back(damage(position, offset, reason));
+    match result {
+        Ok(inner) => (true, Some(inner).filter(|_| options.records)),
+        Err(reason) => {
+            rows.push_back(damage(position, offset, reason));
+            (true, None)
+        }
     }
-    true
 }
 
 fn single_row(position: u64, message: &Message<'_>, is_valid: bool) -> Row {
@@ -142,23 +147,48 @@ fn name(timestamp_type: TimestampType) -> &'static str {
     }
 }
 
-/// The messages of a wrapper.
-fn add_inner(
-    rows: &mut VecDeque<Row>,
-    wrapper: &Message<'_>,
-    codec: Compression,
-    options: Options,
-) -> Result<(), String> {
-    let lz4_header = match wrapper.magic {
-        MAGIC_0 => Lz4Header::Format0,
-        _ => Lz4Header::Standard,
-    };
-    let value = wrapper.value.ok_or("a compressed message has no value")?;
-    let mut body = Vec::new();
-    decompress_with(codec, lz4_header, value, &mut body, EXPANDED_BYTES_MAX)
-        .map_err(|error| error.to_string())?;
+/// The messages of a wrapper, checked, as far as their rows have not been made.
+pub(super) struct InnerMessages {
+    bytes: Vec<u8>,
+    /// Where in `bytes` the next one begins.
+    next: usize,
+    /// What their offsets lack.
+    shift: i64,
+    /// Of all of them, where they take the wrapper's.
+    timestamp: Option<i64>,
+}
+
+impl InnerMessages {
+    fn new(wrapper: &Message<'_>, codec: Compression) -> Result<Self, String> {
+        let lz4_header = match wrapper.magic {
+            MAGIC_0 => Lz4Header::Format0,
+            _ => Lz4Header::Standard,
+        };
+        let value = wrapper.value.ok_or("a compressed message has no value")?;
+        let mut bytes = Vec::new();
+        decompress_with(codec, lz4_header, value, &mut bytes, EXPANDED_BYTES_MAX)
+            .map_err(|error| error.to_string())?;
+        let last = last_offset(&bytes)?;
+        // In format 1 they count from the first one, and the wrapper has the last one's.
+        let shift = match wrapper.magic {
+            MAGIC_0 => 0,
+            _ if wrapper.offset == 0 => 0,
+            _ => wrapper.offset.saturating_sub(last),
+        };
+        let takes_wrappers_time = wrapper.timestamp_type() == TimestampType::LogAppendTime;
+        Ok(Self {
+            bytes,
+            next: 0,
+            shift,
+            timestamp: takes_wrappers_time.then_some(wrapper.timestamp),
+        })
+    }
+}
+
+/// Of messages that were compressed together, or why they are damaged.
+fn last_offset(bytes: &[u8]) -> Result<i64, String> {
     let mut last = None;
-    for message in Messages::new(&body) {
+    for message in Messages::new(bytes) {
         let message = message.map_err(|error| error.to_string())?;
         message.verify_crc().map_err(|error| error.to_string())?;
         if last.is_some_and(|last| message.offset <= last) {
@@ -169,23 +199,26 @@ fn add_inner(
         }
         last = Some(message.offset);
     }
-    let last = last.ok_or("a compressed message is empty")?;
-    // In format 1 they count from the first one, and the wrapper has the last one's.
-    let shift = match wrapper.magic {
-        MAGIC_0 => 0,
-        _ if wrapper.offset == 0 => 0,
-        _ => wrapper.offset.saturating_sub(last),
-    };
-    let takes_wrappers_time = wrapper.timestamp_type() == TimestampType::LogAppendTime;
-    for message in Messages::new(&body).flatten().filter(|_| options.records) {
-        let timestamp = match takes_wrappers_time {
-            true => wrapper.timestamp,
-            false => message.timestamp,
-        };
-        let offset = message.offset.saturating_add(shift);
-        rows.push_back(record_row(&message, offset, timestamp));
+    last.ok_or_else(|| "a compressed message is empty".to_owned())
+}
+
+impl RowSource for InnerMessages {
+    fn next_rows(&mut self, rows: &mut VecDeque<Row>) -> io::Result<bool> {
+        let first = self.next;
+        for message in Messages::new(&self.bytes[first..])
+            .flatten()
+            .take(RECORDS_MAX)
+        {
+            let offset = message.offset.saturating_add(self.shift);
+            let timestamp = self.timestamp.unwrap_or(message.timestamp);
+            rows.push_back(record_row(&message, offset, timestamp));
+            self.next += message.bytes.len();
+            if self.next - first >= RECORD_BYTES_MAX {
+                break;
+            }
+        }
+        Ok(self.next > first)
     }
-    Ok(())
 }
 
 fn record_row(message: &Message<'_>, offset: i64, timestamp: i64) -> Row {

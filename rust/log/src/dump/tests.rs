@@ -183,6 +183,92 @@ fn records_follow_their_batch() {
     );
 }
 
+/// The numbers of rows that are made at a time, and all rows.
+fn made(bytes: &[u8], options: Options) -> (Vec<usize>, Vec<Row>) {
+    let mut source =
+        log_rows::open(MemDisk::file(bytes.to_vec()), 100, None, options).expect("in memory");
+    let (mut counts, mut all) = (Vec::new(), Vec::new());
+    let mut goes_on = true;
+    while goes_on {
+        let mut rows = VecDeque::new();
+        goes_on = source.next_rows(&mut rows).expect("in memory");
+        counts.push(rows.len());
+        all.extend(rows);
+    }
+    (counts, all)
+}
+
+fn offsets_of_records(rows: &[Row]) -> Vec<i64> {
+    let records = rows.iter().filter(|row| text(row, "kind") == "record");
+    records.map(|row| int(row, "offset")).collect()
+}
+
+/// A small batch may expand to millions of records: their rows are never all in memory.
+#[test]
+fn the_rows_of_records_are_made_some_at_a_time() {
+    const COUNT: usize = 2 * RECORDS_MAX + 500;
+    for codec in [Compression::None, Compression::Zstd] {
+        let mut builder = BatchBuilder::new();
+        for _ in 0..COUNT {
+            builder.append(1000, None, Some(b"v"));
+        }
+        let mut large = builder.build_compressed(codec, |records| {
+            let mut out = Vec::new();
+            compress(codec, records, &mut out).expect("in memory");
+            out
+        });
+        set_base_offset(&mut large, 100);
+        set_partition_leader_epoch(&mut large, 3);
+        let after = batch(100 + COUNT as i64, 3, codec);
+        let bytes = [large, after].concat();
+        let (counts, rows) = made(&bytes, RECORDS);
+        assert_eq!(counts, [1, 1000, 1000, 500, 1, 2, 0]);
+        let expected: Vec<i64> = (100..100 + COUNT as i64 + 2).collect();
+        assert_eq!(offsets_of_records(&rows), expected);
+        assert!(damages(&made(&bytes, VERIFY).1).is_empty());
+    }
+}
+
+#[test]
+fn large_records_are_shown_fewer_at_a_time() {
+    let mut builder = BatchBuilder::new();
+    for _ in 0..5 {
+        builder.append(1000, None, Some(&[7; RECORD_BYTES_MAX / 2]));
+    }
+    let mut large = builder.build();
+    set_base_offset(&mut large, 100);
+    let (counts, _) = made(&large, RECORDS);
+    assert_eq!(counts, [1, 2, 2, 1, 0]);
+}
+
+/// What the checks find comes behind the last record.
+#[test]
+fn a_wrong_count_is_told_of_a_batch_in_pieces() {
+    let mut builder = BatchBuilder::new();
+    for _ in 0..RECORDS_MAX + 1 {
+        builder.append(1000, None, None);
+    }
+    let mut large = builder.build();
+    set_base_offset(&mut large, 100);
+    let count_at = 57;
+    large[count_at..count_at + 4].copy_from_slice(&7_i32.to_be_bytes());
+    refresh_crc(&mut large);
+    let both = Options {
+        records: true,
+        verify: true,
+    };
+    let (counts, rows) = made(&large, both);
+    assert_eq!(counts, [1, 1000, 2, 0]);
+    assert_eq!(
+        damages(&rows),
+        [(
+            0,
+            "the header says 7 records, the batch holds 1001".to_owned()
+        )]
+    );
+    assert_eq!(text(rows.last().expect("damage"), "kind"), "damage");
+}
+
 fn with_epochs(bytes: &[u8]) -> Vec<Row> {
     let epochs = Some(b"0\n2\n0 0\n3 100\n".to_vec());
     let beside = Beside {

@@ -9,7 +9,7 @@ use crate::segment::Segment;
 use crate::wait::Wait;
 
 impl Segment {
-    /// The last offset of some batch at or behind `position`, in a closed segment: all offsets
+    /// The last offset of some append at or behind `position`, in a closed segment: all offsets
     /// before `position` are below it. `None` if the index has none (Kafka:
     /// `LogSegment.fetchUpperBoundOffset`).
     ///
@@ -22,13 +22,14 @@ impl Segment {
         let Some(entry) = self.entry_behind(position, wait)? else {
             return Ok(None);
         };
-        // A wrong index must hide no aborted transaction.
+        // A wrong index must hide no aborted transaction. An entry of Kafka's can stand for several
+        // batches, and then has the last offset of the last one.
         let (bytes, at) = (self.bytes(), u64::from(entry.position));
         let met = BatchScanner::new(bytes, at, self.size(), 0, wait).next_header();
         match met {
             Ok(met) => Ok(met
-                .map(|met| met.header.last_offset())
-                .filter(|last_offset| *last_offset == entry.offset)),
+                .filter(|met| met.header.last_offset() <= entry.offset)
+                .map(|_| entry.offset)),
             Err(ScanError::Io(error)) => Err(error),
             Err(ScanError::NotABatch { .. }) => Ok(None),
         }

@@ -87,8 +87,11 @@ fn a_time_index_is_held_against_its_segment() {
         bad[bit / 8] ^= 1 << (bit % 8);
         let (_, found) = check(NAME, &bad, beside_log());
         let entry = (bit / 96 * 12) as i64;
-        assert!(
+        // 102 instead of 103 is as Kafka up to 3.6 wrote it: of the same batch.
+        let is_sound = bit == 11 * 8;
+        assert_eq!(
             found.iter().any(|(position, _)| *position >= entry),
+            !is_sound,
             "bit {bit}: {found:?}"
         );
     }
@@ -100,6 +103,87 @@ fn a_time_index_is_held_against_its_segment() {
         (int(&rows[1], "timestamp_ms"), int(&rows[1], "offset")),
         (2000, 106)
     );
+}
+
+/// Kafka's follower appends a whole fetch answer at once, its cleaner a whole buffer.
+#[test]
+fn an_entry_can_stand_for_several_batches() {
+    const NAME: &str = "00000000000000000100.index";
+    let at = positions();
+    for (entries, is_sound) in [
+        (&[(105, at[1])][..], true),
+        (&[(106, at[1])], true),
+        (&[(105, at[1]), (106, at[3])], true),
+        // No batch ends there.
+        (&[(104, at[1])], false),
+        (&[(107, at[1])], false),
+        // It ends behind the next entry's position.
+        (&[(105, at[1]), (106, at[2])], false),
+        // It ends before the entry's position.
+        (&[(101, at[1])], false),
+    ] {
+        let (_, found) = check(NAME, &offset_index(entries), beside_log());
+        assert_eq!(found.is_empty(), is_sound, "{entries:?}: {found:?}");
+    }
+}
+
+/// A batch of offsets 100 to 102 whose last record was removed.
+fn cleaned() -> Vec<u8> {
+    let mut builder = BatchBuilder::new();
+    builder.append(1_000, Some(b"a"), None);
+    builder.append(1_001, Some(b"b"), None);
+    builder.skip_offsets(1);
+    let mut batch = builder.build();
+    set_base_offset(&mut batch, 100);
+    batch
+}
+
+/// Kafka's cleaner gives an entry the offset of the last record that it kept.
+#[test]
+fn an_entry_can_end_inside_of_a_cleaned_batch() {
+    const NAME: &str = "00000000000000000098.index";
+    let batches = [
+        batch(98, 3, Compression::None),
+        cleaned(),
+        batch(103, 3, Compression::None),
+    ];
+    let second = batches[0].len() as u32;
+    let third = second + batches[1].len() as u32;
+    for (offset, position, is_sound) in [
+        (101, second, true),
+        (102, second, true),
+        // It ends before the entry's position.
+        (99, second, false),
+        // Nothing is missing in the batch of 103 and 104.
+        (103, third, false),
+        (104, third, true),
+    ] {
+        let mut index = OffsetIndex::new(98, 1024);
+        index.append(offset, position).expect("rises");
+        let beside = Beside {
+            log: Some(MemDisk::file(batches.concat())),
+            ..Beside::default()
+        };
+        let (_, found) = check(NAME, index.as_bytes(), beside);
+        assert_eq!(found.is_empty(), is_sound, "{offset}: {found:?}");
+    }
+}
+
+/// Leaders up to Kafka 3.6 name the first record with the timestamp.
+#[test]
+fn a_time_entry_can_name_any_record_of_its_batch() {
+    const NAME: &str = "00000000000000000100.timeindex";
+    for (entries, is_sound) in [
+        (&[(1100, 100)][..], true),
+        (&[(1100, 101)], true),
+        (&[(1100, 100), (1102, 102), (1104, 104), (2000, 106)], true),
+        (&[(1102, 101)], false),
+        (&[(1100, 102)], false),
+        (&[(2000, 107)], false),
+    ] {
+        let (_, found) = check(NAME, &time_index(entries), beside_log());
+        assert_eq!(found.is_empty(), is_sound, "{entries:?}: {found:?}");
+    }
 }
 
 #[test]

@@ -15,10 +15,16 @@ fn message(offset: i64, timestamp: i64, value: &[u8]) -> Vec<u8> {
 
 /// Offsets `last - 1` and `last`.
 fn wrapper(magic: i8, last: i64) -> Vec<u8> {
+    wrapper_of(magic, last, 2)
+}
+
+/// The last of so many offsets.
+fn wrapper_of(magic: i8, last: i64, count: i64) -> Vec<u8> {
     let mut inner = Vec::new();
-    for (relative, timestamp) in [(0, 3_000), (1, 3_001)] {
+    for relative in 0..count {
+        let timestamp = 3_000 + relative;
         let offset = if magic == MAGIC_0 {
-            last - 1 + relative
+            last - (count - 1) + relative
         } else {
             relative
         };
@@ -85,6 +91,18 @@ fn records_have_their_offsets() {
             .into_iter()
             .all(|row| int(row, "timestamp_ms") == -1)
     );
+}
+
+#[test]
+fn rows_of_messages_in_a_wrapper_are_made_some_at_a_time() {
+    let count = RECORDS_MAX as i64 + 1;
+    for magic in [MAGIC_0, MAGIC_1] {
+        let bytes = wrapper_of(magic, 99 + count, count);
+        let (counts, rows) = made(&bytes, RECORDS);
+        assert_eq!(counts, [1, 1000, 1, 0, 0]);
+        let expected: Vec<i64> = (100..100 + count).collect();
+        assert_eq!(offsets_of_records(&rows), expected);
+    }
 }
 
 #[test]
