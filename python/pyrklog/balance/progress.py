@@ -23,6 +23,9 @@ SURE_AUTO_S = 20.0
 """The same of a throttle that follows the brokers: it rises until then."""
 SURE_WATCHED_S = 7.0
 """The same since a look: the first seconds of a plan do not count then."""
+CLEAR = 1.25
+"""How many times what producers write a measured rate has to be: replicas that have caught up copy
+as fast as that, and no faster."""
 REACHED = 0.8
 """A given rate counts as reached from this share on: averages of throttles are rough."""
 FILLED_LEAST = 0.25
@@ -175,11 +178,12 @@ class Speed(NamedTuple):
 
 
 def measured(record: Record, seen: Seen, earlier: Mark | None = None) -> Speed | None:
-    """None: too early to tell. Each batch has a busiest broker of its own."""
+    """None: too early to tell, or what is copied is little more than what producers write. Each
+    batch has a busiest broker of its own."""
     watched_s, sure_s = _passed_s(record, seen), SURE_AFTER_S
     if earlier is not None:
         watched_s, sure_s = (seen.at_ms - earlier.at_ms) / 1000, SURE_WATCHED_S
-    total, begun = 0, 0
+    total, begun, grows = 0, 0, 0.0
     for number, keys in enumerate(record.batches()):
         before: Mapping[End, int] | None = None
         if earlier is not None:
@@ -189,10 +193,16 @@ def measured(record: Record, seen: Seen, earlier: Mark | None = None) -> Speed |
         if not _has_begun(keys, seen):
             continue
         begun += before is None
-        now = _carried(record, keys, seen)
-        total += max((count - (before or {}).get(end, 0) for end, count in now.items()), default=0)
+        more = {
+            end: count - (before or {}).get(end, 0)
+            for end, count in _carried(record, keys, seen).items()
+        }
+        busiest = max(more, key=lambda end: more[end], default=None)
+        if busiest is not None:
+            total += more[busiest]
+            grows = _growth(record, keys, seen).get(busiest, 0.0)
     copied_s = watched_s - STEP_S * begun
-    if copied_s < MEASURED_AFTER_S or total <= 0:
+    if copied_s < MEASURED_AFTER_S or total <= 0 or total < CLEAR * grows * copied_s:
         return None
     is_rising = record.throttle == AUTO and _passed_s(record, seen) < SURE_AUTO_S
     return Speed(int(total / copied_s) or 1, watched_s >= sure_s and not is_rising)
@@ -243,6 +253,20 @@ def _carried(record: Record, keys: Sequence[PartitionKey], seen: Seen) -> dict[E
                 count = there.by.get(copy.target, 0)
             for end in (("out", copy.source), ("in", copy.target)):
                 found[end] = found.get(end, 0) + count
+    return found
+
+
+def _growth(record: Record, keys: Sequence[PartitionKey], seen: Seen) -> dict[End, float]:
+    """Bytes a second that producers add to what each broker gives and takes."""
+    found: dict[End, float] = {}
+    for key in keys:
+        there = seen.moving.get(key)
+        if there is None:
+            continue
+        for copy in record.copies(key):
+            rate = _rate_in(copy, there, _passed_s(record, seen))
+            for end in (("out", copy.source), ("in", copy.target)):
+                found[end] = found.get(end, 0.0) + rate
     return found
 
 

@@ -170,6 +170,20 @@ def test_batch_that_has_just_begun_does_not_look_slow() -> None:
     assert (slow.rate_bytes, slow.rate_from, slow.is_sure) == (50 * MB, RateFrom.MEASURED, True)
 
 
+def test_replicas_that_only_follow_tell_no_speed() -> None:
+    """They have caught up, and wait for something else."""
+    one = replace(small(), rate_from=RateFrom.ASSUMED)
+
+    def look(second: int, first: int, other: int) -> Seen:
+        there = {("t", 0): There(first, {3: first}), ("t", 1): There(other, {3: other})}
+        return Seen(1000 * second, {("t", 2)}, there)
+
+    mark = mark_of(one, look(90, 1900 * MB, 3900 * MB))
+    last = look(100, 2000 * MB, 4000 * MB)
+    assert measured(one, last, mark) is None
+    assert progress(one, last, mark).rate_from is RateFrom.ASSUMED
+
+
 # --- back-fills ----------------------------------------------------------------------------------
 
 
